@@ -12,7 +12,6 @@ from fugu.attack import furthest_learner, success_bound
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
-from fugu.planning.attacked import attack_classes, two_states
 from fugu.planning.readings import read_readings
 from fugu.planning.true_class import count_scale
 from fugu.privacy.accountant import ChainAccountant
@@ -22,6 +21,7 @@ from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.utility import baselines
 from fugu.privacy.wasserstein import wasserstein_count
+from papers.attacked import attack_classes, two_states
 from papers.bdp import point
 from papers.influence_matrix import influence_scale
 from papers.recordings import HEARTS, States, activity, heart, power, presence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,29 +44,21 @@ FEWEST_BLOCKS = 8
 _TIMES = 10.0
 
 
-class Interval(NamedTuple):
-    """A mean with its two-sided confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def mean_interval(series: Floats, confidence: float) -> Interval:
-    """The mean of a series (n,) of dependent numbers, one a tick; the interval is infinite for fewer than eight.
+def mean_interval(series: Floats, confidence: float) -> tuple[float, float]:
+    """Low and high for the mean of a series (n,) of dependent numbers, one a tick; infinite for fewer than eight.
 
     Means of blocks of ten times the integrated autocorrelation time, if there are eight, count as independent.
 
     Source: batch means; Geyer, "Practical Markov Chain Monte Carlo" (1992), for the autocorrelation time.
     """
     if series.size < FEWEST_BLOCKS:
-        return Interval(float(series.mean()) if series.size else 0.0, -np.inf, np.inf)
+        return -np.inf, np.inf
     time = _autocorrelation_time(series)
     length = min(series.size // FEWEST_BLOCKS, max(1, round(_TIMES * time)))
     mean, reach = _spread(block_sums(series, length), confidence)
     if time > 1.0:  # neighbouring blocks share about one autocorrelation time of what they know
         reach /= (1.0 - min(0.5, time / length)) ** 0.5
-    return Interval(mean, mean - reach, mean + reach)
+    return mean - reach, mean + reach
 
 
 def lowest_mean(sums: Floats, confidence: float) -> float:
@@ -307,9 +299,9 @@ def attack(
         with np.errstate(invalid="ignore"):  # whoever was certain before has not learned anything
             evidence = np.nan_to_num(_log_odds(after) - _log_odds(before), nan=0.0, posinf=np.inf, neginf=-np.inf)
         gain = right.astype(np.int64) - guessed
-        added = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
+        least, most = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
         success = float(right.mean())
-        low, high = max(0.0, success + added.low), min(1.0, success + added.high)
+        low, high = max(0.0, success + least), min(1.0, success + most)
         ceiling = min(1.0, max(guess, best_guess) + slack)
         proven = epsilon_bound(truth, prior, evidence, epsilon, level)
         odds: tuple[float, float] | tuple[None, None] = (None, None)

@@ -168,6 +168,6 @@ class Knowledge:
         return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
 
 
-def known_every(states: Ints, every: int) -> Ints:
-    """True states (n,) at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known."""
-    return np.where(np.arange(states.size) % every == 0, states, -1)
+def known_every(states: Ints, every: int | None) -> Ints | None:
+    """True states (n,) at every so many ticks, -1 elsewhere, or none; with 2, both neighbours of the others."""
+    return None if every is None else np.where(np.arange(states.size) % every == 0, states, -1)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import EACH
 from fugu.planning.answers import noisy_shares, true_shares
-from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import (
     SHORTEST,
     Bins,
@@ -51,6 +50,9 @@ from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union
 from fugu.privacy.randomised_response import calibrate
+
+if TYPE_CHECKING:
+    from fugu.planning.auto_places import PlacePlan
 
 __all__ = [
     "UNKNOWN_PERIOD",

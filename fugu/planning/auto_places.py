@@ -38,7 +38,7 @@ from fugu.planning.grid_model import (
 )
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.policy_builder import LATENCY_SECONDS, MeasureHeader, build_measure_policy, frame_ticks
+from fugu.planning.policy_builder import LATENCY_SECONDS, build_measure_policy, frame_ticks
 from fugu.planning.question import Cut, Part, Question, one_in, three_sets
 from fugu.planning.recording import states_of
 from fugu.planning.true_class import beyond_ceiling, strongest, true_class
@@ -193,7 +193,7 @@ def place_policy(plan: PlacePlan) -> MeasurePolicy:
     one = plan.recommended
     made = make_measure_plan(plan.spec, one.adversary, quick=True)
     told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(replace(made, stream=told), MeasureHeader(useful_for=useful_for(one)))
+    policy = build_measure_policy(replace(made, stream=told), useful_for=useful_for(one))
     verify_stream(policy)
     return policy
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +13,7 @@ from fugu.planning.joint_recording import joint_class, marginal
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import Attacked, ChainModel, ModelError
+from fugu.privacy.covering_class import covered_words
 from fugu.privacy.joint_model import JointModel, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
@@ -23,7 +23,6 @@ __all__ = [
     "attack_words",
     "bare_chains",
     "class_words",
-    "covered_words",
     "file_source",
     "interval_source",
     "learned_words",
@@ -201,11 +200,6 @@ def class_words(model: ChainModel) -> str:
         f"steps of odds ratios up to {model.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
         f"{covered_words(min(stretch.covered for stretch in model.stretches))} of {over} ticks"
     )
-
-
-def covered_words(share: float) -> str:
-    """The share of stretches that a class covers, rounded down."""
-    return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"
 
 
 def attack_words(attacked: Attacked) -> str:

@@ -22,7 +22,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
-from fugu.planning.recording import MOST_MISSING, column_missing, median_period, steps_inside
+from fugu.planning.recording import MOST_MISSING, column_missing, median_period, number, steps_inside
 
 __all__ = [
     "METRES_PER_DEGREE",
@@ -78,8 +78,6 @@ class Traces(NamedTuple):
 
 def place_columns(path: Path) -> tuple[str, str] | None:
     """The columns of latitude and longitude in a CSV file, None if it has none; PlanningError if it is no CSV file."""
-    if path.suffix == ".npz":
-        return None
     with csv_rows(path, PlanningError) as (columns, _):
         found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
@@ -115,9 +113,9 @@ def read_traces(path: Path) -> Traces:
             if not placed and time is not None and not row[time].strip():
                 trace.append(None)
                 continue
-            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0) if placed else math.nan
-            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0) if placed else math.nan
-            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
+            latitude = number(row[at[0]], path.name, line, header[at[0]], 90.0) if placed else math.nan
+            longitude = number(row[at[1]], path.name, line, header[at[1]], 180.0) if placed else math.nan
+            moment = 0.0 if time is None else number(row[time], path.name, line, header[time])
             if trace and (last := trace[-1]) is not None and moment < last[2]:
                 raise PlanningError(f"{path.name}: line {line}: time runs backwards within a trace")
             trace.append((latitude, longitude, moment, lines - 1))
@@ -138,12 +136,12 @@ def resampled(traces: Traces, period: float) -> Traces:
     breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
     places, numbers, ticks, rows = [], [], [], []
-    for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+    for piece, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
         newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
         places.append(traces.places[newest])
         rows.append(traces.at[newest])
-        numbers.append(np.full(len(wanted), number))
+        numbers.append(np.full(len(wanted), piece))
         ticks.append(wanted)
     return traces._replace(
         places=np.concatenate(places),
@@ -189,18 +187,6 @@ def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:
         if name in header:
             return header.index(name)
     raise column_missing(file, names[0], header)
-
-
-def _number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise PlanningError(f"{file}: line {line}, column {column} is no finite number")
-    if abs(value) > most:
-        raise PlanningError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
-    return value
 
 
 WARNING = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,9 @@ from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart
 from fugu.places.graphs import GraphError, categories, complete, explicit, lattice, one_step, scaled, within_radius
 from fugu.places.protection import Objective
 from fugu.planning.errors import PlanningError
-from fugu.planning.specification import read_specification, refuse_unknown
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["MeasureSpec", "read_spec"]
+__all__ = ["MeasureSpec", "read_spec", "read_specification", "refuse_unknown"]
 
 Mechanism = Literal["staircase", "optimal"]
 
@@ -90,6 +90,30 @@ class MeasureSpec:
     def within(self, states: Bools) -> Bools:
         """The states that are measured (N,) in some states of the chain."""
         return self.measured(states.astype(np.float64)) > 0.0
+
+
+def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """Read a file, JSON if it is named so or begins with a brace, else TOML; PlanningError if it is neither.
+
+    `keys` are some that it has, for the message if it is no object.
+    """
+    content = path.read_bytes()
+    json_first = path.suffix == ".json" or content.lstrip()[:1] == b"{"
+    try:
+        document = json.loads(content) if json_first else tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if json_first else "TOML"
+        raise PlanningError(f"{path} is not {kind}: {error}") from None
+    if not isinstance(document, dict):
+        raise PlanningError(f"{path}: a specification is an object with the keys {', '.join(keys)}")
+    return document
+
+
+def refuse_unknown(given: dict[str, Any], known: Sequence[str], where: str = "") -> None:
+    """Refuse an object with an unknown key, with a PlanningError."""
+    for key in given:
+        if key not in known:
+            raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(known)}")
 
 
 def read_spec(path: Path) -> MeasureSpec:

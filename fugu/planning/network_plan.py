@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.planning.errors import PlanningError
-from fugu.planning.specification import read_specification, refuse_unknown
+from fugu.planning.measure_spec import read_specification, refuse_unknown
 from fugu.privacy.bayes_net import (
     BayesNet,
     BayesNode,
@@ -55,6 +56,13 @@ class NetworkSpec:
     sensitivities: dict[str, float]
     values: dict[str, tuple[str, ...]]
     secrets: dict[str, tuple[tuple[int, int], ...]]
+
+    @cached_property
+    def distributions(self) -> SumDistributions:
+        """Of the answer; FuguError if none can be known."""
+        if self.nodes is None:
+            raise PlanningError("needs to know what each value adds: give the query as weights")
+        return sum_distributions(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -249,45 +257,18 @@ class NetworkPlan(NamedTuple):
         return next(each for each in self.found if each.protects)
 
 
-class _Case(NamedTuple):
-    """What is planned: the secrets with two possible values, and distributions of the answer, or why none are known."""
-
-    spec: NetworkSpec
-    secrets: Secrets
-    known: SumDistributions | str
-
-    @property
-    def distributions(self) -> SumDistributions:
-        if isinstance(self.known, str):
-            raise PlanningError(self.known)
-        return self.known
-
-    def told(self, node: str, values: tuple[int, int]) -> str:
-        first, second = (self.spec.values[node][x] for x in values)
-        return f"{node}: {first} or {second}"
-
-
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
     """The noise of every mechanism; FuguError if nothing in the network is a secret."""
-    case = _Case(spec, _possible(spec), _distributions(spec))
+    secrets = _possible(spec)
     found, refused = [], {}
     for name, noise in _OF.items():
         try:
-            scale, reason = noise(case)
+            scale, reason = noise(spec, secrets)
         except FuguError as error:
             refused[name] = str(error)
         else:
             found.append(NetworkNoise(name, scale * _OUTWARD, name != "entry", reason))
     return NetworkPlan(tuple(sorted(found, key=lambda each: each.scale)), refused)
-
-
-def _distributions(spec: NetworkSpec) -> SumDistributions | str:
-    if spec.nodes is None:
-        return "needs to know what each value adds: give the query as weights"
-    try:
-        return sum_distributions(spec.nodes)
-    except FuguError as error:
-        return str(error)
 
 
 def _possible(spec: NetworkSpec) -> Secrets:
@@ -305,40 +286,43 @@ def _possible(spec: NetworkSpec) -> Secrets:
     return found
 
 
-def _exact(case: _Case) -> tuple[float, str]:
-    found = exact_scale(case.distributions, case.secrets, case.spec.epsilon)
-    return found.scale, f"every outcome added up; {case.told(found.node, found.values)}"
+def _told(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
+    first, second = (spec.values[node][x] for x in values)
+    return f"{node}: {first} or {second}"
 
 
-def _wasserstein(case: _Case) -> tuple[float, str]:
-    found = network_distance(case.distributions, case.secrets)
-    return float(
-        found.distance
-    ) / case.spec.epsilon, f"distance {found.distance}; {case.told(found.node, found.values)}"
+def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+    found = exact_scale(spec.distributions, secrets, spec.epsilon)
+    return found.scale, f"every outcome added up; {_told(spec, found.node, found.values)}"
 
 
-def _mqm(case: _Case) -> tuple[float, str]:
-    spec = case.spec
-    found = network_quilt_scale(spec.network, spec.epsilon, sensitivities=spec.sensitivities, secrets=case.secrets)
+def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+    found = network_distance(spec.distributions, secrets)
+    scale = float(found.distance) / spec.epsilon
+    return scale, f"distance {found.distance}; {_told(spec, found.node, found.values)}"
+
+
+def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+    found = network_quilt_scale(spec.network, spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
     quilt = ", ".join(found.quilt) or "none"
     return found.scale, f"{found.node}: quilt {quilt}; {len(found.nearby)} near, influence {found.influence:.4g}"
 
 
-def _group(case: _Case) -> tuple[float, str]:
+def _group(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
     groups = []
-    for name in case.secrets:
-        group = {name, *chain.from_iterable(case.spec.network.layers(name))}
-        groups.append((sum(case.spec.sensitivities[other] for other in group), len(group)))
+    for name in secrets:
+        group = {name, *chain.from_iterable(spec.network.layers(name))}
+        groups.append((sum(spec.sensitivities[other] for other in group), len(group)))
     most, size = max(groups)
-    return most / case.spec.epsilon, f"{size} variables that depend on one another are one secret"
+    return most / spec.epsilon, f"{size} variables that depend on one another are one secret"
 
 
-def _entry(case: _Case) -> tuple[float, str]:
-    most = max(case.spec.sensitivities[name] for name in case.secrets)
-    return most / case.spec.epsilon, "takes variables for independent: does not protect correlated ones"
+def _entry(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
+    most = max(spec.sensitivities[name] for name in secrets)
+    return most / spec.epsilon, "takes variables for independent: does not protect correlated ones"
 
 
-_OF: dict[NetworkMechanism, Callable[[_Case], tuple[float, str]]] = {
+_OF: dict[NetworkMechanism, Callable[[NetworkSpec, Secrets], tuple[float, str]]] = {
     "exact": _exact,
     "wasserstein": _wasserstein,
     "mqm": _mqm,

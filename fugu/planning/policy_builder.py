@@ -5,34 +5,32 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
-from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
 from fugu.contract.rounding import log_up
 from fugu.contract.sentences import LAST_US
-from fugu.contract.windows import Window, total_rate
+from fugu.contract.windows import total_rate
 from fugu.planning.errors import PlanningError
-from fugu.planning.measure_planner import MeasurePlan
-from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.planner import StreamPlan
 from fugu.planning.window_plan import JointPlan
+
+if TYPE_CHECKING:  # a plan of one kind does without the others
+    from fugu.planning.measure_planner import MeasurePlan
+    from fugu.planning.measure_spec import MeasureSpec
+    from fugu.planning.planner import StreamPlan
 
 __all__ = [
     "LATENCY_SECONDS",
-    "MeasureHeader",
     "PolicyHeader",
     "build_measure_policy",
     "build_policy",
@@ -107,39 +105,27 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain: fit one to such readings, or use 'fugu plan auto'"
         )
-    period = header.period_seconds * chosen.every
-    return make_policy(
-        header,
-        period,
-        table=chosen.table,
-        chains=_declared(chosen.chains, header, period, chosen.table),
-        guarantee=Guarantee(epsilon=request.epsilon, adversary=request.adversary),
-    )
+    guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary)
+    planned = JointPlan(chosen.chains, guarantee, chosen.table, (), chosen.loss, None, ())
+    return build_window_policy(planned, replace(header, period_seconds=header.period_seconds * chosen.every))
 
 
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
-    alone = plan.windows_loss
+    alone, table = plan.windows_loss, plan.table
+    told = total_rate(plan.windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
     return make_policy(
         header,
-        header.period_seconds,
-        table=plan.table,
-        chains=_declared(plan.chains, header, header.period_seconds, plan.table, plan.windows),
+        table=table,
+        # joint chains of one stream with its name, its period and what a tick of it tells
+        chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), told),
         guarantee=plan.guarantee,
         windows=plan.windows,
         windows_guarantee=None if alone is None else Guarantee(epsilon=alone.epsilon, adversary=alone.adversary),
     )
 
 
-def _declared(
-    chains: ChainClass, header: PolicyHeader, period: float, table: NoiseTable | None, windows: Sequence[Window] = ()
-) -> ChainClass:
-    """The class of a policy: joint chains of one stream with its name, its period and what a tick of it tells."""
-    told = total_rate(windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
-    return chains.named(header.stream, round(period * _MICROSECONDS), told)
-
-
-def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:
+def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:
     """Make a policy of its parts, and check it as a device would.
 
     Raises:
@@ -147,6 +133,7 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
         GuaranteeError: the guarantee does not hold.
     """
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    period = header.period_seconds
     if not (0.0 <= epoch <= _LAST and 0.0 < period <= _LAST):
         raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, which is in the year 9999")
     policy = Policy(
@@ -167,40 +154,24 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
     return policy
 
 
-_DEFAULTS: dict[str, Any] = {"latency": LATENCY_SECONDS, "version": 1}
 _FILL = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureHeader:
-    """What a policy needs beside the plan; what is None here is taken from the specification.
-
-    `period` is seconds from tick to tick, `latency` those that a frame may gather; `epoch` (tick 0, by default now,
-    rounded to a second) and `valid_until` are Unix seconds.
-    """
-
-    fleet: str | None = None
-    device: str | None = None
-    stream: str | None = None
-    period: float | None = None
-    latency: float | None = None
-    version: int | None = None
-    epoch: float | None = None
-    valid_until: int | None = None
-    useful_for: UsefulFor | None = None
-
-
-def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePolicy:
+def build_measure_policy(
+    plan: MeasurePlan, *, epoch: float | None = None, useful_for: UsefulFor | None = None
+) -> MeasurePolicy:
     """Make the policy of a plan, and check it as a device would.
 
     It carries the fallback table, and tables for the sets of possible states as far as there is room: first of those
     that come back, then from tick 0 on. A gateway can send the others; without them a device uses the fallback.
 
+    `epoch` is tick 0 in Unix seconds, by default the specification's, or now, rounded to a second.
+
     Raises:
         PlanningError: something that a policy needs was not given, or no device could follow such a policy.
     """
     spec = plan.spec
-    fields = _fields(spec, header)
+    fields = _fields(spec, epoch)
     if plan.fallback is None:
         raise PlanningError(f"no device can draw such noise: {plan.refused}")
     found = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
@@ -216,7 +187,7 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         "format": "fugu/2",
         "kind": "points",
         **fields,
-        "useful_for": header.useful_for,
+        "useful_for": useful_for,
         "coordinates": spec.values.tolist(),
         "resolution": list(spec.resolution),
         "unit": spec.unit,
@@ -245,25 +216,16 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
     return policy
 
 
-def missing_fields(spec: MeasureSpec, header: MeasureHeader) -> list[str]:
-    """Names of the fields that a policy needs, and that neither the header nor the specification gives."""
-    given = _given(spec, header)
-    return [name for name in ("fleet", "device", "stream", "period") if given.get(name) is None]
+def missing_fields(spec: MeasureSpec) -> list[str]:
+    """Names of the fields that a policy needs, and that the specification does not give."""
+    return [name for name in ("fleet", "device", "stream", "period") if spec.header.get(name) is None]
 
 
-def _given(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
-    given = {**_DEFAULTS, **spec.header}
-    for name in header.__slots__:
-        if getattr(header, name) is not None:
-            given[name] = getattr(header, name)
-    return given
-
-
-def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
-    given = _given(spec, header)
-    if missing := missing_fields(spec, header):
+def _fields(spec: MeasureSpec, epoch: float | None) -> dict[str, Any]:
+    given = {"latency": LATENCY_SECONDS, "version": 1, **spec.header}
+    if missing := missing_fields(spec):
         raise PlanningError(f"a policy needs {', '.join(missing)}")
-    epoch = given.get("epoch", float(round(time.time())))
+    epoch = given.get("epoch", float(round(time.time()))) if epoch is None else epoch
     period, latency = given["period"], given["latency"]
     if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
         0.0 <= epoch <= _LAST and 0.0 < period <= _LAST and 0.0 < latency < math.inf

@@ -1,4 +1,4 @@
-"""Read what a sensor said: CSV and NPZ files, with or without times, even or as a log of changes.
+"""Read what a sensor said: CSV files, plain or gzip, with or without times, even or as a log of changes.
 
 Columns with a meaning: a time (`t`, `time`, `timestamp`, `last_changed`, ...: seconds, or ISO 8601, UTC where no zone
 is given), `seg` and `subject` (a new value begins a new stretch), and `entity_id` (whose rows to take). Errors name
@@ -8,8 +8,6 @@ rows and columns, never a value.
 from __future__ import annotations
 
 import math
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -18,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.errors import cause
-from fugu.host.csv_file import ENTITY_COLUMN, LATEST, TIME_COLUMNS, csv_rows, moment
+from fugu.host.csv_file import ENTITY_COLUMN, TIME_COLUMNS, csv_rows, moment
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import BOUNDARIES, column_missing, from_changes, from_samples, in_order, is_changes
 
@@ -69,9 +66,9 @@ class Readings(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A file's rows: cells as text or numbers, times, and which rows belong together."""
+    """A file's rows: cells as text, times, and which rows belong together."""
 
-    cells: Sequence[Any]
+    cells: Sequence[str]
     times: Floats | None
     parts: Ints
     lines: Sequence[int]
@@ -83,7 +80,7 @@ class _Table(NamedTuple):
 def read_readings(
     path: Path, column: str | None = None, time: str | None = None, period: float | None = None
 ) -> Readings:
-    """Read a column of readings from `.npz`, or CSV, plain or gzip.
+    """Read a column of readings from CSV, plain or gzip.
 
     By default it is `value` or `state`, or the only one there is; in a log of several entities also one of these. Rows
     without times are ticks. `period` is seconds from tick to tick, for logs of changes.
@@ -91,7 +88,7 @@ def read_readings(
     Raises:
         PlanningError: one line that says what is wrong, and where.
     """
-    table = (_npz if path.suffix == ".npz" else _csv)(path, column, time)
+    table = _csv(path, column, time)
     try:
         return _readings(table, path.name, period)
     except PlanningError as error:
@@ -173,8 +170,6 @@ def _since(moments: Floats, times: Floats, period: float) -> Ints:
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:
     """Numbers if all cells are, else names; and whether the source worked."""
     cells = table.cells
-    if isinstance(cells, np.ndarray):
-        return cells, np.ones(len(cells), dtype=bool)
     works = np.array([cell.lower() not in _BROKEN for cell in cells], dtype=bool)
     texts = [None if cell.lower() in _SILENT or not fine else cell for cell, fine in zip(cells, works, strict=True)]
     numbers = np.full(len(texts), np.nan)
@@ -284,54 +279,3 @@ def _moment(cell: str, file: str, line: int, column: str) -> float:
     if math.isnan(found):
         raise PlanningError(f"{file}: line {line}, column {column} is no time: give seconds, or ISO 8601")
     return found
-
-
-def _npz(path: Path, column: str | None, time: str | None) -> _Table:
-    try:
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
-        raise PlanningError(f"{path.name} is no NPZ file of numbers or texts: {cause(error)}") from None
-    names = list(arrays)
-    lower = [name.lower() for name in names]
-    at_time = _time_column(path.name, names, lower, time)
-    at = _value_column(path.name, names, lower, column, at_time, None)
-    cells = arrays[names[at]]
-    marks = [arrays[names[lower.index(name)]] for name in BOUNDARIES if name in lower]
-    moments = None if at_time is None else arrays[names[at_time]]
-    if any(
-        one.shape != (len(cells),) if cells.ndim else True
-        for one in (cells, *marks, *([] if moments is None else [moments]))
-    ):
-        raise PlanningError(
-            f"{path.name}: arrays of readings, times and stretches must have one dimension and one length"
-        )
-    if not len(cells):
-        raise PlanningError(f"{path.name} has no rows")
-    lines = range(1, len(cells) + 1)
-    times = None
-    if moments is not None:
-        numeric = moments.dtype.kind in "iuf"
-        texts = moments.astype(str).tolist()
-        times = (
-            moments.astype(np.float64)
-            if numeric
-            else np.array(
-                [_moment(text, path.name, line, names[at_time or 0]) for line, text in zip(lines, texts, strict=True)]
-            )
-        )
-        if not (np.abs(times) < LATEST).all():
-            raise PlanningError(f"{path.name}: array {names[at_time or 0]} holds what is no time")
-    new = np.zeros(len(cells), dtype=bool)
-    for mark in marks:
-        new[1:] |= mark[1:] != mark[:-1]
-    values: Any = (
-        cells.astype(np.float64) if cells.dtype.kind in "biuf" else [str(cell).strip() for cell in cells.tolist()]
-    )
-    if isinstance(values, np.ndarray) and np.isinf(values).any():
-        raise PlanningError(
-            f"{path.name}: array {names[at]}, row {int(np.isinf(values).argmax()) + 1} is no finite number"
-        )
-    changes = at_time is not None and lower[at_time] in _CHANGES
-    named = None if at_time is None else names[at_time]
-    return _Table(values, times, np.cumsum(new).astype(np.int64), lines, names[at], changes, named)

@@ -36,6 +36,7 @@ __all__ = [
     "in_order",
     "is_changes",
     "median_period",
+    "number",
     "read_recording",
     "read_states",
     "states_of",
@@ -300,22 +301,27 @@ def _read(path: Path, name: str) -> tuple[Floats, Floats | None, Ints]:
                 segment += 1
             last = marks
             segments.append(segment)
-            values.append(_number(row[header.index(name)], path.name, line, name))
+            values.append(_reading(row[header.index(name)], path.name, line, name))
             if at is not None:
-                times.append(_number(row[at], path.name, line, "t"))
+                times.append(_reading(row[at], path.name, line, "t"))
     return np.array(values), np.array(times) if at is not None else None, np.array(segments, dtype=np.int64)
 
 
-def _number(cell: str, file: str, line: int, column: str) -> float:
-    if not cell.strip():
-        return math.nan
+def number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:
+    """A finite number of a cell, not beyond the most in size; PlanningError if it is none."""
     try:
         value = float(cell)
     except ValueError:
-        value = math.inf
-    if math.isinf(value):
+        value = math.nan
+    if not math.isfinite(value):
         raise PlanningError(f"{file}: line {line}, column {column} is no finite number")
+    if abs(value) > most:
+        raise PlanningError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
     return value
+
+
+def _reading(cell: str, file: str, line: int, column: str) -> float:
+    return math.nan if cell.strip().lower() in ("", "nan") else number(cell, file, line, column)
 
 
 def _states(values: Floats, file: str, column: str) -> Ints:

@@ -148,7 +148,6 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
     return tuple(
         make_policy(
             header,
-            header.period_seconds,
             table=one.table,
             chains=plan.chains,
             guarantee=guarantee,

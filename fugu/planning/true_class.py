@@ -9,10 +9,10 @@ further than that. The class is widened until neither is so of any attacker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,11 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
-from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import calibrate, rate_table
 from fugu.privacy.window_mechanisms import lawful_scale
+
+if TYPE_CHECKING:
+    from fugu.privacy.joint_model import JointModel
 
 __all__ = [
     "RecordedClass",
@@ -212,17 +214,9 @@ def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:
 
 
 def _tried(step: Step) -> Tried:
-    one = step.strongest
-    return Tried(
-        odds_ratio=step.odds_ratio,
-        count_scale=step.count_scale,
-        attacker=one.attacker,
-        success=one.success,
-        low=one.low,
-        high=one.high,
-        ceiling=one.ceiling,
-        guess=one.guess,
-    )
+    one = asdict(step.strongest)
+    reached = {name: one[name] for name in ("attacker", "success", "low", "high", "ceiling", "guess")}
+    return Tried(odds_ratio=step.odds_ratio, count_scale=step.count_scale, **reached)
 
 
 def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:

@@ -140,7 +140,8 @@ def joint_plan(
             raise PlanningError(f"{mechanism} {error}") from None
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
     rate = total_rate(planned)
-    alone = _loss(chains, rate, adversary)
+    ratio = exp_up(rate)
+    alone = chains.ratio_loss(*chains.lasting_ratios(ratio, ratio), adversary)
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
@@ -199,11 +200,6 @@ def _scaled(
         else:
             return tuple(planned)
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")
-
-
-def _loss(chains: ChainClass, rate: Fraction, adversary: Adversary) -> Loss:
-    ratio = exp_up(rate)
-    return chains.ratio_loss(*chains.lasting_ratios(ratio, ratio), adversary)
 
 
 class PlannedNoise(NamedTuple):

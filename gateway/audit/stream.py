@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack import CountOutputs, Outputs, SymbolOutputs
+from fugu.attack import CountOutputs, Outputs, SymbolOutputs, attack, known_every
 from fugu.audit.device import inside_distribution
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source
@@ -28,7 +28,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import Trial, tried
+from fugu.planning.attacked import Trial
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -165,7 +165,7 @@ def attack_stream(
     seen = _symbols(policy, frames, states, begin) if frames else None
     trials = []
     for what, noise, epsilon, outputs in _outputs(policy, seen, counted, states, begin):
-        found = tried(states, segments, outputs, epsilon, known)
+        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
         named = f"{len(policy.discretiser.states)} states of the policy"
         trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, found))
     if not trials:

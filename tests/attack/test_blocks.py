@@ -18,14 +18,14 @@ def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
     covered = 0
     for _ in range(400):
         series = lfilter([1.0], [1.0, -memory], generator.normal(size=7000))[2000:]
-        interval = mean_interval(np.asarray(series > 0, dtype=np.float64), 0.95)
-        covered += interval.low <= 0.5 <= interval.high
+        low, high = mean_interval(np.asarray(series > 0, dtype=np.float64), 0.95)
+        covered += low <= 0.5 <= high
     assert covered / 400 >= least - 0.03
 
 
 def test_a_constant_series_has_no_doubt_and_a_short_one_every():
-    assert mean_interval(np.ones(100), 0.95) == (1.0, 1.0, 1.0)
-    assert mean_interval(np.ones(3), 0.95).low == -np.inf
+    assert mean_interval(np.ones(100), 0.95) == (1.0, 1.0)
+    assert mean_interval(np.ones(3), 0.95) == (-np.inf, np.inf)
 
 
 def test_blocks_are_means_of_all_numbers():

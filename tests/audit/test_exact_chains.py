@@ -21,7 +21,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.places.composition import measured_loss, rounded_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
-from fugu.planning.policy_builder import MeasureHeader, build_measure_policy
+from fugu.planning.policy_builder import build_measure_policy
 from tests.support.oracle import enumerated_losses, extreme_chain, symbol_density
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
@@ -185,9 +185,10 @@ def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tm
         initial = f'"{start}"' if start else distribution
         spec.write_text(
             f"coordinates = {at}\ngraph = {graph}\nepsilon = 0.3\ntransition = {rows}\ninitial = {initial}\n"
+            'fleet = "home"\ndevice = "d"\nstream = "place"\nperiod = 60.0\n'
         )
         plan = make_measure_plan(read_spec(spec), "ignorant", quick=True)
-        policy = build_measure_policy(plan, MeasureHeader(fleet="home", device="d", stream="place", period=60.0))
+        policy = build_measure_policy(plan)
         given = json.loads(policy.to_json())
         began = given["stream_loss"]["start"]
         for adversary in ADVERSARIES:

@@ -17,7 +17,6 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
 from fugu.planning.policy_builder import (
-    MeasureHeader,
     PolicyHeader,
     build_measure_policy,
     build_policy,
@@ -96,13 +95,13 @@ def test_a_measurement_says_which_fields_its_policy_lacks(tmp_path: Path) -> Non
     file = tmp_path / "spec.json"
     file.write_text(json.dumps({"grid": "2x2", "epsilon": 1, "graph": {"complete": True}, "fleet": "home"}))
     measured = make_measure_plan(read_spec(file), "ignorant", quick=True)
-    header = MeasureHeader(device="ring", epoch=0.0)
-    assert missing_fields(measured.spec, header) == ["stream", "period"]
-    with pytest.raises(PlanningError, match="needs stream, period"):
-        build_measure_policy(measured, header)
-    complete = replace(header, stream="place", period=60.0)
-    assert missing_fields(measured.spec, complete) == []
-    assert build_measure_policy(measured, complete).epsilon == 1.0
+    assert missing_fields(measured.spec) == ["device", "stream", "period"]
+    with pytest.raises(PlanningError, match="needs device, stream, period"):
+        build_measure_policy(measured, epoch=0.0)
+    header = {"fleet": "home", "device": "ring", "stream": "place", "period": 60.0}
+    complete = replace(measured, spec=replace(measured.spec, header=header))
+    assert missing_fields(complete.spec) == []
+    assert build_measure_policy(complete, epoch=0.0).epsilon == 1.0
 
 
 def test_a_wrong_specification_is_an_error_of_planning(tmp_path: Path) -> None:

@@ -138,17 +138,6 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
     assert steady(tmp_path, values).kind == kind
 
 
-def test_arrays_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "sensor.npz"
-    np.savez(file, value=np.arange(30.0), t=np.arange(30) * 5)
-    found = read_readings(file)
-    assert (len(found.values), found.period_seconds) == (30, 5.0)
-    np.savez(file, value=np.array(["on", "off"] * 9), seg=np.repeat([0, 1], 9))
-    found = read_readings(file)
-    assert (found.kind, found.period_seconds) == ("on/off", None)
-    assert found.segments.tolist() == [0] * 9 + [1] * 9
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -177,32 +166,6 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str
     assert message.startswith("sensor.csv")
     assert "\n" not in message
     assert "9O" not in message
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x00" * 100])
-def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "sensor.npz"
-    file.write_bytes(content)
-    with pytest.raises(PlanningError, match=r"sensor\.npz is no NPZ file"):
-        read_readings(file)
-
-
-def test_arrays_that_are_not_alike_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "sensor.npz"
-    np.savez(file, value=np.zeros((3, 2)), t=np.arange(3))
-    with pytest.raises(PlanningError, match="one dimension and one length"):
-        read_readings(file)
-    np.savez(file, value=np.array([{}, None], dtype=object))
-    with pytest.raises(PlanningError, match="no NPZ file of numbers or texts"):
-        read_readings(file)
-
-
-def test_an_array_alone_is_no_archive(tmp_path: Path) -> None:
-    file = tmp_path / "sensor.npz"
-    with file.open("wb") as target:
-        np.save(target, np.arange(30.0))
-    with pytest.raises(PlanningError, match=r"sensor\.npz is no NPZ file"):
-        read_readings(file)
 
 
 @pytest.mark.long

@@ -187,7 +187,7 @@ def stream(
 
     Args:
         file (POLICY): The policy of the stream, in its JSON form.
-        truth ([TRUTH]): What was read, a row a tick: CSV or NPZ.
+        truth ([TRUTH]): What was read, a row a tick: CSV (also gzipped).
         beside (--with POLICY): Of a stream that moves together with it; may be repeated.
         releases (FILE): The gateway's configuration of releases.
         access (DIR): Folder of the broker: who may read what by its access list.

@@ -17,7 +17,7 @@ from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.network_plan import plan_network, read_network
-from fugu.planning.policy_builder import MeasureHeader, build_measure_policy, missing_fields
+from fugu.planning.policy_builder import build_measure_policy, missing_fields
 
 __all__ = ["plan_measure", "plan_network_file"]
 
@@ -42,9 +42,9 @@ def plan_measure(
     with working(f"planning a measurement of {wanted.states} states"):
         plan = make_measure_plan(wanted, arguments.adversary(adversary), quick=quick, period=seconds)
     if output is not None:
-        if missing := missing_fields(wanted, MeasureHeader()):
+        if missing := missing_fields(wanted):
             raise CommandLineError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
-        output.write_text(build_measure_policy(plan, MeasureHeader()).to_json(), encoding="utf-8")
+        output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
 

@@ -45,7 +45,7 @@ def auto(
       fugu plan auto rooms.csv --want histogram --devices 20 --json
 
     Args:
-        readings (READINGS...): CSV (also gzipped) or NPZ, not to be released; one of each donor.
+        readings (READINGS...): CSV (also gzipped), not to be released; one of each donor.
         output (-o DIR): Write policy.json, agent.toml and plan.html there.
         force: Overwrite the plan that is in DIR.
     """

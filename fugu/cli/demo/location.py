@@ -24,7 +24,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.mqtt import Broker
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
-from fugu.planning.policy_builder import MeasureHeader, build_measure_policy
+from fugu.planning.policy_builder import build_measure_policy
 from fugu.svg import points, svg
 from gateway.estimates.history import Row, ValueRow, estimates_between
 
@@ -80,8 +80,7 @@ def run(out: Path, seconds: float, broker: str) -> int:
             port, name = stack.enter_context(start_broker(broker, out))
             points = round(seconds / PERIOD_SECONDS)
             say(f"{name} on port {port}; a walk until {points} points have arrived ...")
-            header = MeasureHeader(epoch=round(time.time() + _LEAD_SECONDS, 3))
-            policy = build_measure_policy(plan, header)
+            policy = build_measure_policy(plan, epoch=round(time.time() + _LEAD_SECONDS, 3))
             (out / "policy.json").write_text(policy.to_json())
             states = _walk(policy, points * _MOST_TICKS)
             _stream(stack, policy, states, place, out, port, points)

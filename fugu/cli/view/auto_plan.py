@@ -14,7 +14,7 @@ from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
 from fugu.planning.auto import UNKNOWN_PERIOD, AutoPlan
 from fugu.planning.candidates import Candidate, useful
-from fugu.planning.chain_source import covered_words
+from fugu.privacy.covering_class import covered_words
 
 __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
 

@@ -1,0 +1,155 @@
+"""Attacks on real nights: known figures, on both sides of what epsilon allows, and the tables of the manual."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fugu.attack import Knowledge, attack, mean_transitions, odds_change, release_symbols
+from fugu.cli.demo.evaluation import RECORDINGS
+from fugu.contract.chains import BinaryChains
+from fugu.contract.noise_table import NoiseTable
+from fugu.planning.readings import read_readings
+from fugu.privacy.randomised_response import calibrate
+from papers.attacked import attack_classes, class_of_halves, two_states
+from tests.support.proofs import check_printed
+
+MANUAL = Path(__file__).parents[2] / "docs" / "proofs" / "learned-classes.md"
+NIGHTS = ("N05", "N07", "N10")
+
+
+def rows(state: str, recording: str) -> list[list[float]]:
+    """The numbers of a recording's state in the tables of the manual."""
+    found = re.findall(rf"^\| {recording} \| {state} \|(.*)\|$", MANUAL.read_text(), re.MULTILINE)
+    return [[float(number) for number in re.findall(r"\d*\.?\d+", row.replace("none", "0"))] for row in found]
+
+
+def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
+    """Attacks on a night, above its mean (None) or running means, as objects."""
+    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz")
+    found = []
+    for baseline in baselines:
+        state, states = two_states(readings, baseline, None)
+        for one in attack_classes(readings.source, state, states, readings.segments, 1.0):
+            found.append({**one._asdict(), "attacks": [asdict(each) for each in one.attacks]})
+    return found
+
+
+@pytest.mark.long
+def test_the_tables_of_the_manual() -> None:
+    """One row of both, within what another machine's arithmetic may change."""
+    found = trials("N05", 300)
+    check_rows(found, "N05", "above the running mean of 300")
+    for one in found:
+        if one["chains"] != "independent readings":
+            assert knows(one)["furthest"] < math.e
+            assert knows(one)["beyond"] == 0.0
+            assert all(attack["high"] < attack["ceiling"] for attack in one["attacks"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NIGHTS)
+def test_every_row_of_the_tables_of_the_manual(name: str) -> None:
+    found = trials(name, None, 300, 100, 30)
+    assert len({one["state"] for one in found}) == 4
+    for state in {one["state"] for one in found}:
+        check_rows([one for one in found if one["state"] == state], name, state.replace("its own", "own"))
+
+
+def test_the_manual_says_of_its_table_what_it_has() -> None:
+    own, long, short = (
+        [rows(state, name)[0][6] for name in NIGHTS]
+        for state in ("above own mean", "above the running mean of 300", "above the running mean of 100")
+    )
+    check_printed("need noise of {} / {} / {} on N05 / N07 / N10", *own)
+    check_printed("Above the running mean of 300 it is {} / {} / {}, of 100 {} / {} / {},", *long, *short)
+    check_printed("a learner reaches {} and {}.", *(rows("above own mean", name)[0][2] for name in NIGHTS[1:]))
+    check_printed("counts of 300 give away {}.", rows("above own mean", "N10")[0][5])
+    running = [rows(f"above the running mean of {ticks}", name)[0] for ticks in (300, 100, 30) for name in NIGHTS]
+    check_printed("that was run reaches {}, whichever", max(max(row[2:6]) for row in running))
+
+
+def knows(trial: dict[str, Any]) -> dict[str, Any]:
+    """The attacker of a trial who knows the chain beforehand."""
+    found: dict[str, Any]
+    [found] = [one for one in trial["attacks"] if one["attacker"] == "forward-backward"]
+    return found
+
+
+def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
+    """A row of the first table, and of the second if it has one."""
+    trials = {(one["chains"], one["released"]): one for one in found}
+    best = {key: one["attacks"][0]["success"] for key, one in trials.items()}
+    guess, alone, symbols, counts, covered, covered_counts, noise = rows(state, name)[0]
+    assert trials["mean chain", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
+    for key, value in {
+        ("independent readings", "symbols"): alone,
+        ("mean chain", "symbols"): symbols,
+        ("mean chain", "counts of 300"): counts,
+        ("every stretch", "symbols"): covered,
+        ("every stretch", "counts of 300"): covered_counts,
+    }.items():
+        assert best[key] == pytest.approx(value, abs=0.01), key
+    assert trials["every stretch", "counts of 300"]["noise"] == pytest.approx(noise, rel=0.01)
+    for odds in rows(state, name)[1:]:
+        for chains, factor, beyond in zip(
+            ("independent readings", "mean chain", "every stretch"), odds[::2], odds[1::2], strict=True
+        ):
+            assert knows(trials[chains, "symbols"])["furthest"] == pytest.approx(factor, rel=0.02)
+            assert 100 * knows(trials[chains, "symbols"])["beyond"] == pytest.approx(beyond, abs=1)
+
+
+EPSILON = 1.0
+ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)
+
+
+def night(name, baseline):
+    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value")
+    return two_states(readings, baseline, None)[1], readings.segments
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "baseline", "beyond", "furthest"),
+    [("N10", None, 0.78, 107), ("N10", 300, 0.61, 25), ("N07", 300, 0.54, 6), ("N05", 300, 0.54, 8)],
+)
+def test_ordinary_randomised_response_moves_the_odds_far_beyond_epsilon_and_ours_never(
+    name, baseline, beyond, furthest
+):
+    states, segments = night(name, baseline)
+    knowledge = Knowledge(mean_transitions(states, segments, 2), segments)
+    ordinary = odds_change(release_symbols(states, ORDINARY, np.random.default_rng(1)), knowledge)[states >= 0]
+    assert (ordinary > EPSILON).mean() == pytest.approx(beyond, abs=0.02)
+    assert math.exp(ordinary.max()) == pytest.approx(furthest, rel=0.05)
+    table = calibrate(class_of_halves(states, segments), EPSILON, "universal").table
+    ours = odds_change(release_symbols(states, table, np.random.default_rng(2)), knowledge)
+    assert ours.max() < EPSILON
+    assert ours.max() > 0.1
+
+
+@pytest.mark.long
+def test_learners_find_slow_regimes_above_the_nights_mean_and_none_above_the_running_mean():
+    """The class of the mean chain of the night and its halves, informed adversary: .731 is what epsilon 1 allows."""
+    found = {}
+    for baseline in (None, 300):
+        states, segments = night("N10", baseline)
+        table = calibrate(class_of_halves(states, segments), EPSILON).table
+        outputs = release_symbols(states, table, np.random.default_rng(1))
+        found[baseline] = {one.attacker: one for one in attack(states, segments, outputs, EPSILON)}
+    assert max(one.success for one in found[None].values()) > 0.74
+    assert found[None]["learned chain, Viterbi"].success > 0.68
+    assert found[None]["forward-backward"].success < 0.6
+    assert all(one.high < one.ceiling for one in found[300].values())
+    assert max(one.success for one in found[300].values()) < 0.63
+
+
+def test_the_class_of_halves_holds_the_rates_of_both_and_of_the_whole():
+    states = np.array([0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1], dtype=np.int64)
+    found = class_of_halves(states, np.zeros(16, dtype=np.int64))
+    assert found == BinaryChains(q=(0.4, 2 / 3), r=(0.25, 0.5))
