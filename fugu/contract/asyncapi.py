@@ -15,7 +15,7 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import Message, Schema, payload_schema
 from fugu.contract.reports import Health, PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
-from fugu.contract.topics import NAME_PATTERN, Kind
+from fugu.contract.topics import ADDRESSES, NAME_PATTERN, Kind
 
 __all__ = ["asyncapi_json"]
 
@@ -46,67 +46,44 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic below `fugu/2/{fleet}/`; `action` is the gateway's, `readers` are kinds of accounts."""
+    """A topic; `action` is the gateway's, `readers` are kinds of accounts, `about` it what is said there."""
 
-    address: str
     action: Literal["send", "receive"]
-    messages: tuple[str, ...]
-    readers: tuple[str, ...]
+    messages: str
+    readers: str
     about: str
     retained: bool = False
 
 
 _CHANNELS: dict[Kind, _Channel] = {
     "symbols": _Channel(
-        *("{device}/symbols/{stream}", "receive", ("SymbolFrame", "MeasureFrame"), ("gateway", "site")),
-        "Randomised symbols, or points of a measured stream",
+        *("receive", "SymbolFrame MeasureFrame", "gateway site"), "Randomised symbols, or points of a measured stream"
     ),
-    "window": _Channel(
-        *("{device}/window/{stream}", "receive", ("WindowFrame",), ("gateway", "site")),
-        "Noisy counts of states over windows of ticks",
-    ),
-    "status": _Channel(
-        *("{device}/status", "receive", ("Status",), ("gateway", "operator", "site")),
-        *("How a device is; its last will", True),
-    ),
+    "window": _Channel("receive", "WindowFrame", "gateway site", "Noisy counts of states over windows of ticks"),
+    "status": _Channel("receive", "Status", "gateway operator site", "How a device is; its last will", True),
     "policy_status": _Channel(
-        *("{device}/policy/status", "receive", ("PolicyStatus",), ("gateway", "operator")),
+        *("receive", "PolicyStatus", "gateway operator"),
         *("Which policy document a device follows, and the newest verdict", True),
     ),
-    "committed": _Channel(
-        "{device}/committed", "send", ("Committed",), ("device",), "What is durable and may be forgotten"
-    ),
+    "committed": _Channel("send", "Committed", "device", "What is durable and may be forgotten"),
     "table": _Channel(
-        *("{device}/table/{stream}", "send", ("TimedTable", "Envelope"), ("device",)),
+        *("send", "TimedTable Envelope", "device"),
         "A table for coming ticks of a measured stream; in an envelope, to a device that is enrolled",
     ),
     "policy_set": _Channel(
-        *("{device}/policy/set", "send", ("Envelope",), ("device", "operator")),
-        *("Signed policy document that a device is to follow", True),
+        *("send", "Envelope", "device operator"), *("Signed policy document that a device is to follow", True)
     ),
-    "stop": _Channel(
-        "{device}/stop", "send", ("Envelope",), ("device",), "Tells a device to draw nothing more, signed", True
-    ),
-    "root": _Channel("root", "send", ("Roots",), ("device",), "The fleet's root documents, one after the other", True),
-    "time": _Channel("time", "send", ("Envelope",), ("device",), "The time, signed", True),
-    "health": _Channel(
-        "health", "send", ("Health",), ("operator", "site"), "How the gateway is, and its alarms; its last will", True
-    ),
+    "stop": _Channel("send", "Envelope", "device", "Tells a device to draw nothing more, signed", True),
+    "root": _Channel("send", "Roots", "device", "The fleet's root documents, one after the other", True),
+    "time": _Channel("send", "Envelope", "device", "The time, signed", True),
+    "health": _Channel("send", "Health", "operator site", "How the gateway is, and its alarms; its last will", True),
     "description": _Channel(
-        *("description/{device}/{stream}", "send", ("Description",), ("gateway", "site")),
+        *("send", "Description", "gateway site"),
         *("What a stream is, and what it promises; without a gateway, from its device", True),
     ),
-    "estimate": _Channel(
-        *("estimate/{device}/{stream}", "send", ("StateEstimate", "PlaceEstimate", "ValueEstimate"), ("site",)),
-        "What the gateway believes",
-    ),
-    "count": _Channel(
-        "count/{device}/{stream}", "send", ("WindowCount",), ("site",), "A window that a device has counted"
-    ),
-    "release": _Channel(
-        *("release/{audience}/{name}", "send", ("ReleaseFrame",), ("audience", "site")),
-        *("Noisy statistic of a window", True),
-    ),
+    "estimate": _Channel("send", "StateEstimate PlaceEstimate ValueEstimate", "site", "What the gateway believes"),
+    "count": _Channel("send", "WindowCount", "site", "A window that a device has counted"),
+    "release": _Channel("send", "ReleaseFrame", "audience site", "Noisy statistic of a window", True),
 }
 
 
@@ -133,7 +110,7 @@ def asyncapi_document() -> dict[str, Any]:
                 "variables": {"broker": {"default": "127.0.0.1:1883"}},
             }
         },
-        "channels": {kind: _channel(channel) for kind, channel in _CHANNELS.items()},
+        "channels": {kind: _channel(kind, channel) for kind, channel in _CHANNELS.items()},
         "operations": {f"{one.action}_{kind}": _operation(kind, one) for kind, one in _CHANNELS.items()},
         "components": {
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
@@ -150,15 +127,15 @@ def asyncapi_json() -> str:
     return json.dumps(asyncapi_document(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _channel(channel: _Channel) -> Schema:
-    address = f"{FORMAT_NAME}/{{fleet}}/{channel.address}"
+def _channel(kind: Kind, channel: _Channel) -> Schema:
+    address = f"{FORMAT_NAME}/{{fleet}}/{ADDRESSES[kind]}"
     names = re.findall("{([a-z]+)}", address)
     return {
         "address": address,
         "title": channel.about,
         "parameters": {name: {"$ref": f"#/components/parameters/{name}"} for name in names},
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in channel.messages},
-        "x-fugu-readers": list(channel.readers),
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in channel.messages.split()},
+        "x-fugu-readers": channel.readers.split(),
     }
 
 
@@ -172,11 +149,7 @@ def _operation(kind: str, channel: _Channel) -> Schema:
 
 
 def _message(name: str, content: str) -> Schema:
-    return {
-        "name": name,
-        "contentType": content,
-        "payload": {"$ref": f"#/components/schemas/{name}"},
-    }
+    return {"name": name, "contentType": content, "payload": {"$ref": f"#/components/schemas/{name}"}}
 
 
 def _description_schemas() -> dict[str, Schema]:

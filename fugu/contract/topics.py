@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple
 from fugu.contract.errors import TopicError
 
 __all__ = [
+    "ADDRESSES",
     "NAME_PATTERN",
     "RESERVED_DEVICES",
+    "Kind",
     "Topic",
     "check_device_name",
     "committed_topic",
@@ -39,28 +41,32 @@ __all__ = [
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health", "policy"})
 """Names that stand where a device's does; and `policy`, whose description would look like a policy for a device."""
-RESERVED_AUDIENCES = frozenset({"symbols", "window", "table"})
-"""Further names that would make a release's topic look like that of a device called `release`, in access lists too."""
-_ROOT = "fugu/2"
+RESERVED_AUDIENCES = RESERVED_DEVICES | {"symbols", "window", "table"}
+"""Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _NAME = re.compile(NAME_PATTERN)
 
-Kind = Literal[
-    "status",
-    "committed",
-    "symbols",
-    "window",
-    "table",
-    "estimate",
-    "count",
-    "description",
-    "release",
-    "policy_set",
-    "policy_status",
-    "root",
-    "time",
-    "health",
-    "stop",
-]
+OfFleet = Literal["root", "time", "health"]
+OfDevice = Literal["status", "committed", "stop", "policy_set", "policy_status"]
+OfStream = Literal["symbols", "window", "table", "estimate", "count", "description"]
+Kind = Literal[OfFleet, OfDevice, OfStream, "release"]
+ADDRESSES: dict[Kind, str] = {
+    "symbols": "{device}/symbols/{stream}",
+    "window": "{device}/window/{stream}",
+    "status": "{device}/status",
+    "policy_status": "{device}/policy/status",
+    "committed": "{device}/committed",
+    "table": "{device}/table/{stream}",
+    "policy_set": "{device}/policy/set",
+    "stop": "{device}/stop",
+    "root": "root",
+    "time": "time",
+    "health": "health",
+    "description": "description/{device}/{stream}",
+    "estimate": "estimate/{device}/{stream}",
+    "count": "count/{device}/{stream}",
+    "release": "release/{audience}/{name}",
+}
+"""Below `fugu/2/{fleet}/`."""
 
 
 class Topic(NamedTuple):
@@ -68,8 +74,8 @@ class Topic(NamedTuple):
 
     kind: Kind
     fleet: str
-    device: str
-    stream: str
+    device: str = ""
+    stream: str = ""
     audience: str = ""
     release: str = ""
 
@@ -82,72 +88,72 @@ def check_device_name(name: str) -> None:
 
 def status_topic(fleet: str, device: str) -> str:
     """Topic of a device's retained birth and last-will message."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/status"
+    return _topic("status", fleet, device=device)
 
 
 def committed_topic(fleet: str, device: str) -> str:
     """Topic on which the gateway tells a device what is durable."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/committed"
+    return _topic("committed", fleet, device=device)
 
 
 def symbols_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of a stream's sanitised symbols."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/symbols/{_part(stream)}"
+    return _topic("symbols", fleet, device=device, stream=stream)
 
 
 def window_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of a stream's noisy window counts."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/window/{_part(stream)}"
+    return _topic("window", fleet, device=device, stream=stream)
 
 
 def table_topic(fleet: str, device: str, stream: str) -> str:
     """Topic on which the gateway sends a measured stream's tables to its device."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/table/{_part(stream)}"
+    return _topic("table", fleet, device=device, stream=stream)
 
 
 def stop_topic(fleet: str, device: str) -> str:
     """Topic on which the gateway tells a device to draw nothing more; retained."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/stop"
+    return _topic("stop", fleet, device=device)
 
 
 def policy_set_topic(fleet: str, device: str) -> str:
     """Topic of the retained, signed policy document that a device is to follow."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/policy/set"
+    return _topic("policy_set", fleet, device=device)
 
 
 def policy_status_topic(fleet: str, device: str) -> str:
     """Topic on which a device says which policy document it follows, and what it has refused; retained."""
-    return f"{_ROOT}/{_part(fleet)}/{_device(device)}/policy/status"
+    return _topic("policy_status", fleet, device=device)
 
 
 def root_topic(fleet: str) -> str:
     """Topic of a fleet's root documents, all that followed the first; retained."""
-    return f"{_ROOT}/{_part(fleet)}/root"
+    return _topic("root", fleet)
 
 
 def time_topic(fleet: str) -> str:
     """Topic of the time that a fleet's gateway signs; retained."""
-    return f"{_ROOT}/{_part(fleet)}/time"
+    return _topic("time", fleet)
 
 
 def health_topic(fleet: str) -> str:
     """Topic on which a fleet's gateway says how it is; retained, and its last will."""
-    return f"{_ROOT}/{_part(fleet)}/health"
+    return _topic("health", fleet)
 
 
 def estimate_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's smoothed estimate of a stream."""
-    return f"{_ROOT}/{_part(fleet)}/estimate/{_device(device)}/{_part(stream)}"
+    return _topic("estimate", fleet, device=device, stream=stream)
 
 
 def count_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of the gateway's report of each window that a device has counted."""
-    return f"{_ROOT}/{_part(fleet)}/count/{_device(device)}/{_part(stream)}"
+    return _topic("count", fleet, device=device, stream=stream)
 
 
 def description_topic(fleet: str, device: str, stream: str) -> str:
     """Topic of what a stream is, and what it promises; retained."""
-    return f"{_ROOT}/{_part(fleet)}/description/{_device(device)}/{_part(stream)}"
+    return _topic("description", fleet, device=device, stream=stream)
 
 
 def discovery_topic(fleet: str, device: str) -> str:
@@ -155,44 +161,47 @@ def discovery_topic(fleet: str, device: str) -> str:
 
     The fleet's name keeps those of other fleets apart.
     """
-    return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _device(device)}/config"
+    if device in RESERVED_DEVICES - {"health"}:
+        raise TopicError(f"no device is called {device!r}")
+    return f"homeassistant/device/{_part(fleet)}/{_part(device)}/config"
 
 
 def release_topic(fleet: str, audience: str, name: str) -> str:
     """Topic of the gateway's releases of one name for one audience; `+` stands for every one."""
-    if audience in RESERVED_AUDIENCES | RESERVED_DEVICES:
+    if audience in RESERVED_AUDIENCES:
         raise TopicError(f"{audience!r} cannot be the name of an audience")
-    return f"{_ROOT}/{_part(fleet)}/release/{_part(audience)}/{_part(name)}"
+    return _topic("release", fleet, audience=audience, name=name)
 
 
 def parse_topic(topic: str) -> Topic:
     """Take a topic apart; TopicError if it is none of this protocol's version."""
+    kind: Kind
     match topic.split("/"):
         case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
-            parsed = Topic(kind, fleet, device, stream)
-        case ["fugu", "2", fleet, "release", audience, name]:
-            valid = all(_NAME.fullmatch(one) for one in (fleet, audience, name))
-            if not valid or audience in RESERVED_AUDIENCES | RESERVED_DEVICES:
-                raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-            return Topic("release", fleet, "", "", audience, name)
+            names = {"device": device, "stream": stream}
+        case ["fugu", "2", fleet, "release" as kind, audience, release]:
+            names = {"audience": audience, "release": release}
         case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
-            if not _NAME.fullmatch(fleet):
-                raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-            return Topic(kind, fleet, "", "")
+            names = {}
         case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
-            parsed = Topic("policy_set" if part == "set" else "policy_status", fleet, device, "")
+            kind, names = "policy_set" if part == "set" else "policy_status", {"device": device}
         case ["fugu", "2", fleet, device, ("status" | "committed" | "stop") as kind]:
-            parsed = Topic(kind, fleet, device, "")
+            names = {"device": device}
         case ["fugu", "2", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
-            parsed = Topic(kind, fleet, device, stream)
+            names = {"device": device, "stream": stream}
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")
-    names = [parsed.fleet, parsed.device] + ([parsed.stream] if parsed.stream else [])
-    if not all(_NAME.fullmatch(name) for name in names) or parsed.device in RESERVED_DEVICES:
+    reserved = names.get("device") in RESERVED_DEVICES or names.get("audience") in RESERVED_AUDIENCES
+    if reserved or not all(map(_NAME.fullmatch, (fleet, *names.values()))):
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
-    if parsed.kind in ("symbols", "window", "table", "estimate", "count", "description") and not parsed.stream:
-        raise TopicError(f"no stream in topic {topic[:100]!r}")
-    return parsed
+    return Topic(kind, fleet, **names)
+
+
+def _topic(kind: Kind, fleet: str, **names: str) -> str:
+    if (device := names.get("device")) in RESERVED_DEVICES:
+        raise TopicError(f"no device is called {device!r}")
+    parts = {name: _part(value) for name, value in names.items()}
+    return f"fugu/2/{_part(fleet)}/{ADDRESSES[kind].format(**parts)}"
 
 
 def _part(name: str) -> str:
@@ -200,9 +209,3 @@ def _part(name: str) -> str:
     if name != "+" and not _NAME.fullmatch(name):
         raise TopicError(f"{name[:80]!r} is not a name: 1 to 64 letters, digits, '_' or '-'")
     return name
-
-
-def _device(name: str) -> str:
-    if name in RESERVED_DEVICES:
-        raise TopicError(f"no device is called {name!r}")
-    return _part(name)
