@@ -35,15 +35,13 @@ class Classifier:
         missing = document["missing"]
         self._last: tuple[int, int] | None = None
         self._missing: int | None = None if missing is None else document["states"].index(missing)
-        self._patience = 0.0
-        self._warm_up = 0
+        self._patience, self._warm_up = 0.0, 0
         self._mean: RunningMean | None = None
         self._mean_since: int | None = None
         self._classify: Callable[[Any], int | None]
         match document["kind"]:
             case "categories":
-                self._categories: dict[str, int] = document["categories"]
-                self._classify = self._by_name
+                self._classify = lambda raw: document["categories"].get(str(raw).strip())
             case "cells":
                 self._origin: list[float] = list(document["origin"])
                 self._step: list[float] = list(document["step"])
@@ -114,9 +112,6 @@ class Classifier:
         self._mean_since = None
         if self._mean is not None:
             self._mean.forget()
-
-    def _by_name(self, raw: Any) -> int | None:
-        return self._categories.get(str(raw).strip())
 
     def _by_threshold(self, raw: Any) -> int | None:
         value = _number(raw)

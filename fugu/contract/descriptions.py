@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import FORMAT_NAME, Document, first_problem
 from fugu.contract.chains import ChainClass
@@ -26,7 +26,7 @@ from fugu.contract.sentences import (
     unprotected_sentence,
 )
 from fugu.contract.stretches import Stretch
-from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Each
+from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Clipping, Each, Window
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
@@ -75,7 +75,7 @@ class Described(Document):
     stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
 
 
-class DescribedWindow(Document):
+class DescribedWindow(Clipping):
     """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
 
     Attributes:
@@ -95,13 +95,6 @@ class DescribedWindow(Document):
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """The names of the states that each count counts."""
         return HISTOGRAM.groups(names) if self.states == EACH else COUNT.groups(self.states)
-
-    @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        if self.clip is None:
-            document.pop("clip", None)
-        return document
 
 
 class PlaceGrid(Document):
@@ -263,38 +256,29 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
         "protects": protected_sentence(policy.discretiser),
         "useful_for": policy.useful_for,
         "place": place_grid(policy),
+        **dict.fromkeys(("unit", "table", "chains", "windows_guarantee", "point_epsilon")),
+        "windows": (),
     }
     if isinstance(policy, Policy):
-        promise = policy.guarantee
-        stretches = policy.stretches(promise.epsilon)
+        whole = policy.guarantee
+        stretches = policy.stretches(whole.epsilon)
         alone = policy.windows_guarantee
-        kind = "windows" if policy.table is None else "both" if policy.windows else "symbols"
-        rest: dict[str, Any] = {
-            "kind": kind,
-            "unit": None,
+        fields |= {
+            "kind": "windows" if policy.table is None else "both" if policy.windows else "symbols",
             "table": None if policy.table is None else policy.table.rows,
-            "windows": tuple(_window(policy, window.name) for window in policy.windows),
+            "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
             "chains": policy.chains,
-            "guarantee": _promise(promise.epsilon, promise.adversary, stretches),
+            "guarantee": _promise(whole.epsilon, whole.adversary, stretches),
             "windows_guarantee": alone
             and _promise(alone.epsilon, alone.adversary, policy.window_stretches(alone.epsilon)),
-            "point_epsilon": None,
         }
     else:
         told = policy.stream_loss
         stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon),)
-        rest = {
-            "kind": "points",
-            "unit": policy.unit or None,
-            "table": None,
-            "windows": (),
-            "chains": None,
-            "guarantee": _promise(told.epsilon, told.adversary, stretches),
-            "windows_guarantee": None,
-            "point_epsilon": policy.epsilon,
-        }
-    rest |= {"chain_class": class_sentence(rest["chains"]), "does_not_protect": unprotected_sentence(stretches)}
-    return fields | rest
+        promise = _promise(told.epsilon, told.adversary, stretches)
+        fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
+    chain_class = class_sentence(fields["chains"])
+    return fields | {"chain_class": chain_class, "does_not_protect": unprotected_sentence(stretches)}
 
 
 def encode_description(description: Description) -> bytes:
@@ -324,32 +308,17 @@ def _reason(kind: str) -> Reason:
 
 
 def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch]) -> Described:
+    told = [one.epsilon if math.isfinite(one.epsilon) else None for one in stretches]
     rows = tuple(
-        DescribedStretch(
-            name=one.name,
-            ticks=one.ticks,
-            epsilon=one.epsilon if math.isfinite(one.epsilon) else None,
-            protected=one.protected,
-        )
-        for one in stretches
+        DescribedStretch(name=one.name, ticks=one.ticks, epsilon=bound, protected=one.protected)
+        for one, bound in zip(stretches, told, strict=True)
     )
     return Described(epsilon=epsilon, adversary=adversary, stretches=rows)
 
 
-def _window(policy: Policy, name: str) -> DescribedWindow:
-    window = policy.window(name)
-    assert window is not None
-    labels = policy.discretiser.states
-    counted = tuple(labels[i] for i in window.counted(labels))
-    return DescribedWindow(
-        name=name,
-        length=window.length,
-        stride=window.stride,
-        start=window.start,
-        states=EACH if window.states == EACH else counted,
-        scale=window.scale,
-        clip=window.clip,
-    )
+def _window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
+    states: Each | tuple[str, ...] = EACH if window.states == EACH else tuple(labels[i] for i in window.counted(labels))
+    return DescribedWindow(states=states, **window.model_dump(exclude={"states", "mechanism"}))
 
 
 def place_grid(policy: AnyPolicy) -> PlaceGrid | None:

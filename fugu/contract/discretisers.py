@@ -14,6 +14,7 @@ units or more away from the one without rounding: at most 2^-8 of a step for the
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -47,10 +48,8 @@ class Thresholds(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _check_names(self, len(self.edges) + 1, f"{len(self.edges)} edges make")
-        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
-            raise ValueError("edges must increase strictly")
-        if any(self.hysteresis * 2 >= high - low for low, high in zip(self.edges, self.edges[1:], strict=False)):
+        _check_edges(self)
+        if any(self.hysteresis * 2 >= high - low for low, high in pairwise(self.edges)):
             raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
         return self
 
@@ -82,11 +81,9 @@ class Baseline(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _check_names(self, len(self.edges) + 1, f"{len(self.edges)} edges make")
+        _check_edges(self)
         if self.lowest >= self.highest:
             raise ValueError("lowest must be less than highest")
-        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
-            raise ValueError("edges must increase strictly")
         if self.compare == "multiple" and (self.lowest < 0.0 or self.edges[0] <= 0.0):
             raise ValueError("multiples of the mean need a range from 0 or more, and edges above 0")
         return self
@@ -141,6 +138,12 @@ class Cells(Document):
 
 
 Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discriminator="kind")]
+
+
+def _check_edges(discretiser: Thresholds | Baseline) -> None:
+    _check_names(discretiser, len(discretiser.edges) + 1, f"{len(discretiser.edges)} edges make")
+    if any(low >= high for low, high in pairwise(discretiser.edges)):
+        raise ValueError("edges must increase strictly")
 
 
 def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: int, what: str) -> None:

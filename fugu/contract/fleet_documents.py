@@ -18,8 +18,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
-from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.policy import Name, Policy
 from fugu.contract.watermark import KEY_BYTES
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "write_document",
 ]
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 15)]

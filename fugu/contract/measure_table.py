@@ -19,8 +19,9 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
+from operator import or_
 from typing import Annotated, Any, ClassVar, Self
 
 from fugu.contract.errors import FrameError, Reason
@@ -62,8 +63,6 @@ __all__ = [
 Below = Callable[[int], int]
 """below(n) is uniform on 0..n-1."""
 
-Plane = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Staircase:
@@ -93,9 +92,9 @@ class Staircase:
 
     def _convex(self) -> bool:
         """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
-        first = _plane(self.vertices[0])
+        first = self.vertices[0]
         half = len(self.vertices) // 2
-        if not all(_cross(first, _plane(vertex)) > 0 for vertex in self.vertices[1:half]):
+        if not all(_cross(first, vertex) > 0 for vertex in self.vertices[1:half]):
             return False
         if not all(size > 0 for _, _, size in self.cones()):  # a polygon that loops would turn left everywhere, too
             return False
@@ -123,11 +122,10 @@ class Staircase:
         steps = pairwise((*self.vertices, self.vertices[0]))
         return sum(math.gcd(*(y - x for x, y in zip(a, b, strict=True))) for a, b in steps)
 
-    def cones(self) -> Iterator[tuple[Plane, Plane, int]]:
+    def cones(self) -> Iterator[tuple[Point, Point, int]]:
         """The edges (a, b) of a polygon, counter-clockwise, each with the determinant of its ends."""
         for a, b in pairwise((*self.vertices, self.vertices[0])):
-            u, v = _plane(a), _plane(b)
-            yield u, v, _cross(u, v)
+            yield a, b, _cross(a, b)
 
     def facets(self) -> list[tuple[Point, int]]:
         """Outward normals and offsets: a point of the span of K lies in t K if normal . point <= t offset for all."""
@@ -185,7 +183,7 @@ def draw(noise: Staircase, below: Below) -> Point:
         return tuple(((i * size + alpha) * s + (j * size + beta) * t) // size for s, t in zip(a, b, strict=True))
 
 
-def point_class(noise: Staircase, index: int) -> tuple[Plane, Plane, int, int, int]:
+def point_class(noise: Staircase, index: int) -> tuple[Point, Point, int, int, int]:
     """Class number `index` of 0..2A-1: the edge (a, b), alpha and beta as numerators, and their denominator."""
     cones = noise.cones()
     a, b, size = next(cones)
@@ -227,12 +225,8 @@ def _on_segment(noise: Staircase, shell: int, below: Below) -> Point:
     return tuple((place if pick % 2 else -place) * value // steps for value in end)
 
 
-def _cross(a: Plane, b: Plane) -> int:
+def _cross(a: Point, b: Point) -> int:
     return a[0] * b[1] - a[1] * b[0]
-
-
-def _plane(point: Point) -> Plane:
-    return point[0], point[1]
 
 
 MAX_MEASURED_STATES = 1024
@@ -247,10 +241,7 @@ _MOST_SHELLS = 1 << 12
 
 def set_of(states: Any) -> int:
     """The set of some states."""
-    found = 0
-    for state in states:
-        found |= 1 << int(state)  # also of numpy, whose integers end at 64 bits
-    return found
+    return reduce(or_, (1 << int(state) for state in states), 0)  # also of numpy, whose integers end at 64 bits
 
 
 def members(states: int) -> list[int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import islice, product
@@ -105,7 +105,6 @@ class Measurement:
         return tuple(self.coordinates[answer] for answer in answers)
 
 
-@dataclass(slots=True)
 class ConstraintSets:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
 
@@ -114,18 +113,12 @@ class ConstraintSets:
     ticks.
     """
 
-    measurement: Measurement
-    _hidden: int = field(init=False)
-    _sets: list[int] = field(init=False)
-    _ticks: list[int] = field(init=False)
-    _seen: dict[tuple[int, int], int] = field(init=False)
-    _start: int | None = field(init=False, default=None)
-    _end: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self._hidden = self.measurement.initial
-        self._sets, self._ticks = [shown(self._hidden, self.measurement.shows)], [0]
+    def __init__(self, measurement: Measurement) -> None:
+        self.measurement, self._hidden = measurement, measurement.initial
+        self._sets, self._ticks = [shown(self._hidden, measurement.shows)], [0]
         self._seen = {(self._hidden, 0): 0}
+        self._start: int | None = None
+        self._end = 0
 
     def at(self, tick: int) -> int:
         """The set of a tick, from 0 on; a `PolicyError` if there are too many different sets, or none is left."""
@@ -170,9 +163,7 @@ class ConstraintSets:
     def _extend(self) -> None:
         tick = self._ticks[-1]
         steps, until = self.measurement.steps(tick)
-        following = 0
-        for state in members(self._hidden):
-            following |= steps[state]
+        following = reduce(or_, (steps[state] for state in members(self._hidden)), 0)
         if not following:
             raise PolicyError(f"no state is possible at tick {tick + 1}: every state needs a successor")
         tick = until if following == self._hidden else tick + 1
@@ -344,9 +335,8 @@ def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> 
     far = Fraction(measurement.epsilon) * measurement.factor
     if far >= _SEPARATES_ALL:
         return
-    bits = RATIO_BITS
-    bound = int(exp_up(far) * _BELOW * (1 << bits))
-    if any(a << bits > bound * b for a, b in zip(high, low, strict=True)):
+    bound = int(exp_up(far) * _BELOW * (1 << RATIO_BITS))
+    if any(a << RATIO_BITS > bound * b for a, b in zip(high, low, strict=True)):
         raise GuaranteeError(f"some point tells two possible states apart by more than {measurement.factor} epsilon")
 
 

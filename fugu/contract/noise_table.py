@@ -119,10 +119,7 @@ class NoiseTable:
     points: tuple[Point, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.points:
-            _check_points(self)
-        else:
-            _check_symbols(self)
+        (_check_points if self.points else _check_symbols)(self)
 
     @property
     def states(self) -> int:
@@ -189,8 +186,8 @@ def _check_symbols(table: NoiseTable) -> None:
         raise ValueError("every row of a table needs the same number of thresholds")
     if not 1 <= len(rows[0]) <= _MOST_SYMBOLS - 1:
         raise ValueError(f"a table needs 2 to {_MOST_SYMBOLS} symbols, got {len(rows[0]) + 1}")
-    for state in range(len(rows)):
-        for symbol, weight in enumerate(table.row_weights(state)):
+    for state, weights in enumerate(table.weights()):
+        for symbol, weight in enumerate(weights):
             if weight < 1:
                 raise ValueError(
                     f"state {state} can never emit symbol {symbol} (weight {weight} of 2^32): a symbol that a state "

@@ -151,11 +151,7 @@ class Policy(PolicyHeader):
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
         states = self.chains.states_of(self.device, self.stream, self.clock.period_us)
-        counts = (
-            len(self.discretiser.states),
-            states,
-            *([] if self.table is None else [self.table.states]),
-        )
+        counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
         if len(set(counts)) != 1:
             raise ValueError(f"discretiser, chains and table have {counts} states")
         if len({window.name for window in self.windows}) != len(self.windows):
@@ -207,10 +203,9 @@ class Policy(PolicyHeader):
         What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol by
         the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
         """
-        if self.table is not None:
-            self.verify_windows()
         what = "the set of windows"
         if self.table is not None:
+            self.verify_windows()
             what = "the table with the windows beside it" if self.windows else "the table"
         achieved = self._check(self.guarantee, what)
         if self.guarantee.epsilon > ceiling:

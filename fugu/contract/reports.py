@@ -87,9 +87,7 @@ class StateEstimate(JsonMessage):
     state: Annotated[str, Text(1, 64), "The most likely one at the newest tick."]
     probability: Annotated[float, _PROBABILITY, "That it is this one."]
     shares: Annotated[
-        Mapping[str, float],
-        Shares(_PROBABILITY),
-        "Of each state its mean probability over the ticks, by label.",
+        Mapping[str, float], Shares(_PROBABILITY), "Of each state its mean probability over the ticks, by label."
     ]
     unit: Annotated[None, Constant(None)] = field(default=None, init=False)
     epsilon: Epsilon
@@ -377,9 +375,7 @@ class Health(JsonMessage):
     frames: Annotated[int, _COUNT, "Frames that were stored since the start."] = 0
     refused: Annotated[int, _COUNT, "Messages that could not be used since the start."] = 0
     alarms: Annotated[
-        tuple[HealthAlarm, ...],
-        Objects(HealthAlarm, len(AlarmCode)),
-        "Of each code at most one, in their order.",
+        tuple[HealthAlarm, ...], Objects(HealthAlarm, len(AlarmCode)), "Of each code at most one, in their order."
     ] = ()
 
     def _consistent(self) -> None:

@@ -30,10 +30,7 @@ Odds = list[tuple[int, int, list[tuple[int, int, float]]]]
 
 
 def informed_loss(
-    transitions: Sequence[Matrix],
-    rates: Matrix,
-    shows: Sequence[tuple[int, ...]],
-    of_whole: Callable[[], float],
+    transitions: Sequence[Matrix], rates: Matrix, shows: Sequence[tuple[int, ...]], of_whole: Callable[[], float]
 ) -> float:
     """Return what streams lose in nats to those who know true states of them, for ever, rounded up.
 

@@ -25,7 +25,7 @@ import base64
 import binascii
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from fugu.contract._document import FORMAT_NAME
@@ -73,16 +73,9 @@ class TrustState:
 
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can carry."""
-        return {
-            "format": FORMAT_NAME,
-            "root": base64.b64encode(self.root).decode(),
-            "version": self.version,
-            "digest": self.digest,
-            "policy": base64.b64encode(self.policy).decode(),
-            "time": self.time,
-            "enrolled": self.enrolled,
-            "stopped": self.stopped,
-        }
+        envelopes = {"root": self.root, "policy": self.policy}
+        encoded = {name: base64.b64encode(envelope).decode() for name, envelope in envelopes.items()}
+        return {"format": FORMAT_NAME, **asdict(self), **encoded}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrustState:
@@ -148,12 +141,8 @@ class Trust:
             raise TrustError(f"a {envelope.kind} document where a {kind} document was expected")
         if kind == "policy":
             verdict = self._judge_policy(envelope, payload, now)
-        elif kind == "table":
-            verdict = self._judge_table(envelope)
-        elif kind == "stop":
-            verdict = self._judge_stop(envelope)
         else:
-            verdict = self._judge_time(envelope)
+            verdict = {"table": self._judge_table, "stop": self._judge_stop}.get(kind, self._judge_time)(envelope)
         self.state = verdict.state
         return verdict
 

@@ -31,6 +31,7 @@ __all__ = [
     "MAX_WINDOWS",
     "QUERIES",
     "WINDOW_QUERIES",
+    "Clipping",
     "Composing",
     "Each",
     "Mechanism",
@@ -129,7 +130,16 @@ MAX_OPEN_COUNTS = 16_384
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 
 
-class Window(Document):
+class Clipping(Document):
+    """A document with a field `clip`, which is left out where it is None."""
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        return {name: value for name, value in document.items() if name != "clip" or value is not None}
+
+
+class Window(Clipping):
     """A count over every so many ticks: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
@@ -160,13 +170,6 @@ class Window(Document):
         if self.clip is not None and (self.states == EACH or self.clip >= self.length):
             raise ValueError(f"a clip of {self.clip} is for one count of more than {self.clip} ticks")
         return self
-
-    @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        if self.clip is None:
-            document.pop("clip", None)
-        return document
 
     @property
     def overlap(self) -> int:

@@ -145,13 +145,7 @@ def lasts(what: str, end: float, now: float) -> Finding:
 
 
 def broker(
-    address: str,
-    reached: str,
-    problem: str,
-    *,
-    end: float | None,
-    writable: Mapping[str, bool] | None,
-    now: float,
+    address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
 ) -> list[Finding]:
     """What became of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
     found = [Finding("broker", "ok", f"{address} accepts the connection")]

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
     from fugu.mqtt.subscription import Subscription as Subscription
 
 _HOME = {
-    "broker": ("Broker", "LinkError"),
-    "link": ("Link", "Will"),
-    "readings": (
-        *("CountReading", "DescriptionReading", "EstimateReading", "PointReading"),
-        *("Decoder", "Reading", "ReleaseReading", "SymbolReading", "WindowReading"),
-    ),
-    "subscription": ("AsyncSubscription", "Subscription"),
+    "broker": "Broker LinkError",
+    "link": "Link Will",
+    "readings": "CountReading Decoder DescriptionReading EstimateReading PointReading Reading ReleaseReading "
+    "SymbolReading WindowReading",
+    "subscription": "AsyncSubscription Subscription",
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
+_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = sorted(_MODULE)
 

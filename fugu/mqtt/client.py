@@ -133,12 +133,7 @@ class Client(mqtt.Client):
         return (self.want_write() and self.loop_write()) or self.loop_misc()
 
     def _packet_queue(
-        self,
-        command: int,
-        packet: bytes | bytearray,
-        mid: int,
-        qos: int,
-        info: mqtt.MQTTMessageInfo | None = None,
+        self, command: int, packet: bytes | bytearray, mid: int, qos: int, info: mqtt.MQTTMessageInfo | None = None
     ) -> MQTTErrorCode:
         queued = {"command": command, "mid": mid, "qos": qos, "pos": 0, "packet": packet, "info": info}
         self._out_packet.append({**queued, "to_process": len(packet)})  # type: ignore[typeddict-item]

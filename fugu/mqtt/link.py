@@ -145,6 +145,7 @@ class Link:
             why.
         certificate_end: of the broker's certificate, in Unix seconds; `None` without TLS.
         last_error: the newest problem in words, empty while all is well.
+        protocol: the version of MQTT that is spoken, or tried.
         clients: how many there have been; what was under way with one before is lost, and never answered.
     """
 
@@ -164,10 +165,10 @@ class Link:
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
+    protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _client: Client | None = field(default=None, init=False)
     _requests: _Requests = field(default_factory=_Requests, init=False)
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
     _opened: float | None = field(default=None, init=False)
     _largest: int | None = field(default=None, init=False)
@@ -181,7 +182,7 @@ class Link:
         """
         _check_filters(self.subscriptions)
         if self.broker.protocol != "auto":
-            self._protocol = self.broker.protocol
+            self.protocol = self.broker.protocol
         self._client = self._new_client()
         if not self.clients:
             self._waits_since = time.monotonic()
@@ -200,7 +201,7 @@ class Link:
         if self._client is not None and self.falls_back:
             self._fall_back = False
             _end_thread(self._client)
-            self._protocol = "3.1.1"
+            self.protocol = "3.1.1"
             _log.info("broker does not speak MQTT 5: using 3.1.1")
             self.start()
 
@@ -238,11 +239,6 @@ class Link:
             self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in gone)
             self._requests.end(self._client, list(gone))
 
-    @property
-    def protocol(self) -> Literal["5", "3.1.1"]:
-        """The version of MQTT that is spoken, or tried."""
-        return self._protocol
-
     def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Literal[0, 1] = 1) -> int | None:
         """Publish a message; its id, or `None`, with nothing queued, without a connection or with too much unanswered.
 
@@ -276,7 +272,7 @@ class Link:
     def _new_client(self) -> Client:
         if not insides_fit():
             raise LinkError("this version of paho-mqtt has other insides: install paho-mqtt 2.1 or 2.2")
-        five = self._protocol == "5"
+        five = self.protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
         clean = None if five else not self.durable
         # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
@@ -306,21 +302,20 @@ class Link:
         )
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
-        client.on_unsubscribe = self._unsubscribed
+        client.on_unsubscribe = lambda _client, _data, mid, _reasons, _properties: self._requests.unsubscribed(mid)
         return client
 
     def _session(self) -> dict[str, Any]:
-        if self._protocol != "5":
+        if self.protocol != "5":
             return {}
         properties = Properties(PacketTypes.CONNECT)
         properties.MaximumPacketSize = self.max_payload + MOST_AROUND
-        if not self.durable:
-            return {"properties": properties}
-        properties.SessionExpiryInterval = SESSION_SECONDS
-        return {"clean_start": False, "properties": properties}
+        if self.durable:
+            properties.SessionExpiryInterval = SESSION_SECONDS
+        return {"properties": properties, **({"clean_start": False} if self.durable else {})}
 
     def _trying_5(self) -> bool:
-        return self._protocol == "5" and self.broker.protocol == "auto"
+        return self.protocol == "5" and self.broker.protocol == "auto"
 
     def _socket_opened(self, opened: Any) -> None:
         if opened.family != socket.AF_UNIX:
@@ -381,9 +376,6 @@ class Link:
     def _subscribed(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
         for topic, reason in self._requests.subscribed(mid, reasons):
             self.last_error = f"broker refuses the subscription to {topic[:80]}: {reason}"
-
-    def _unsubscribed(self, _client: mqtt.Client, _data: Any, mid: int, _reasons: Any, _properties: Any) -> None:
-        self._requests.unsubscribed(mid)
 
 
 def _check_filters(topics: Iterable[str]) -> None:

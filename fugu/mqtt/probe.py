@@ -82,25 +82,19 @@ def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
         return Probe("address", f"{broker.host}: {error.strerror}"), None
     try:
         with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
-            return None, None if context is None else _end(plain, context, broker.host)
+            if context is None:
+                return None, None
+            with context.wrap_socket(plain, server_hostname=broker.host) as wrapped:
+                found: Any = wrapped.getpeercert() or {}
+                return None, float(ssl.cert_time_to_seconds(found["notAfter"]))
     except ssl.SSLError as error:
         return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
     except OSError as error:
         return Probe("connection", f"{broker.address}: {cause(error)}"), None
 
 
-def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
-    with context.wrap_socket(plain, server_hostname=host) as wrapped:
-        found: Any = wrapped.getpeercert() or {}
-        return float(ssl.cert_time_to_seconds(found["notAfter"]))
-
-
 def _log_in(
-    broker: Broker,
-    end: float | None,
-    write: Sequence[str],
-    listen: Sequence[str],
-    waiting: Callable[[str], None],
+    broker: Broker, end: float | None, write: Sequence[str], listen: Sequence[str], waiting: Callable[[str], None]
 ) -> Probe:
     answers: dict[int, bool] = {}
     heard: dict[str, bytes] = {}

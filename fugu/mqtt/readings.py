@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fugu.contract.descriptions import DescribedVersion, Description, decode_description
 from fugu.contract.errors import FrameError, FuguError, Reason, TopicError
@@ -18,10 +18,6 @@ from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.reports import Estimate, ReleaseFrame, WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
 from fugu.contract.windows import EACH
-
-if TYPE_CHECKING:
-    from fugu.contract.descriptions import DescribedVersion
-
 
 __all__ = [
     "CountReading",
@@ -230,9 +226,10 @@ class Decoder:
         frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
-        known = self._described(topic, frame.policy_version)
+        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         times = _times(known, frame.first, len(frame.symbols), frame.shift)
-        labels = _symbol_labels(known)
+        named = known is not None and known.table is not None and len(known.table[0]) + 1 == len(known.states)
+        labels = dict(enumerate(known.states)) if known is not None and named else {}
         return [
             SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
             for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
@@ -242,7 +239,7 @@ class Decoder:
         frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
-        known = self._described(topic, frame.policy_version)
+        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         grid = known.place if known is not None and frame.dimensions == 2 else None
         times = _times(known, frame.first, len(frame.released), frame.shift)
         rows = zip(frame.released, times, strict=True)
@@ -259,14 +256,11 @@ class Decoder:
         told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(told, topic, frame.window, frame.index):
             return []
-        known = self._described(topic, frame.policy_version)
+        known = self.descriptions.of(topic.device, topic.stream, frame.policy_version)
         since, time = _times(known, frame.first, 2, frame.shift, frame.length)
         states = _counted(known, frame.window, len(frame.counts))
         place = (frame.window, frame.first, frame.length, frame.observed)
         return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
-
-    def _described(self, topic: Topic, version: int) -> DescribedVersion | None:
-        return self.descriptions.of(topic.device, topic.stream, version)
 
     def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
         estimate = decode_estimate(payload)
@@ -311,12 +305,6 @@ def _times(
     begin, step = known.time_of(first, shift), timedelta(microseconds=known.period_us * every)
     known.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
     return [begin + number * step for number in range(count)]
-
-
-def _symbol_labels(known: DescribedVersion | None) -> dict[int, str]:
-    if known is None or known.table is None or len(known.table[0]) + 1 != len(known.states):
-        return {}
-    return dict(enumerate(known.states))
 
 
 def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:

@@ -64,7 +64,7 @@ class Subscriber:
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",
             subscriptions=topics,
-            on_message=self._received,
+            on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
         )
         self.messages = 0
         self._timeout = timeout
@@ -78,18 +78,14 @@ class Subscriber:
         """How many messages were left out, by reason."""
         return self.decoder.rejected
 
-    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
-        self._delivered(topic, payload)
-
-    def _delivered(self, topic: str, payload: bytes) -> bool:
+    def _delivered(self, topic: str, payload: bytes) -> None:
         """Keep a message for whoever iterates, unless too many wait; called in the network thread."""
         size = _size(topic, payload)
         if self._bytes_delivered + size - self._bytes_taken > _MOST_WAITING_BYTES:
             self.rejected["not_taken"] += 1
-            return False
-        self._bytes_delivered += size
-        self._arrived.put((topic, payload))
-        return True
+        else:
+            self._bytes_delivered += size
+            self._arrived.put((topic, payload))
 
     def _take(self, topic: str, payload: bytes) -> None:
         self.messages += 1
@@ -219,12 +215,10 @@ class AsyncSubscription(Subscriber):
         if self.link.falls_back:
             await asyncio.to_thread(self._fall_back)  # joins a thread
 
-    def _delivered(self, topic: str, payload: bytes) -> bool:
-        delivered = super()._delivered(topic, payload)
-        if delivered:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._wake.set)
-        return delivered
+    def _delivered(self, topic: str, payload: bytes) -> None:
+        super()._delivered(topic, payload)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._wake.set)
 
     def _fall_back(self) -> None:
         with self._linking:
