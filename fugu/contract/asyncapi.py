@@ -115,7 +115,9 @@ def asyncapi_document() -> dict[str, Any]:
         "components": {
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
             "messages": {
-                name: _message(name, _MSGPACK if name in packed else _JSON) for name in [*packed, *flat, "Description"]
+                name: {"name": name, "contentType": kind, "payload": {"$ref": f"#/components/schemas/{name}"}}
+                for kind, names in ((_MSGPACK, packed), (_JSON, [*flat, "Description"]))
+                for name in names
             },
             "schemas": {**packed, **flat, **_description_schemas()},
         },
@@ -146,10 +148,6 @@ def _operation(kind: str, channel: _Channel) -> Schema:
         "summary": channel.about,
         "bindings": {"mqtt": {"qos": 1, "retain": channel.retained, "bindingVersion": "0.2.0"}},
     }
-
-
-def _message(name: str, content: str) -> Schema:
-    return {"name": name, "contentType": content, "payload": {"$ref": f"#/components/schemas/{name}"}}
 
 
 def _description_schemas() -> dict[str, Schema]:

@@ -145,12 +145,9 @@ class StatusCode(StrEnum):
     """The newest table of a measured stream was refused."""
 
 
-_ORDER = list(StatusCode)
-
-
 def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
     """Each code once, in the order that a status has them in."""
-    return tuple(sorted(set(codes), key=_ORDER.index))
+    return tuple(sorted(set(codes), key=list(StatusCode).index))
 
 
 def cause(error: BaseException | None) -> str:

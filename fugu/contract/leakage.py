@@ -154,14 +154,9 @@ def _starts(way: Way) -> list[tuple[int, int, Decimal, Decimal]]:
     starts = [(known, gap, ratio, ratio) for known, gap, ratio in near]
     if way.q + way.r > 1:
         maps = _tick(way, way.smallest), _tick(way, Fraction(1))
-        starts += [(known, 1, _apply(maps[0], ratio), _apply(maps[1], ratio)) for known, _, ratio in near]
+        starts += [(known, 1, _image(maps[0], ratio), _image(maps[1], ratio)) for known, _, ratio in near]
     starts.sort(key=lambda start: start[3])
     return [(known, gap, as_decimal(m), as_decimal(n)) for known, gap, m, n in starts]
-
-
-def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
-    a, b, c, d = matrix
-    return (a * ratio + b) / (c * ratio + d)
 
 
 def _search(best: Leakage, maps: _Maps, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Leakage:
@@ -261,7 +256,7 @@ class _Powers:
         return self._squares[level]
 
 
-def _image(matrix: _DecimalMatrix, value: Decimal) -> Decimal:
+def _image(matrix: tuple[_N, _N, _N, _N], value: _N) -> _N:
     a, b, c, d = matrix
     return (a * value + b) / (c * value + d)
 

@@ -192,7 +192,7 @@ class MeasurePolicy(PolicyHeader):
     @property
     def matrix(self) -> list[list[float]]:
         """The transition probabilities of the cycle's first part, a row for each state of the chain."""
-        return _full(self.transition)
+        return self.matrices[0]
 
     @property
     def matrices(self) -> list[list[list[float]]]:
@@ -209,29 +209,24 @@ class MeasurePolicy(PolicyHeader):
         PolicyError: the graph does not fit the states, or the sets of possible states have no end. GuaranteeError: a
         table does not keep the promise, or epsilon is above the ceiling.
         """
-        verify_tables(self.measurement, self.measure_tables)
+        fallback, *others = self.measure_tables
+        if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
+            raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
+        check_noise(self.measurement, fallback.noise, 0)
+        reach = ConstraintSets(self.measurement)
+        reach.all()
+        for table in others:
+            if not reach.has(table.constraint):
+                raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
+            try:
+                check_noise(self.measurement, table.noise, table.constraint)
+            except GuaranteeError as error:
+                raise GuaranteeError(f"table {table.number}: {error}") from None
         if self.epsilon > ceiling:
             raise GuaranteeError(
                 f"epsilon {self.epsilon:g} of each point of stream {self.stream} is above this device's ceiling "
                 f"for measurements {ceiling:g}"
             )
-
-
-def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> None:
-    """Check the tables of a policy, the fallback first; errors as for `MeasurePolicy.verify`."""
-    fallback, *others = tables
-    if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
-        raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
-    check_noise(measurement, fallback.noise, 0)
-    reach = ConstraintSets(measurement)
-    reach.all()
-    for table in others:
-        if not reach.has(table.constraint):
-            raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
-        try:
-            check_noise(measurement, table.noise, table.constraint)
-        except GuaranteeError as error:
-            raise GuaranteeError(f"table {table.number}: {error}") from None
 
 
 def _full(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:

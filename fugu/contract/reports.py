@@ -51,7 +51,6 @@ __all__ = [
     "WindowCount",
     "decode_estimate",
     "ellipse",
-    "release_unit",
 ]
 
 
@@ -303,8 +302,8 @@ class ReleaseFrame(JsonMessage):
             raise FrameError(f"scale {self.scale} is not in lowest terms", Reason.OUT_OF_RANGE)
         if unix_us(self.since) >= unix_us(self.time):
             raise FrameError("since is not before time", Reason.OUT_OF_RANGE)
-        if self.unit != release_unit(self.query):
-            raise FrameError(f"unit is not {release_unit(self.query)}", Reason.OUT_OF_RANGE)
+        if self.unit != self.asked.unit:
+            raise FrameError(f"unit is not {self.asked.unit}", Reason.OUT_OF_RANGE)
 
     @property
     def asked(self) -> Query:
@@ -315,11 +314,6 @@ class ReleaseFrame(JsonMessage):
     def last(self) -> int:
         """Last tick of the window."""
         return self.first + self.length - 1
-
-
-def release_unit(query: QueryKind) -> str:
-    """The unit of the answers to a query."""
-    return QUERIES[query].unit
 
 
 MAX_NAMES = 8

@@ -26,7 +26,6 @@ __all__ = [
 
 UNIT = 2.0**-53
 """The relative error of one operation on floats."""
-FOUR_ROUNDINGS = 4.0 * UNIT
 SIXTEEN_ROUNDINGS = 16.0 * UNIT
 UPWARD = 1e-15
 """Relative, for nine roundings: the few sums and products that end a computation."""

@@ -159,19 +159,15 @@ def broker(
         return found
     if writable is None:
         return [*found, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
-    refused = sorted(topic for topic, accepted in writable.items() if not accepted)
-    if refused:
-        text = (
-            f"the account may not publish {', '.join(refused)}: see fugu deploy, then install the broker's files anew"
-        )
+    if refused := ", ".join(sorted(topic for topic, accepted in writable.items() if not accepted)):
+        text = f"the account may not publish {refused}: see fugu deploy, then install the broker's files anew"
         return [*found, Finding("access list", "FAIL", text)]
     return [*found, Finding("access list", "ok", f"{len(writable)} topics may be published")]
 
 
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     """How a systemd unit is; nothing where systemd does not run or know it. `show` gives properties, a line each."""
-    pairs = (line.partition("=") for line in (show or _shown)(name).splitlines())
-    found = {key: value for key, _, value in pairs}
+    found = dict(line.split("=", 1) for line in (show or _shown)(name).splitlines() if "=" in line)
     if found.get("LoadState") != "loaded":
         return []
     findings = [Finding(name, "ok", "it runs")]
@@ -225,11 +221,8 @@ def _shown(name: str) -> str:
 
 
 def _fits(version: str, limit: str) -> bool:
-    match = re.fullmatch(r"\s*(>=|<)\s*([0-9.]+)\s*", limit)
-    if match is None:
-        return True  # of another form, which no requirement of ours has
-    least = _numbers(version) >= _numbers(match[2])
-    return least if match[1] == ">=" else not least
+    match = re.fullmatch(r"\s*(>=|<)\s*([0-9.]+)\s*", limit)  # no requirement of ours has another form
+    return match is None or (_numbers(version) >= _numbers(match[2])) == (match[1] == ">=")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -279,7 +272,7 @@ def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None
         except OSError:
             continue
         known = True
-        for local, state in ((row.split()[1], row.split()[3]) for row in rows):
+        for _, local, _, state, *_ in map(str.split, rows):
             digits, _, number = local.partition(":")
             if state == _LISTENS and int(number, 16) == port:
                 words = (int(digits[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(digits), 8))

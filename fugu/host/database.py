@@ -48,11 +48,6 @@ class FileKind(NamedTuple):
     application: int
     remedy: str = "put back a copy of it"
 
-    @property
-    def stamps(self) -> str:
-        """The statements that mark a new file."""
-        return f"PRAGMA application_id={self.application};PRAGMA user_version={FORMAT};"
-
     def problem(self, name: str, application: int, version: int, tables: int) -> str:
         """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one."""
         if (application, version) == (self.application, FORMAT) or not (application or version or tables):
@@ -206,7 +201,8 @@ def _prepared(
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
             if not tables:
-                _make(db, schema + kind.stamps)
+                stamps = f"PRAGMA application_id={kind.application};PRAGMA user_version={FORMAT};"
+                _make(db, schema + stamps)
         except sqlite3.OperationalError as error:
             _roll_back(db)
             if not _busy(error) or time.monotonic() >= deadline:

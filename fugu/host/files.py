@@ -12,7 +12,6 @@ import sqlite3
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, Reason
 
@@ -105,30 +104,23 @@ class HeldFiles:
         """
         for file, known in self._known.items():
             found = self._look(file)
-            if (found.device, found.node) != (known.device, known.node):
+            if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
                 raise FileLostError(f"{self._what(file)} is another file now")
-            if found.size < known.size:
+            if found.st_size < known.st_size:
                 raise FileLostError(f"{self._what(file)} has been cut short")
             self._known[file] = found
-            if file == self._main and found.written_ns != known.written_ns and not own and (problem := _damage(file)):
+            written = found.st_mtime_ns != known.st_mtime_ns and not own
+            if file == self._main and written and (problem := _damage(file)):
                 raise FileLostError(f"{self._what(file)} has been overwritten, and is damaged ({problem})")
 
-    def _look(self, file: Path) -> _Look:
+    def _look(self, file: Path) -> os.stat_result:
         try:
-            found = file.stat()
+            return file.stat()
         except OSError as error:
             raise FileLostError(f"{self._what(file)} is gone: {error.strerror}") from None
-        return _Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def _what(self, file: Path) -> str:
         return self._shown + next((end for end in _ENDS if file.name.endswith(end)), "")
-
-
-class _Look(NamedTuple):
-    device: int
-    node: int
-    size: int
-    written_ns: int
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:

@@ -8,7 +8,7 @@ import queue
 import secrets
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from types import TracebackType
 from typing import Self
 
@@ -58,6 +58,7 @@ class Subscriber:
             release_topic(fleet, "+", "+"): releases and device == "+",
         }
         self.decoder = Decoder(stream=stream, descriptions=descriptions)
+        self.rejected = self.decoder.rejected
         # Descriptions come first, so that a broker sends those that it keeps before anything that they describe.
         topics = (description_topic(fleet, device, stream), *(topic for topic, asked in wanted.items() if asked))
         self.link = Link(
@@ -72,11 +73,6 @@ class Subscriber:
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self._ready: deque[Reading] = deque()
         self._left = False
-
-    @property
-    def rejected(self) -> Counter[str]:
-        """How many messages were left out, by reason."""
-        return self.decoder.rejected
 
     def _delivered(self, topic: str, payload: bytes) -> None:
         """Keep a message for whoever iterates, unless too many wait; called in the network thread."""

@@ -16,8 +16,8 @@ import numpy as np
 from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.reports import ReleaseFrame, release_unit
-from fugu.contract.windows import ALONE
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.windows import ALONE, QUERIES
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
 from gateway.releases.allowance import (
@@ -349,7 +349,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         standard_errors=tuple(found.standard_errors.tolist()),
         low=tuple(found.low.tolist()),
         high=tuple(found.high.tolist()),
-        unit=release_unit(job.query.kind),
+        unit=QUERIES[job.query.kind].unit,
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,

@@ -52,7 +52,7 @@ def echo(broker: Broker, *, durable: bool = False) -> Link:
 
 
 def test_mqtt_5_where_the_broker_knows_it(broker: Mosquitto) -> None:
-    assert echo(Broker(port=broker.port))._protocol == "5"
+    assert echo(Broker(port=broker.port)).protocol == "5"
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -60,7 +60,7 @@ def test_falls_back_to_3_1_1_with_the_embedded_broker(tmp_path: Path, durable: b
     """It answers a plain CONNECT of MQTT 5 with a refusal, and one that asks for a session with silence."""
     with start_broker("embedded", tmp_path) as (port, name):
         assert "amqtt" in name
-        assert echo(Broker(port=port), durable=durable)._protocol == "3.1.1"
+        assert echo(Broker(port=port), durable=durable).protocol == "3.1.1"
 
 
 def test_a_broker_that_is_not_there_is_an_error_in_words_and_no_exception(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from fugu.contract.descriptions import Described, Description, encode_description
-from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount, release_unit
+from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text
 from fugu.contract.windows import EACH, QUERIES
 from fugu.mqtt.readings import (
@@ -217,7 +217,7 @@ def _release_line(release: ReleaseFrame) -> str:
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
-    unit = release_unit(release.query)
+    unit = QUERIES[release.query].unit
     promise = f"epsilon {release.epsilon:g} for {release.audience}, entry {release.entry}"
     end = "" if release.useful else _GUESS
     return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {unit}; {promise}{end}"
