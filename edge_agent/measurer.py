@@ -118,7 +118,7 @@ class Measurer:
             raise TableRefusedError(f"number {table.number} is that of a table of the policy")
         if table.until <= next_tick:
             raise TableRefusedError(f"table {table.number} is stale: it ended at tick {table.until}")
-        if table.constraint and not self._reach.has(table.constraint):
+        if table.constraint and table.constraint not in self._reach.all():
             raise TableRefusedError(f"table {table.number} is for a set of states that is never the possible one")
         if (before := self._sent.get(table.number)) is None:
             check_noise(self._plan.measurement, table.noise, table.constraint)

@@ -235,7 +235,7 @@ def _table(policy: Policy) -> bytes:
 
 def _window(window: Window, labels: tuple[str, ...]) -> bytes:
     scale, histogram = Fraction(window.scale), window.query.each
-    if not window.query.adds_up:
+    if window.query.clip is not None:
         raise FirmwareError(f"window {window.name} is of clipped counts, which the firmware does not do: use the agent")
     if window.overlap * window.counts(len(labels)) > 1024:
         raise FirmwareError(f"window {window.name} holds more than 1024 counts at a time: too much for the firmware")

@@ -98,11 +98,6 @@ class RootDocument(Document):
         """Public keys by name, as bytes."""
         return {bytes.fromhex(name): bytes.fromhex(public) for name, public in self.keys.items()}
 
-    @property
-    def gateway_keys(self) -> set[bytes]:
-        """The public keys that may sign tables, the time and stops."""
-        return {public for name, public in self.public_keys.items() if name in self.gateway.names}
-
 
 class Address(Document):
     """Whom a policy document is for: exactly one of the three."""

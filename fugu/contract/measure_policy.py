@@ -216,7 +216,7 @@ class MeasurePolicy(PolicyHeader):
         reach = ConstraintSets(self.measurement)
         reach.all()
         for table in others:
-            if not reach.has(table.constraint):
+            if table.constraint not in reach.all():
                 raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
             try:
                 check_noise(self.measurement, table.noise, table.constraint)

@@ -135,10 +135,6 @@ class ConstraintSets:
             self._extend()
         return list(self._sets)
 
-    def has(self, states: int) -> bool:
-        """True if a set is the possible one at some tick; errors as for `at`."""
-        return states in self.all()
-
     @property
     def first_ticks(self) -> tuple[int, ...]:
         """The first tick of each of the sets of `all`."""
@@ -146,7 +142,7 @@ class ConstraintSets:
         return tuple(self._ticks)
 
     def ticks(self, states: int) -> tuple[int, int | None]:
-        """The first tick of a set that `has` knows, and the first from which it never comes back; none if it does."""
+        """The first tick of one of `all` sets, and the first from which it never comes back; none if it does."""
         sets = self.all()
         first = self._ticks[sets.index(states)]
         if states in sets[self.start :]:

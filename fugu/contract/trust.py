@@ -112,6 +112,8 @@ class Trust:
     Args:
         sensors: for each stream what tells its sensor from others, by the device's configuration; `None` where that is
             not known, and then streams get the benefit of the doubt.
+
+    `root` is the root in force.
     """
 
     def __init__(
@@ -124,12 +126,7 @@ class Trust:
         self.state = state or TrustState(root, enrolled=enrolled)
         if self.state.enrolled != enrolled:  # what the owner says by hand counts more than any root that was followed
             self.state = replace(self.state, root=root, time=0, stopped=0, enrolled=enrolled)
-        self._root = self._own_root(self.state.root)
-
-    @property
-    def root(self) -> RootDocument:
-        """The root in force."""
-        return self._root
+        self.root = self._own_root(self.state.root)
 
     def judge(self, payload: bytes, kind: Kind, now: int) -> Verdict:
         """Judge a document at a Unix time in seconds; what is accepted takes effect in `state`.
@@ -164,10 +161,10 @@ class Trust:
             except TrustError as error:  # one from before ours, unless none after it follows either
                 refusal = error
             else:
-                self.state, self._root = verdict.state, self._own_root(verdict.state.root)
+                self.state, self.root = verdict.state, self._own_root(verdict.state.root)
         if refusal is not None and last != _envelope(self.state.root).digest:
             raise refusal
-        return Verdict(self.state, self._root, changes=self.state != before)
+        return Verdict(self.state, self.root, changes=self.state != before)
 
     def in_force(self) -> Verdict | None:
         """The newest document ever accepted, its guarantees derived once more; `None` if there is none.
@@ -185,7 +182,7 @@ class Trust:
 
     def _judge_root(self, envelope: Envelope, payload: bytes) -> Verdict:
         try:
-            verified(envelope, self._root.root, self._root.public_keys)
+            verified(envelope, self.root.root, self.root.public_keys)
         except TrustError as error:
             raise TrustError(f"a new root that the one in force has not signed: {error}", Reason.ROOT) from None
         document = _read(RootDocument, envelope)
@@ -195,20 +192,20 @@ class Trust:
             raise TrustError(f"a new root that its own keys have not signed: {error}", Reason.ROOT) from None
         if document.fleet != self.enrolment.fleet:
             raise TrustError(f"the root of fleet {document.fleet}", Reason.NOT_ADDRESSED)
-        if document.version < self._root.version:
-            raise TrustError(f"root version {document.version}; {self._root.version} is in force", Reason.REPLAYED)
-        if document.version == self._root.version:
-            if document != self._root:
+        if document.version < self.root.version:
+            raise TrustError(f"root version {document.version}; {self.root.version} is in force", Reason.REPLAYED)
+        if document.version == self.root.version:
+            if document != self.root:
                 raise TrustError(f"another root of version {document.version}", Reason.SAME_VERSION)
             return Verdict(self.state, document, changes=False)
-        if document.version != self._root.version + 1:
+        if document.version != self.root.version + 1:
             raise TrustError(
-                f"root version {document.version} does not follow version {self._root.version}", Reason.ROOT
+                f"root version {document.version} does not follow version {self.root.version}", Reason.ROOT
             )
         return Verdict(replace(self.state, root=payload, time=0, stopped=0), document)
 
     def _judge_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
-        verified(envelope, self._root.policy, self._root.public_keys)
+        verified(envelope, self.root.policy, self.root.public_keys)
         document = _read(PolicyDocument, envelope)
         mine = self.enrolment
         if document.fleet != mine.fleet or not document.to.reaches(mine.device, mine.groups):
@@ -233,14 +230,14 @@ class Trust:
         return Verdict(state, document, policies)
 
     def _judge_table(self, envelope: Envelope) -> Verdict:
-        verified(envelope, self._root.gateway, self._root.public_keys)
+        verified(envelope, self.root.gateway, self.root.public_keys)
         document = _read(TableDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise TrustError(f"a table for {document.fleet}/{document.device}", Reason.NOT_ADDRESSED)
         return Verdict(self.state, document)
 
     def _judge_stop(self, envelope: Envelope) -> Verdict:
-        verified(envelope, self._root.gateway, self._root.public_keys)
+        verified(envelope, self.root.gateway, self.root.public_keys)
         document = _read(StopDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise TrustError(f"a stop for {document.fleet}/{document.device}", Reason.NOT_ADDRESSED)
@@ -249,7 +246,7 @@ class Trust:
         return Verdict(replace(self.state, stopped=document.version), document)
 
     def _judge_time(self, envelope: Envelope) -> Verdict:
-        verified(envelope, self._root.gateway, self._root.public_keys)
+        verified(envelope, self.root.gateway, self.root.public_keys)
         document = _read(TimeDocument, envelope)
         if document.fleet != self.enrolment.fleet:
             raise TrustError(f"the time of fleet {document.fleet}", Reason.NOT_ADDRESSED)

@@ -65,17 +65,17 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question; `clip` is the most a number can be, `each` that every state has one, not some together."""
+    """One kind of question.
+
+    Attributes:
+        each: every state has a number, not some together.
+        clip: the most a number can be; without one, it is the sum of what its ticks add.
+    """
 
     name: str
     each: bool = False
     unit: str = "ticks"
     clip: int | None = None
-
-    @property
-    def adds_up(self) -> bool:
-        """True if a number is the sum of what its ticks add, as estimates and attackers take it."""
-        return self.clip is None
 
     def moved(self, ticks: int, windows: int) -> int:
         """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
@@ -184,14 +184,9 @@ class Window(Clipping):
         return HISTOGRAM if self.states == EACH else COUNT
 
     @property
-    def sensitivity(self) -> int:
-        """The most by which one tick's state changes the counts, added up."""
-        return self.query.sensitivity
-
-    @property
     def rate(self) -> Fraction:
         """The loss that this window adds to every tick, in nats: overlap * sensitivity / scale, exactly."""
-        return self.overlap * self.sensitivity / Fraction(self.scale)
+        return self.overlap * self.query.sensitivity / Fraction(self.scale)
 
     def counted(self, labels: tuple[str, ...]) -> tuple[int, ...]:
         """Indices of the states counted together, all for a histogram; ValueError if one is unknown or named twice."""

@@ -66,7 +66,7 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
         noise = float(1 - seen.emission.diagonal().min()) if seen.emission.shape[1] == k else math.nan
         releases.append(("symbols", noise, policy.guarantee.epsilon, seen))
     for window in policy.windows:
-        if window.stride < window.length or policy.windows_alone is None or not window.query.adds_up:
+        if window.stride < window.length or policy.windows_alone is None or window.query.clip is not None:
             continue
         scale, ticks = Fraction(window.scale), window.length
         counted: tuple[int, ...] | Each = EACH if window.query.each else window.counted(names)

@@ -109,7 +109,7 @@ class Definition(NamedTuple):
 def windows(policy: Policy) -> tuple[Definition, ...]:
     """What the device counts. AuditError if it clips counts, whose likelihoods no attack here has."""
     names = policy.discretiser.states
-    if odd := [one.name for one in policy.windows if not one.query.adds_up]:
+    if odd := [one.name for one in policy.windows if one.query.clip is not None]:
         raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
     return tuple(
         Definition(

@@ -187,7 +187,9 @@ class Enrolled:
         self._counters = counters
         self.roots = read_roots(files.roots, fleet)
         self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)
-        if self.signer is not None and self.signer.public not in self.roots[-1][0].gateway_keys:
+        root = self.roots[-1][0]
+        theirs = {public for name, public in root.public_keys.items() if name in root.gateway.names}
+        if self.signer is not None and self.signer.public not in theirs:
             raise KeyStoreError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
         try:

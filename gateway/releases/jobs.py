@@ -238,7 +238,7 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     """The counts of a window that add up to each answer, (answers, counts) of 0 and 1; `None` if they do not."""
-    if query.kind == "dwell" or not window.query.adds_up:
+    if query.kind == "dwell" or window.query.clip is not None:
         return None
     if query.asked.each:
         return np.eye(len(labels), dtype=np.int64) if window.query.each else None

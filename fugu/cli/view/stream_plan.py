@@ -381,7 +381,7 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)
-    shares = map(_percent, error[2:]) if window.query.adds_up else ("-", "-")
+    shares = map(_percent, error[2:]) if window.query.clip is None else ("-", "-")
     return (window.name, str(window.length), states, about, *counts, *shares)
 
 
