@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Ints
@@ -27,9 +26,10 @@ from fugu.privacy.chain_model import (
     Matrix,
     ModelError,
     SlowRegime,
-    Stay,
     Stretches,
     interval_cells,
+    likelihood_ratio,
+    log_likelihood,
 )
 from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
 from fugu.privacy.joint_model import JointModel, StreamStates
@@ -90,8 +90,8 @@ def fit(
         refused=refused,
         stretches=() if covered is None else stretch_rows(covered),
         regimes=() if covered is None else regime_rows(covered),
-        order=LikelihoodRatio(**chain_model.order_test(chain_model.count_triples(states, segments, k))._asdict()),
-        sojourns=tuple(Stay(**stay._asdict()) for stay in chain_model.sojourns(states, segments, counts)),
+        order=chain_model.order_test(chain_model.count_triples(states, segments, k)),
+        sojourns=tuple(chain_model.sojourns(states, segments, counts)),
         warning=WARNING,
     )
 
@@ -193,8 +193,8 @@ def fit_joint(
         refused=refused,
         stretches=lengths,
         regimes=regimes,
-        independent=_test(independence_test(counts, shows)) if len(streams) > 1 else None,
-        more=_test(chain_model.order_test(chain_model.count_triples(joint, segments, len(shows)))),
+        independent=independence_test(counts, shows) if len(streams) > 1 else None,
+        more=chain_model.order_test(chain_model.count_triples(joint, segments, len(shows))),
         warning=WARNING,
     )
 
@@ -244,27 +244,25 @@ def fit_order_two(
         stretches=(),
         regimes=(),
         independent=None,
-        more=_test(chain_model.order_test(chain_model.count_triples(joint, segments, len(both)))),
+        more=chain_model.order_test(chain_model.count_triples(joint, segments, len(both))),
         warning=WARNING,
     )
 
 
-def independence_test(counts: Ints, shows: Ints) -> chain_model.GTest:
+def independence_test(counts: Ints, shows: Ints) -> LikelihoodRatio:
     """Test independent streams, each with its own probabilities, against the joint chain of `counts` (K, K)."""
-    statistic, degrees = 2.0 * _log_likelihood(counts), 0
+    gain, degrees = log_likelihood(counts), 0
     outcomes = np.ones(len(counts))  # of each joint state, if streams were independent
     for column in shows.T:
         size = int(column.max()) + 1
         alone = np.zeros((size, size), dtype=np.int64)
         np.add.at(alone, (column[:, None], column[None, :]), counts)
-        statistic -= 2.0 * _log_likelihood(alone)
+        gain -= log_likelihood(alone)
         reached = (alone > 0).sum(axis=1)
         degrees -= int(np.maximum(reached - 1, 0).sum())
         outcomes *= reached[column]
     degrees += int((outcomes - 1.0)[counts.sum(axis=1) > 0].sum())
-    statistic, degrees = max(statistic, 0.0), max(degrees, 0)
-    p_value = float(special.chdtrc(degrees, statistic)) if degrees else 1.0
-    return chain_model.GTest(statistic, degrees, p_value, statistic / 2.0 / max(int(counts.sum()), 1))
+    return likelihood_ratio(gain, max(degrees, 0), int(counts.sum()))
 
 
 def _selected(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints]:
@@ -294,12 +292,3 @@ def _counts(joint: Ints, segments: Ints, size: int) -> Ints:
     if not counts.sum():
         raise ModelError("no two neighbouring rows, so there is no transition to count")
     return counts
-
-
-def _test(test: chain_model.GTest) -> LikelihoodRatio:
-    return LikelihoodRatio(**test._asdict())
-
-
-def _log_likelihood(counts: Ints) -> float:
-    """The largest log-likelihood of steps (k, k), given where each begins."""
-    return float(special.xlogy(counts, counts).sum() - special.xlogy(counts.sum(axis=1), counts.sum(axis=1)).sum())

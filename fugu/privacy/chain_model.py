@@ -74,6 +74,8 @@ __all__ = [
     "count_transitions",
     "decimate",
     "interval_cells",
+    "likelihood_ratio",
+    "log_likelihood",
     "transition_matrix",
 ]
 
@@ -83,32 +85,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-class GTest(NamedTuple):
-    """A likelihood-ratio test.
-
-    The `statistic` is twice the gain in log-likelihood, in nats; `p_value` the probability of one at least as large if
-    the simpler model holds; `nats_per_step` the gain per step, the size of the effect.
-    """
-
-    statistic: float
-    degrees: int
-    p_value: float
-    nats_per_step: float
-
-
-class Sojourn(NamedTuple):
-    """How long a state lasts, in ticks, over the stays of which both ends were seen.
-
-    Without any, mean and median are `None`. The geometric ones are those of the fitted first-order chain.
-    """
-
-    stays: int
-    mean: float | None
-    median: float | None
-    geometric_mean: float | None
-    geometric_median: float | None
 
 
 def decimate(states: Ints, segments: Ints, step: int) -> tuple[Ints, Ints]:
@@ -154,30 +130,28 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
     return Interval(low, high)
 
 
-def order_test(triples: Ints) -> GTest:
+def order_test(triples: Ints) -> LikelihoodRatio:
     """Test a first-order chain against a second-order one, by counts (k, k, k) of w -> x -> y."""
-    return _gain(triples)
-
-
-def _gain(counts: Ints) -> GTest:
-    """Test whether next states y given x depend on a context w, by counts (c, k, k) over w, x and y."""
-    pooled = counts.sum(axis=0)
-    statistic = 2.0 * (_log_likelihood(counts) - _log_likelihood(pooled))
-    contexts = (counts.sum(axis=2) > 0).sum(axis=0)
-    outcomes = (pooled > 0).sum(axis=1)
+    pooled = triples.sum(axis=0)
+    contexts, outcomes = (triples.sum(axis=2) > 0).sum(axis=0), (pooled > 0).sum(axis=1)
     degrees = int(np.sum(np.maximum(contexts - 1, 0) * np.maximum(outcomes - 1, 0)))
-    statistic = max(statistic, 0.0)
-    p_value = float(special.chdtrc(degrees, statistic)) if degrees else 1.0
-    return GTest(statistic, degrees, p_value, statistic / 2.0 / max(int(counts.sum()), 1))
+    return likelihood_ratio(log_likelihood(triples) - log_likelihood(pooled), degrees, int(triples.sum()))
 
 
-def _log_likelihood(counts: Ints) -> float:
-    """Return the largest log-likelihood of independent rows of counts (last axis: outcomes)."""
+def likelihood_ratio(gain: float, degrees: int, steps: int) -> LikelihoodRatio:
+    """The test by what a wider model gains in log-likelihood, its further degrees of freedom, and the steps counted."""
+    gain = max(gain, 0.0)
+    p_value = float(special.chdtrc(degrees, 2.0 * gain)) if degrees else 1.0
+    return LikelihoodRatio(statistic=2.0 * gain, degrees=degrees, p_value=p_value, nats_per_step=gain / max(steps, 1))
+
+
+def log_likelihood(counts: Ints) -> float:
+    """The largest log-likelihood of independent rows of counts (last axis: outcomes)."""
     rows = counts.sum(axis=-1)
     return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())
 
 
-def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Sojourn]:
+def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Stay]:
     """Summarise how long each state lasts; arguments are as for `count_transitions`, `counts` (k, k) of the same rows.
 
     Stays that touch the end of a segment are left out, because their length is not known.
@@ -192,16 +166,20 @@ def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Sojourn]:
     return [_sojourn(lengths[owners == x], counts[x], x) for x in range(counts.shape[0])]
 
 
-def _sojourn(lengths: Ints, row: Ints, state: int) -> Sojourn:
+def _sojourn(lengths: Ints, row: Ints, state: int) -> Stay:
     total = int(row.sum())
     stay = int(row[state]) / total if total else 1.0
     mean = median = None
     if stay < 1.0:
         mean = 1.0 / (1.0 - stay)
         median = 1.0 if stay == 0.0 else max(1.0, float(np.ceil(np.log(0.5) / np.log(stay))))
-    if not lengths.size:
-        return Sojourn(0, None, None, mean, median)
-    return Sojourn(int(lengths.size), float(lengths.mean()), float(np.median(lengths)), mean, median)
+    return Stay(
+        stays=int(lengths.size),
+        mean=float(lengths.mean()) if lengths.size else None,
+        median=float(np.median(lengths)) if lengths.size else None,
+        geometric_mean=mean,
+        geometric_median=median,
+    )
 
 
 WARNING = (
@@ -220,7 +198,11 @@ class ModelError(FuguError):
 
 
 class LikelihoodRatio(Document):
-    """A likelihood-ratio test, as in `model_fit.GTest`."""
+    """A likelihood-ratio test.
+
+    The `statistic` is twice the gain in log-likelihood, in nats; `p_value` the probability of one at least as large if
+    the simpler model holds; `nats_per_step` the gain per step, the size of the effect.
+    """
 
     statistic: float = Field(ge=0.0)
     degrees: int = Field(ge=0)
@@ -229,7 +211,10 @@ class LikelihoodRatio(Document):
 
 
 class Stay(Document):
-    """How long a state lasts, in ticks, as in `model_fit.Sojourn`."""
+    """How long a state lasts, in ticks, over the stays of which both ends were seen; `None` without any.
+
+    The geometric ones are those of the fitted first-order chain.
+    """
 
     stays: int = Field(ge=0)
     mean: float | None
@@ -373,16 +358,12 @@ class ChainModel(ModelFile):
 
 def interval_cells(counts: NDArray[np.int64], confidence: float) -> Cells:
     """Clopper-Pearson intervals of every transition probability, from (k, k) counts."""
-    intervals = [[_interval(row, y, confidence) for y in range(row.size)] for row in counts]
+    intervals = [[clopper_pearson(int(n), int(row.sum()), confidence) for n in row] for row in counts]
     return Cells(
         confidence=confidence,
         low=tuple(tuple(cell.low for cell in row) for row in intervals),
         high=tuple(tuple(cell.high for cell in row) for row in intervals),
     )
-
-
-def _interval(row: NDArray[np.int64], outcome: int, confidence: float) -> Interval:
-    return clopper_pearson(int(row[outcome]), int(row.sum()), confidence)
 
 
 def _array(counts: Counts) -> NDArray[np.int64]:

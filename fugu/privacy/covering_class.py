@@ -227,8 +227,7 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
 
 
 def _chain(states: Ints, segments: Ints, k: int) -> Floats:
-    inside = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
-    counts = np.bincount((states[:-1] * k + states[1:])[inside], minlength=k * k).reshape(k, k) + 1.0 / k
+    counts = chain_model.count_transitions(states, segments, k) + 1.0 / k
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
@@ -296,7 +295,7 @@ class Covered(NamedTuple):
     high: Floats
     lengths: tuple[Length, ...]
     regimes: tuple[Regime, ...]
-    order: chain_model.GTest
+    order: chain_model.LikelihoodRatio
 
     @property
     def changes(self) -> bool:

@@ -66,7 +66,10 @@ __all__ = [
 
 
 class LearnedScale(Document):
-    """As `learned_class.Scale`."""
+    """What the stretches of one length tell, with their mean ticks.
+
+    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
+    """
 
     ticks: int = Field(ge=1)
     stretches: int = Field(ge=1)
@@ -142,18 +145,6 @@ class Deviations(NamedTuple):
         return float(special.chdtrc(self.deviations.size, max(float(statistic), 0.0)))
 
 
-class Scale(NamedTuple):
-    """What the stretches of one length tell, with their mean ticks.
-
-    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
-    """
-
-    ticks: int
-    stretches: int
-    odds_ratio: float
-    p_value: float
-
-
 class LearnedClass(NamedTuple):
     """A class, or why it is refused, without `chains`.
 
@@ -165,7 +156,7 @@ class LearnedClass(NamedTuple):
     low: Floats
     high: Floats
     known: float
-    scales: tuple[Scale, ...]
+    scales: tuple[LearnedScale, ...]
     chains: BoundedChains | None
     refused: str
 
@@ -203,7 +194,8 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
     for one in levels:
         bound = _covering(one, sums, middle)
         odds = math.exp(min(bound, 700.0))
-        scales.append(Scale(round(float(one.ticks.mean())), len(one.ticks), odds, one.p_value))
+        mean, count = round(float(one.ticks.mean())), len(one.ticks)
+        scales.append(LearnedScale(ticks=mean, stretches=count, odds_ratio=odds, p_value=one.p_value))
         largest = max(largest, bound)
     low, high = _intervals(transition, errors)
     chains = bounded_class(largest, transition)

@@ -27,7 +27,6 @@ from fugu.privacy.learned_class import (
     Deviations,
     LearnedClass,
     LearnedModel,
-    LearnedScale,
     learned_class,
     log_ratios,
     transition_of,
@@ -377,7 +376,7 @@ def _model(
         low=matrix_rows(learned.low),
         high=matrix_rows(learned.high),
         known=max(learned.known, 1.0),
-        scales=tuple(LearnedScale(**one._asdict()) for one in learned.scales),
+        scales=learned.scales,
         chains=learned.chains,
         refused=learned.refused or None,
     )
