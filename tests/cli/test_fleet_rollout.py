@@ -199,7 +199,7 @@ def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
 def test_watching_ends_with_the_rollout(home: Staged, outcome: Outcome, code: int) -> None:
     home.start("--stage", "100%", "--pace", 600)
     with gateway(home, outcome):
-        done = home.rollout("show", "--watch", "--interval", 0.01)
+        done = home.rollout("show", "--watch")
     assert done.code == code
     last = done.out.splitlines()[-1]
     assert last.startswith("completed: stage 1 of 1, 3 of 3 accepted" if code == 0 else "stopped (stage 1: ")
@@ -219,7 +219,7 @@ def test_at_a_terminal_the_table_is_live(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "150")
     other = Registry(home.path)
-    assert rollout_view.watch(other, 1, 1.0, sleep) == "completed"
+    assert rollout_view.watch(other, 1, sleep) == "completed"
     assert "Rollout 1 of version 2" in capsys.readouterr().out
 
 

@@ -73,7 +73,7 @@ def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch
 def test_the_ledger_is_beside_its_store(fugu: Fugu, tmp_path: Path) -> None:
     assert ledger_beside(tmp_path / "home.db") == tmp_path / "home-ledger.db"
     assert ledger_beside(Server("postgresql://fugu@db.example/home")).name == "postgresql://db.example/home ledger"
-    done = fugu("gateway", "ledger", "show")
+    done = fugu("check", "ledger")
     assert (done.code, done.err.startswith("fugu: which ledger? say --ledger, or --store")) == (2, True)
-    done = fugu("gateway", "ledger", "show", "--store", tmp_path / "home.db")
+    done = fugu("check", "ledger", "--store", tmp_path / "home.db")
     assert (done.code, done.err) == (1, "fugu: there is no ledger home-ledger.db\n")

@@ -12,7 +12,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.compiled_policy import check_compiled, units, with_compiled
-from fugu.cli.commands.arguments import moment, one_of, positive, stream_units
+from fugu.cli.commands.arguments import moment, one_of, stream_units
 from fugu.cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -307,7 +307,6 @@ def show(
     *,
     registry: RegistryOption,
     live: bool = False,
-    interval: float = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show a rollout: its stages, and how their devices stand.
@@ -321,7 +320,6 @@ def show(
 
     Args:
         live (--watch): Until it has ended; exit code 1 unless completed.
-        interval (SECONDS): With --watch: how often to look.
     """
     if live and as_json:
         raise CommandLineError("--watch and --json do not go together")
@@ -333,7 +331,7 @@ def show(
             number = numbers[-1]
         if not live:
             _show(opened, number, as_json)
-        elif (phase := watch(opened, number, positive(interval, "interval"))) != "completed":
+        elif (phase := watch(opened, number)) != "completed":
             raise CommandError(f"rollout {number} was {phase}")
 
 

@@ -19,17 +19,8 @@ from fugu.privacy.covering_class import covered_words
 __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
 
 
-_COLUMNS = (
-    "released",
-    "answer over",
-    "off by",
-    "95 % within",
-    "held back",
-    "guessing",
-    "known after",
-    "messages",
-    "bytes",
-)
+_ERRORS = ("off by", "95 % within", "held back", "guessing")
+_COLUMNS = ("released", "answer over", *_ERRORS, "known after", "messages", "bytes")
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 

@@ -12,19 +12,8 @@ from fugu.contract.rounding import log_up
 
 __all__ = ["image_document", "show_image", "show_simulation", "simulation_document"]
 
-_COLUMNS = (
-    "",
-    "ticks sealed",
-    "received",
-    "unsent",
-    "rotten",
-    "lost",
-    "windows",
-    "received",
-    "twice",
-    "starts",
-    "refused",
-)
+_OF_TICKS = ("ticks sealed", "received", "unsent", "rotten", "lost")
+_COLUMNS = ("", *_OF_TICKS, "windows", "received", "twice", "starts", "refused")
 
 
 def image_document(image: Image) -> dict[str, object]:

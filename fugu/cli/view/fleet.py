@@ -44,6 +44,7 @@ __all__ = [
 
 _MOST_NAMED = 6
 _PAGE = 1000
+_LOOK_SECONDS = 1.0
 
 
 _Entry = TypeVar("_Entry", "Event", "Refusal")
@@ -294,7 +295,7 @@ def show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
     console().print(rows, _plan(plan))
 
 
-def watch(registry: Registry, number: int, interval: float, sleep: Callable[[float], None] = time.sleep) -> str:
+def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
     """Show a rollout until it has ended; on a pipe, one line whenever something has changed.
 
     Returns:
@@ -309,10 +310,10 @@ def watch(registry: Registry, number: int, interval: float, sleep: Callable[[flo
                 print(said := line, flush=True)
             if found.state.phase not in ACTIVE:
                 return found.state.phase
-            sleep(interval)
+            sleep(_LOOK_SECONDS)
     with Live(_rendered(registry, number), auto_refresh=False) as live:
         while (phase := rollouts.show(number).state.phase) in ACTIVE:
-            sleep(interval)
+            sleep(_LOOK_SECONDS)
             live.update(_rendered(registry, number), refresh=True)
         live.update(_rendered(registry, number), refresh=True)
     return phase

@@ -62,17 +62,14 @@ def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
 def show_releases(frames: Iterable[ReleaseFrame]) -> None:
     """Print releases."""
     for frame in frames:
-        _show_release(frame)
-
-
-def _show_release(frame: ReleaseFrame) -> None:
-    percent = f"{frame.confidence * 100:g} %"
-    labels = frame.asked.labels(frame.states)
-    columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
-    title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
-    rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
-    show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
-    say(
-        f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
-        f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} adversary)."
-    )
+        percent = f"{frame.confidence * 100:g} %"
+        labels = frame.asked.labels(frame.states)
+        columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
+        title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
+        rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
+        show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
+        say(
+            f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
+            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} "
+            "adversary)."
+        )

@@ -22,7 +22,7 @@ from fugu.contract.windows import Window
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.planner import Option, Refusal, StreamPlan
-from fugu.planning.streams_plan import PlannedStream, StreamsPlan, stream_discretiser
+from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
 from fugu.planning.window_plan import JointPlan, PlannedNoise
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.utility import Utility
@@ -110,7 +110,7 @@ def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | 
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         say(note)
-    say(f"Chains: {_chains(chosen)}; one reading every {_length(plan, chosen.every)}")
+    say(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
     show_stretches(chosen.stretches)
@@ -220,21 +220,9 @@ def _length(plan: StreamPlan, every: int) -> str:
     return "tick" if every == 1 else f"{every} ticks"
 
 
-def _chains(option: Option) -> str:
-    return option.chains.label
-
-
 _COLUMNS = ("mechanism", "scale", "about", "further", "start", "determined by")
-_WINDOW_COLUMNS = (
-    "window",
-    "ticks",
-    "counts",
-    "scale",
-    "off by (mean)",
-    "off by (95 %)",
-    "share (mean)",
-    "share (95 %)",
-)
+_SHARES = ("share (mean)", "share (95 %)")
+_WINDOW_COLUMNS = ("window", "ticks", "counts", "scale", "off by (mean)", "off by (95 %)", *_SHARES)
 _LONGEST = 1 << 31
 _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 _UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
@@ -429,17 +417,31 @@ def show_streams(plan: StreamsPlan) -> None:
     together = "" if len(plan.streams) == 1 else ", all streams together"
     achieved = f"epsilon achieved: {plan.loss.epsilon:.10f} of {request.epsilon:g}"
     say(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
-    if symbols := [one for one in plan.streams if one.utility is not None]:
+    if symbols := [(one, one.utility) for one in plan.streams if one.utility is not None]:
         show_table(
             "Symbols, one every tick",
             ("stream", "tells of a tick", "wrong symbol", "estimate right", "a guess", "bits/reading"),
-            [_symbols(one) for one in symbols],
+            [
+                (
+                    *(one.name, f"{one.rate:.6g} nats", f"{1.0 - max(one.table.weights()[0]) / SCALE:.4%}"),
+                    *(f"{worth.accuracy:.2%}", f"{worth.majority:.2%}", f"{worth.bits_per_reading:.4g}"),
+                )
+                for one, worth in symbols
+                if one.table is not None
+            ],
         )
     if plan.request.windows:
         show_table(
             "Windows",
             ("stream", "window", "ticks", "scale", "off by (mean)", "off by (95 %)", "share (mean)"),
-            [row for one in plan.streams for row in _windows(one)],
+            [
+                (
+                    *(one.name, window.name, str(window.length), window.scale),
+                    *(f"{error.count_mean:.3g}", str(error.count_95), f"{error.share_mean:.1%}"),
+                )
+                for one in plan.streams
+                for window, error in zip(one.windows, one.errors, strict=True)
+            ],
         )
     if plan.apart is not None:
         rates = ", ".join(f"{one.name} {one.alone:.4g}" for one in plan.streams)
@@ -449,36 +451,6 @@ def show_streams(plan: StreamsPlan) -> None:
             f"lose {said} together.",
             style="bold",
         )
-
-
-def _symbols(one: PlannedStream) -> tuple[str, ...]:
-    assert one.utility is not None
-    assert one.table is not None
-    wrong = 1.0 - max(one.table.weights()[0]) / 2.0**32
-    worth = one.utility
-    return (
-        one.name,
-        f"{one.rate:.6g} nats",
-        f"{wrong:.4%}",
-        f"{worth.accuracy:.2%}",
-        f"{worth.majority:.2%}",
-        f"{worth.bits_per_reading:.4g}",
-    )
-
-
-def _windows(one: PlannedStream) -> list[tuple[str, ...]]:
-    return [
-        (
-            one.name,
-            window.name,
-            str(window.length),
-            window.scale,
-            f"{error.count_mean:.3g}",
-            str(error.count_95),
-            f"{error.share_mean:.1%}",
-        )
-        for window, error in zip(one.windows, one.errors, strict=True)
-    ]
 
 
 def streams_document(plan: StreamsPlan) -> dict[str, Any]:
