@@ -122,12 +122,6 @@ class Agent:
         except sqlite3.Error as error:
             self._ticks.storage_failed(error)
 
-    def _take_time(self) -> None:
-        """A time that the gateway has signed since the start can confirm the device's clock."""
-        if self._fleet is not None and self._fleet.managed.time > self._signed:
-            self._signed = self._fleet.managed.time
-            self._time.follow(self._signed)
-
     def _silent(self, seconds: float) -> StatusCode | None:
         if self._paused:
             return StatusCode.PAUSED
@@ -161,7 +155,9 @@ class Agent:
         try:
             while not self._ticks.over:
                 self._notifier.alive(time.monotonic())
-                self._take_time()
+                if self._fleet is not None and self._fleet.managed.time > self._signed:
+                    self._signed = self._fleet.managed.time  # it can confirm the device's clock
+                    self._time.follow(self._signed)
                 self._look_at_pause()
                 self._ticks.catch_up()
                 self._communicate()
@@ -171,7 +167,7 @@ class Agent:
             in_order = self._drain()
         finally:
             self._link.stop(in_order=in_order)
-            self._ticks.close_sensors()
+            self._ticks.sensors.close()
             self._local.close()
             self._outbox.close()
 

@@ -28,7 +28,14 @@ _POLL_SECONDS = 0.1
 
 def done(words: Sequence[str]) -> str:
     """Run one of these commands; what to tell whoever gave it. Raises FuguError."""
-    options = parser().parse_args(words)
+    parser = Parser(prog="fugu-agent")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in HELPS.items():
+        command = commands.add_parser(name, description=text)
+        command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
+        if name == "pause":
+            command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
+    options = parser.parse_args(words)
     config = Path(options.config)
     found = read_config(config)
     outbox = config.parent / found.outbox
@@ -39,18 +46,6 @@ def done(words: Sequence[str]) -> str:
     Pause(outbox).end()
     seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if seen else "not paused any more; no agent that runs here says so"
-
-
-def parser() -> Parser:
-    """What reads the words of these commands."""
-    made = Parser(prog="fugu-agent")
-    commands = made.add_subparsers(dest="command", required=True)
-    for name, text in HELPS.items():
-        command = commands.add_parser(name, description=text)
-        command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
-        if name == "pause":
-            command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
-    return made
 
 
 def _paused(outbox: Path, seconds: float | None) -> str:

@@ -54,45 +54,50 @@ class Replay(Document):
         return self
 
 
-class Lines(Document):
+class _Kept(Document):
+    """How long what a source has said holds.
+
+    Attributes:
+        keep_alive_ticks: how many ticks it is good for that the source has shown to work.
+    """
+
+    silence: Silence = "samples"
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _only_of_changes(self) -> Self:
+        if self.silence == "samples" and self.keep_alive_ticks is not None:
+            raise ValueError('a keep-alive is for silence = "changes"; of samples, every one is a sign of life')
+        return self
+
+
+class Lines(_Kept):
     """Read one value a line from standard input; the newest line counts.
 
     Attributes:
         keep_alive: a line that says that the source works, and nothing else.
-        keep_alive_ticks: how many ticks such a line is good for.
     """
 
     kind: Literal["stdin"]
-    silence: Silence = "samples"
     keep_alive: KeepAlive | None = None
-    keep_alive_ticks: KeepAliveTicks | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         _both_or_neither(self.keep_alive, self.keep_alive_ticks)
-        _only_of_changes(self.silence, self.keep_alive_ticks)
         return self
 
 
-class Call(Document):
+class Call(_Kept):
     """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
 
-    Attributes:
-        keep_alive_ticks: how many ticks it is good for that a call came back, with a reading or with none.
+    It works as long as a call comes back, with a reading or with none.
     """
 
     kind: Literal["call"]
     target: str
-    silence: Silence = "samples"
-    keep_alive_ticks: KeepAliveTicks | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        _only_of_changes(self.silence, self.keep_alive_ticks)
-        return self
 
 
-class Command(Document):
+class Command(_Kept):
     """Run a command, once a tick or for ever.
 
     Attributes:
@@ -106,9 +111,7 @@ class Command(Document):
     command: Annotated[tuple[Word, ...], Field(min_length=1, max_length=256)]
     runs: Literal["tick", "always"] = "tick"
     timeout: float = Field(default=10.0, gt=0, le=3600)
-    silence: Silence = "samples"
     keep_alive: KeepAlive | None = None
-    keep_alive_ticks: KeepAliveTicks | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -116,7 +119,6 @@ class Command(Document):
             _both_or_neither(self.keep_alive, self.keep_alive_ticks)
         elif self.keep_alive is not None:
             raise ValueError('keep_alive is for a command that runs "always"; of another, every end is a sign of life')
-        _only_of_changes(self.silence, self.keep_alive_ticks)
         return self
 
 
@@ -201,11 +203,6 @@ def _both_or_neither(keep_alive: str | None, keep_alive_ticks: int | None) -> No
         raise ValueError("keep_alive and keep_alive_ticks belong together: give both or neither")
 
 
-def _only_of_changes(silence: Silence, keep_alive_ticks: int | None) -> None:
-    if silence == "samples" and keep_alive_ticks is not None:
-        raise ValueError('a keep-alive is for silence = "changes"; of samples, every one is a sign of life')
-
-
 class ClockConfig(Document):
     """What the owner says of the wall clock; fields as in `edge_agent.plan.ClockSettings`."""
 
@@ -262,8 +259,9 @@ class AgentConfig(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for sensor in (stream.sensor for stream in self.streams):
-            if isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/"):
-                _of_others(self.broker.host)
+            same = isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/")
+            if same and is_loopback(self.broker.host):
+                raise ValueError("a sensor reads the broker of the fleet: raw readings need a broker of their own")
         if self.enrolment is None:
             if self.ceiling is None:
                 raise ValueError("ceiling is missing: the largest epsilon that the device's owner accepts")
@@ -278,8 +276,3 @@ class AgentConfig(Document):
             if len({stream.stream for stream in self.streams}) != len(self.streams):
                 raise ValueError("two streams have the same name")
         return self
-
-
-def _of_others(host: str) -> None:
-    if is_loopback(host):
-        raise ValueError("a sensor reads the broker of the fleet: raw readings need a broker of their own")

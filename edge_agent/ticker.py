@@ -65,7 +65,7 @@ class Ticker:
         self._clock = clock
         self._entropy = entropy
         self._silent = silent
-        self._sensors = Sensors()
+        self.sensors = Sensors()
         self._clocks: dict[tuple[int, int], TickClock] = {}
         self._placed = 0
         self.streams: list[Stream] = []
@@ -79,7 +79,7 @@ class Ticker:
         Streams with the same sensor and clock get the same readings. Raises OutboxError for a changed clock or window.
         """
         for plan, sensor in zip(plans, sensors, strict=True):
-            self.streams.append(self._open(plan, self._sensors.adopt(plan, sensor)))
+            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor)))
         drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
         for stream in [one for one in self.streams if one.clock in drawn]:
             stream.drawn_us = self._clock.elapsed_us()  # when that was, nobody knows: perhaps a moment ago
@@ -103,7 +103,7 @@ class Ticker:
             with self._outbox.forgets_if_refused():
                 for plan in plans:
                     old = before.get(plan.stream)
-                    stream = self._open(plan, self._sensors.of(plan))
+                    stream = self._open(plan, self.sensors.of(plan))
                     drawn = (one.drawn_us for one in self.streams if one.clock is stream.clock)
                     stream.drawn_us = max((us for us in drawn if us is not None), default=None)  # perhaps of its sensor
                     if old is not None:
@@ -162,10 +162,6 @@ class Ticker:
         for stream in self.streams:
             if not stream.sensor.recorded:
                 stream.sensor.read(stream.next_tick - 1)
-
-    def close_sensors(self) -> None:
-        """Close what the sensors read from."""
-        self._sensors.close()
 
     @property
     def over(self) -> bool:

@@ -114,7 +114,8 @@ def build(
     _check_generator(burnt)
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
     _fit_together(policies)
-    compiled = tuple(compile_policy(one, unit_of(one.stream, unit)) for one in policies)
+    units = unit if isinstance(unit, Mapping) else {one.stream: unit for one in policies}
+    compiled = tuple(compile_policy(one, units.get(one.stream, Fraction(1))) for one in policies)
     worst = max(one.guarantee.epsilon for one in policies if isinstance(one, Policy))
     ceiling = worst if burnt.ceiling is None else burnt.ceiling
     for one in policies:
@@ -134,11 +135,6 @@ def build(
         files[-1].write_bytes(_seed(burnt.secret, policies[0]))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
     return Image(folder, sizes, compiled, Fraction(max(ratios), 1 << FRACTION_BITS), _randomness(burnt))
-
-
-def unit_of(stream: str, unit: Fraction | Mapping[str, Fraction]) -> Fraction:
-    """What a reading of 1 stands for in a stream; 1 if nothing is said."""
-    return unit.get(stream, Fraction(1)) if isinstance(unit, Mapping) else unit
 
 
 def _fit_together(policies: Sequence[AnyPolicy]) -> None:

@@ -65,6 +65,7 @@ class Outputs:
     for.
     """
 
+    policy: AnyPolicy
     states: tuple[int, ...]
     script: tuple[int, ...]
     symbols: dict[int, bytearray] = field(default_factory=dict)
@@ -73,6 +74,8 @@ class Outputs:
     changes: dict[str | int, tuple[array[int], list[Any]]] = field(default_factory=dict)
     problem: str = ""
     short: int = 0
+    _last: dict[str, int] = field(default_factory=dict)
+    _points: dict[Point, Point] = field(default_factory=dict)
 
     @property
     def each(self) -> list[int]:
@@ -87,6 +90,62 @@ class Outputs:
         """How many there are of the script: symbols, counts of every window, or points."""
         found = [len(drawn) for _, drawn in list(self.changes.values())]
         return found if self.symbols or self.noise else [sum(found)]
+
+    def take(self, topic: str, payload: bytes, _retained: bool) -> None:
+        """Read a message; what is no frame, or of no such stream, is a problem."""
+        try:
+            stream = parse_topic(topic).stream
+            self._window(stream, payload) if "/window/" in topic else self._frame(stream, payload)
+        except (FuguError, ValueError, LookupError) as error:
+            self.problem = self.problem or f"{topic}: {error}"
+
+    def _frame(self, stream: str, payload: bytes) -> None:
+        changes, state = stream.startswith(_CHANGES), _states(stream, self)[0]
+        frame = (
+            SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
+        )
+        if not self._is_new(stream, frame.first, frame.last):
+            return
+        self.short += frame.padding > 0
+        if isinstance(frame, SymbolFrame):
+            if changes:
+                for tick, symbol in enumerate(frame.symbols, frame.first):
+                    self._change(0, tick, [symbol])
+            else:
+                self.symbols[state] += frame.symbols
+            return
+        for tick, released in enumerate(frame.released, frame.first):
+            same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+            if changes:
+                self._change(released.table, tick, [same])
+            else:
+                self.points.setdefault((state, released.table), []).append(same)
+
+    def _change(self, of: str | int, tick: int, drawn: list[Any]) -> None:
+        ticks, all_drawn = self.changes.setdefault(of, (array("q"), []))
+        if len(all_drawn) < _MOST_CHANGES:
+            ticks.append(tick)
+            all_drawn += drawn
+
+    def _window(self, stream: str, payload: bytes) -> None:
+        states = _states(stream, self)
+        assert isinstance(self.policy, Policy)
+        frame = WindowFrame.decode(payload)
+        if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
+            return
+        window = self.policy.windows[int(frame.window[1:].partition("-")[0])]
+        state = states[frame.first % len(states)]
+        noise = [count - (state == place) for place, count in enumerate(frame.counts)]
+        if stream.startswith(_CHANGES):
+            self._change(window.name, frame.first, noise)
+        else:
+            self.noise[state, window.name].extend(noise)
+
+    def _is_new(self, sequence: str, first: int, last: int) -> bool:
+        """True if a frame is after all others of its sequence; it may come twice."""
+        new = first > self._last.get(sequence, -1)
+        self._last[sequence] = max(last, self._last.get(sequence, -1))
+        return new
 
 
 def parts(policy: AnyPolicy) -> list[AnyPolicy]:
@@ -132,16 +191,17 @@ def run_constant(
         for of in (*(f"state{state}" for state in states), _CHANGES)
         for name in (f"{of}-{copy}" for copy in range(copies))
     }
-    outputs = Outputs(states, script)
+    outputs = Outputs(policy, states, script)
     if isinstance(policy, Policy):
         outputs.symbols = {state: bytearray() for state in states if policy.table is not None}
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
         names_of = (0,) if policy.table is not None else (window.name for window in policy.windows)
         outputs.changes = {of: (array("q"), []) for of in names_of}
-    reader = _Reader(policy, outputs)
     names = (policy.fleet, policy.device, "+")
-    link = Link(broker, f"audit-{policy.device}", (symbols_topic(*names), window_topic(*names)), on_message=reader.take)
+    link = Link(
+        broker, f"audit-{policy.device}", (symbols_topic(*names), window_topic(*names)), on_message=outputs.take
+    )
     link.start()
     with (folder / "agent.log").open("wb") as log:
         config = _configuration(folder, streams, outputs, broker)
@@ -249,67 +309,3 @@ def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patie
                 f"the agent {ended}, after {min(each)} draws of a state: {said[-1] if said else 'silent'}"
             )
         time.sleep(_LOOK_SECONDS)
-
-
-class _Reader:
-    def __init__(self, policy: AnyPolicy, outputs: Outputs) -> None:
-        self._policy = policy
-        self._outputs = outputs
-        self._last: dict[str, int] = {}
-        self._points: dict[Point, Point] = {}
-
-    def take(self, topic: str, payload: bytes, _retained: bool) -> None:
-        """Read a message; what is no frame, or of no such stream, is a problem."""
-        try:
-            stream = parse_topic(topic).stream
-            self._window(stream, payload) if "/window/" in topic else self._frame(stream, payload)
-        except (FuguError, ValueError, LookupError) as error:
-            self._outputs.problem = self._outputs.problem or f"{topic}: {error}"
-
-    def _frame(self, stream: str, payload: bytes) -> None:
-        changes, state = stream.startswith(_CHANGES), _states(stream, self._outputs)[0]
-        frame = (
-            SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
-        )
-        if not self._is_new(stream, frame.first, frame.last):
-            return
-        self._outputs.short += frame.padding > 0
-        if isinstance(frame, SymbolFrame):
-            if changes:
-                for tick, symbol in enumerate(frame.symbols, frame.first):
-                    self._change(0, tick, [symbol])
-            else:
-                self._outputs.symbols[state] += frame.symbols
-            return
-        for tick, released in enumerate(frame.released, frame.first):
-            same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
-            if changes:
-                self._change(released.table, tick, [same])
-            else:
-                self._outputs.points.setdefault((state, released.table), []).append(same)
-
-    def _change(self, of: str | int, tick: int, drawn: list[Any]) -> None:
-        ticks, all_drawn = self._outputs.changes.setdefault(of, (array("q"), []))
-        if len(all_drawn) < _MOST_CHANGES:
-            ticks.append(tick)
-            all_drawn += drawn
-
-    def _window(self, stream: str, payload: bytes) -> None:
-        states = _states(stream, self._outputs)
-        assert isinstance(self._policy, Policy)
-        frame = WindowFrame.decode(payload)
-        if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
-            return
-        window = self._policy.windows[int(frame.window[1:].partition("-")[0])]
-        state = states[frame.first % len(states)]
-        noise = [count - (state == place) for place, count in enumerate(frame.counts)]
-        if stream.startswith(_CHANGES):
-            self._change(window.name, frame.first, noise)
-        else:
-            self._outputs.noise[state, window.name].extend(noise)
-
-    def _is_new(self, sequence: str, first: int, last: int) -> bool:
-        """True if a frame is after all others of its sequence; it may come twice."""
-        new = first > self._last.get(sequence, -1)
-        self._last[sequence] = max(last, self._last.get(sequence, -1))
-        return new

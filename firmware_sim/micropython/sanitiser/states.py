@@ -82,10 +82,14 @@ class Classifier:
             self._mean = here
         away = here - self._mean
         if policy.multiples is None:
-            band = sum([away > edge for edge in policy.edges])
+            band = 0
+            for edge in policy.edges:
+                band += away > edge
         else:
             mean, reading = self._mean + policy.zero, here + policy.zero
-            band = sum([reading * bottom > mean * top for top, bottom in policy.multiples])
+            band = 0
+            for top, bottom in policy.multiples:
+                band += reading * bottom > mean * top
         if self._count < policy.patience:
             self._count += 1
         self._mean += away // self._count if away >= 0 else -(-away // self._count)
