@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.contract.measure_policy import MeasurePolicy
@@ -33,6 +33,7 @@ from gateway.location import Location, part_of
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.journal import arrivals
+    from gateway.shard_watch import ShardWatch
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 
@@ -66,21 +67,6 @@ class Heard(NamedTuple):
     limit: float
 
 
-class OtherProcesses(Protocol):
-    """The shards of a fleet, as `gateway.shard_watch.ShardWatch` knows them."""
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Those that nothing was heard of lately."""
-
-    @property
-    def reports(self) -> Mapping[int, Mapping[str, Any]]:
-        """How each was when it last said so."""
-
-    def counters(self) -> Counter[str]:
-        """Of all together."""
-
-
 class Sources(NamedTuple):
     """What a monitor looks at, besides what it is told.
 
@@ -101,7 +87,7 @@ class Sources(NamedTuple):
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
-    shards: OtherProcesses | None = None
+    shards: ShardWatch | None = None
     tell: Callable[[Mapping[str, Any]], None] | None = None
 
 
@@ -343,13 +329,11 @@ class Monitor:
     def report(self) -> dict[str, Any]:
         """For those who ask."""
         now, wall = self._seconds(), self._wall()
-        devices = {}
+        devices: dict[str, dict[str, float | None]] = {}
         for device in self._sources.catalogue.names():
             heard = self._heard.get(device)
-            devices[device] = {
-                "seconds_since_frame": None if heard is None else round(now - heard.at, 1),
-                "seconds_behind": None if heard is None else round(wall - heard.end, 1),
-            }
+            since, behind = (None, None) if heard is None else (round(now - heard.at, 1), round(wall - heard.end, 1))
+            devices[device] = {"seconds_since_frame": since, "seconds_behind": behind}
         return {
             "fleet": self._fleet,
             "uptime_seconds": round(now - self._began, 1),

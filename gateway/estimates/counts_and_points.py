@@ -214,9 +214,8 @@ class Points(Kind[MeasureFrame]):
 
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
-        found, _ = model.follow(
-            self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
-        )
+        given = self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
+        found, _ = model.follow(*given)
         belief: Floats = found.beliefs[-1, 0].copy()
         return belief
 

@@ -202,8 +202,7 @@ class MeasureModel:
             whole = self._carried(np.eye(len(distribution)), tick, self.policy.cycle)
             distribution = predict(distribution, whole / whole.sum(axis=1, keepdims=True), cycles)
         distribution = self._carried(distribution, tick, ticks)
-        later: Floats = distribution / distribution.sum()
-        return later
+        return np.asarray(distribution / distribution.sum())
 
     def _carried(self, distributions: Floats, tick: int, ticks: int) -> Floats:
         """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""

@@ -178,7 +178,8 @@ class Reports:
     """What waits.
 
     `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
-    stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols.
+    stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
+    what the broker has, by stream, since the last seal.
     """
 
     def __init__(
@@ -197,7 +198,7 @@ class Reports:
         self._look_up = look_up
         self._place = place
         self._waiting: dict[int, tuple[Fresh, int]] = {}
-        self._acknowledged: dict[int, int] = {}
+        self.known: dict[int, int] = {}
         self._coalesced = 0
 
     def __len__(self) -> int:
@@ -220,16 +221,11 @@ class Reports:
 
     def acknowledged(self, number: int, tick: int) -> None:
         """Note that the broker has what was told of a stream up to a tick."""
-        self._acknowledged[number] = max(tick, self._acknowledged.get(number, -1))
-
-    @property
-    def known(self) -> dict[int, int]:
-        """What the broker has, by stream, since the last seal."""
-        return self._acknowledged
+        self.known[number] = max(tick, self.known.get(number, -1))
 
     def sealed(self) -> None:
         """Note that what is known is written down; of the columns only the rows that wait are needed now."""
-        self._acknowledged = {}
+        self.known = {}
         for (columns, distributions), numbers, rows in self._groups(self._waiting):
             few = Fresh(columns.take(rows), distributions[rows])
             self._waiting.update((number, (few, row)) for row, number in enumerate(numbers))

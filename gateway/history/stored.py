@@ -188,13 +188,13 @@ class StoredHistory:
 
     def streams(self) -> list[SymbolStream]:
         """Every stream of symbols, by device and name."""
-        return [SymbolStream(*one) for one in self._kept(Policy)]
+        return [SymbolStream(*one) for one in self._with_frames(Policy)]
 
     def measured(self) -> list[MeasuredStream]:
         """Every stream of points, by device and name."""
-        return [MeasuredStream(*one) for one in self._kept(MeasurePolicy)]
+        return [MeasuredStream(*one) for one in self._with_frames(MeasurePolicy)]
 
-    def _kept(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
+    def _with_frames(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
         for (device, stream), known in sorted(self._policies.items()):
             if (policies := _of(known, kind)) and (device, stream, "") in self._numbers:
                 yield device, stream, policies
@@ -209,8 +209,7 @@ class StoredHistory:
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, last in self._ranges(stream.policies, number, span):
+        for number, clock, first, last in self._ranges(stream, span):
             low, high = span.walls(clock)
             for frame in self._store.symbols.following(number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
@@ -222,10 +221,9 @@ class StoredHistory:
 
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
-        number = self._numbers[stream.device, stream.stream, ""]
         if (past := self._pasts.get(lag)) is None:
             past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
-        for clock, first, last in self._ranges(stream.policies, number, span):
+        for number, clock, first, last in self._ranges(stream, span):
             low, high = span.walls(clock)
             for run in past.estimates(Place(number, stream.device, stream.stream), first, last, newest=True):
                 inside = run.cut(low + run.shift, high + run.shift)
@@ -244,8 +242,7 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, last in self._ranges(stream.policies, number, span):
+        for number, clock, first, last in self._ranges(stream, span):
             low, high = span.walls(clock)
             for frame, _ in self._store.points.following(number, first, last):
                 policy = stream.policies.get(frame.policy_version)
@@ -296,21 +293,21 @@ class StoredHistory:
     def _begins(
         self, stream: SymbolStream | MeasuredStream, following: Callable[[int, int], Iterator[Any]], span: Span
     ) -> Iterator[int]:
-        number = self._numbers[stream.device, stream.stream, ""]
-        for clock, first, _ in self._ranges(stream.policies, number, span):
+        for number, clock, first, _ in self._ranges(stream, span):
             for frame in islice(following(number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _ranges(self, policies: Mapping[int, AnyPolicy], number: int, span: Span) -> Iterator[tuple[Clock, int, int]]:
-        """Where the numbers of a span's ticks are: a range for each clock, and for each time that it was set."""
+    def _ranges(self, stream: SymbolStream | MeasuredStream, span: Span) -> Iterator[tuple[int, Clock, int, int]]:
+        """A stream's number, and where those of a span's ticks are: for each clock, and each time that it was set."""
+        number = self._numbers[stream.device, stream.stream, ""]
         spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
-        for clock in _clocks(policies):
+        for clock in _clocks(stream.policies):
             low, high = span.walls(clock)
             for i, (shift, begun, _) in enumerate(spans):
                 first = max(low + shift, begun) if i else low  # shifts that are stored no more were smaller
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
-                    yield clock, first, last
+                    yield number, clock, first, last
 
 
 def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:

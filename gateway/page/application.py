@@ -70,14 +70,17 @@ def application(
         # The package may be another one tomorrow under the same address.
         return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
 
+    def shown(name: str, status: int = 200) -> Response:
+        return Response(assets[name], status, media_type="text/html", headers={"cache-control": "no-store"})
+
     async def page(_request: Request) -> Response:
-        return Response(assets["index.html"], media_type="text/html", headers={"cache-control": "no-store"})
+        return shown("index.html")
 
     async def enter(request: Request) -> Response:
         if login is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":
-            return Response(assets["login.html"], media_type="text/html", headers={"cache-control": "no-store"})
+            return shown("login.html")
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("from another page", 403)
         peer = request.client.host if request.client is not None else ""
@@ -106,9 +109,7 @@ def application(
         return found
 
     async def missing(request: Request, _error: Exception) -> Response:
-        if not _browses(request):
-            return PlainTextResponse("not found", 404)
-        return Response(assets["index.html"], 404, media_type="text/html", headers={"cache-control": "no-store"})
+        return shown("index.html", 404) if _browses(request) else PlainTextResponse("not found", 404)
 
     attempt = asyncio.Lock()
     pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")

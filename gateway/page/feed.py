@@ -188,8 +188,9 @@ class Feed:
                         self._view.take(topic, payload, now)
                     elif topic.kind == "release":
                         self._take_release(payload)
-                    if topic.device in self._devices:
-                        self._tell(topic, payload, now)
+                    view = self._devices.get(topic.device)
+                    if view is not None and (update := view.take(topic, payload, now)) is not None:
+                        self._say(topic.device, update)
                 except FuguError:
                     self._view.left_out += 1
 
@@ -213,11 +214,6 @@ class Feed:
                 view = self._devices.get(device)
                 if view is not None and (update := view.budgets(found)) is not None:
                     self._say(device, update)
-
-    def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
-        update = self._devices[topic.device].take(topic, payload, heard)
-        if update is not None:
-            self._say(topic.device, update)
 
     def _say(self, device: str, update: dict[str, Any]) -> None:
         for watcher in self._watchers[device]:

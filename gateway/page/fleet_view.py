@@ -123,9 +123,7 @@ class FleetView:
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
         """What a device said of itself last, and of the policies that it was sent, as it came; by topic's kind."""
-        found = self._members.get(name)
-        if found is None:
-            return {}
+        found = self._members.get(name, Member(name))
         said: dict[Kind, tuple[bytes, float]] = {"status": found.status, "policy_status": found.policy_status}
         return {kind: one for kind, one in said.items() if one[0]}
 

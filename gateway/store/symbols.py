@@ -223,11 +223,8 @@ class Tail:
                 rows = every[number] = _Rows()
             if not count:
                 rows.accounted.append(place)
-            elif not rows.firsts or first > rows.firsts[-1]:
-                rows.firsts.append(first)
-                rows.places.append(place)
             else:
-                at = bisect_left(rows.firsts, first)
+                at = len(rows.firsts) if not rows.firsts or first > rows.firsts[-1] else bisect_left(rows.firsts, first)
                 rows.firsts.insert(at, first)
                 rows.places.insert(at, place)
             place += 1

@@ -63,7 +63,14 @@ ROOMS: dict[str, set[str]] = {
     "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.part", "gateway.store"},
     "gateway.health": {
         *_EDGE,
-        *("gateway.describe", "gateway.estimates", "gateway.findings", "gateway.journal", "gateway.location"),
+        *(
+            "gateway.describe",
+            "gateway.estimates",
+            "gateway.findings",
+            "gateway.journal",
+            "gateway.location",
+            "gateway.shard_watch",
+        ),
     },
     "gateway.contradictions": {"fugu.contract", "fugu.mqtt", "gateway.health", "gateway.part", "gateway.store"},
     "gateway.fleet": {
