@@ -12,7 +12,8 @@ import numpy as np
 
 from fugu.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.utility import corollary_2, ordinary_dp, real_loss, zhao_eps3
+from fugu.privacy.utility import real_loss
+from papers.baselines import corollary_2, ordinary_dp, zhao_eps3
 from papers.bdp import half_interval, point, printed_bound
 from papers.recordings import heart
 from papers.rows import Row, Setting, at_most

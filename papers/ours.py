@@ -19,9 +19,9 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
-from fugu.privacy.utility import baselines
 from fugu.privacy.wasserstein import wasserstein_count
 from papers.attacked import attack_classes, two_states
+from papers.baselines import baselines
 from papers.bdp import point
 from papers.influence_matrix import influence_scale
 from papers.recordings import HEARTS, States, activity, heart, power, presence

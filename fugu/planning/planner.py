@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains import stationary_distribution
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
+from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary, Loss, tick_ratios
 from fugu.contract.noise_table import NoiseTable
@@ -21,7 +21,7 @@ from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import decimated_class
 from fugu.privacy.randomised_response import Objective, calibrate
 from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
-from fugu.privacy.utility import Baseline, Utility, assess, baselines
+from fugu.privacy.utility import Utility, assess
 
 __all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan"]
 
@@ -83,16 +83,13 @@ class Refusal(NamedTuple):
 class StreamPlan(NamedTuple):
     """The plan for a stream, and the same at all compared periods.
 
-    `better` is the longer period that beats `chosen` per reading and per hour. `others` are every published mechanism
-    at the same epsilon and period, what its symbols are worth, and what they really lose, if there is a bound; None for
-    chains of more than two states.
+    `better` is the longer period that beats `chosen` per reading and per hour.
     """
 
     request: Request
     chosen: Option
     periods: tuple[Option | Refusal, ...]
     better: Option | None
-    others: tuple[tuple[Baseline, Utility, Loss | None], ...]
 
 
 def make_plan(request: Request) -> StreamPlan:
@@ -104,7 +101,7 @@ def make_plan(request: Request) -> StreamPlan:
             periods.append(chosen if every == request.every else _option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods), _others(request, chosen))
+    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods))
 
 
 def _compared(request: Request) -> list[int]:
@@ -154,17 +151,6 @@ def _sampled(request: Request, every: int) -> Chains:
     power = decimated_transition(np.array(request.transition), every)
     transition = tuple(tuple(float(p) for p in row) for row in power)
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
-
-
-def _others(request: Request, chosen: Option) -> tuple[tuple[Baseline, Utility, Loss | None], ...]:
-    if not isinstance(request.chains, BinaryChains):
-        return ()
-    sampled = decimated_class(request.chains, chosen.every)
-    assert isinstance(sampled, BinaryChains)
-    published = baselines(sampled, request.epsilon)
-    worth = [other.utility(chosen.transition, sampled, request.ticks) for other in published]
-    real = [other.real(chosen.chains, request.adversary) for other in published]
-    return tuple(zip(published, worth, real, strict=True))
 
 
 def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

@@ -61,9 +61,6 @@ def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
     stationary = 0.10924 / (0.08938 + 0.10924)
     flips = stationary * document["rho0"] + (1 - stationary) * document["rho1"]
     assert document["expected_flips"] == pytest.approx(flips, abs=1e-9)
-    ordinary = next(other for other in document["baselines"] if "ordinary" in other["name"])
-    assert ordinary["epsilon"] == pytest.approx(5.3236, abs=1e-3)
-    assert ordinary["accuracy"] > 0.8
 
 
 @pytest.mark.long
@@ -112,8 +109,6 @@ def test_for_people(fugu: Fugu) -> None:
         "rho0 = Pr(symbol 1 | state 0)",
         "epsilon achieved",
         "of 2^32",
-        "real epsilon",
-        "BROKEN",
         "--every 10",
     ):
         assert piece in done.out
@@ -216,7 +211,7 @@ def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu
     assert fugu("plan", "model", recording, "-o", chain).code == 0
     edges = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2")
     document = plan(fugu, "--model", chain, "--epsilon", 3, *edges, "-o", file)
-    assert (document["rho0"], document["threshold0"], document["baselines"]) == (None, None, [])
+    assert (document["rho0"], document["threshold0"]) == (None, None)
     weights = document["weights"]
     assert [sum(row) for row in weights] == [2**32] * 3
     assert weights[0][1] == weights[0][2] == weights[2][0] < weights[0][0]

@@ -17,7 +17,7 @@ from fugu.contract.guarantee import Adversary, loss
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
-from fugu.privacy.utility import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
+from papers.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
 calibrated = cache(calibrate)

@@ -13,7 +13,7 @@ from fugu.attack import success_bound
 from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.guarantee import Loss, tick_ratios
+from fugu.contract.guarantee import tick_ratios
 from fugu.contract.noise_table import SCALE
 from fugu.contract.rounding import log_up
 from fugu.contract.sentences import protected_sentence
@@ -25,7 +25,6 @@ from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
 from fugu.planning.window_plan import JointPlan, PlannedNoise
 from fugu.privacy.chain_class import Covered
-from fugu.privacy.utility import Utility
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
 
@@ -69,16 +68,6 @@ def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretise
             else _option_document(plan, option)
             for option in plan.periods
         ],
-        "baselines": [
-            {
-                "name": other.name,
-                "rho0": other.rho0,
-                "rho1": other.rho1,
-                "epsilon": None if real is None else real.epsilon,
-                **worth._asdict(),
-            }
-            for other, worth, real in plan.others
-        ],
         "better_every": None if plan.better is None else plan.better.every,
         "advice": advice(plan),
         "notes": list(source.notes),
@@ -119,15 +108,6 @@ def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | 
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
         [_period_row(plan, option) for option in plan.periods],
     )
-    if plan.others:
-        show_table(
-            f"Other noise for epsilon {request.epsilon:g}: what it really loses to the {request.adversary} adversary",
-            ("", "rho0", "rho1", "real epsilon", "estimate right", "promise"),
-            [
-                _noise_row(plan, "this plan", [flip / SCALE for flip in _flips(chosen)], chosen.loss, chosen.utility),
-                *(_noise_row(plan, one.name, (one.rho0, one.rho1), real, worth) for one, worth, real in plan.others),
-            ],
-        )
     for sentence in advice(plan):
         say(sentence, style="bold")
 
@@ -204,13 +184,6 @@ def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
         f"{option.utility.bits_per_reading:.4f}",
         f"{option.bits_per_hour:.4g}",
     ]
-
-
-def _noise_row(plan: StreamPlan, name: str, flips: Sequence[float], real: Loss | None, worth: Utility) -> list[str]:
-    holds = real is not None and real.epsilon <= plan.request.epsilon * (1.0 + _ROUNDING)
-    epsilon = "no bound" if real is None else f"{real.epsilon:.6f}"
-    accuracy = f"{worth.accuracy:.2%}"
-    return [name, *(f"{flip:.5f}" for flip in flips), epsilon, accuracy, "kept" if holds else "BROKEN"]
 
 
 def _length(plan: StreamPlan, every: int) -> str:
