@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attack import Attacker, Outputs, SymbolOutputs
+from fugu.attack.evaluation import Attacker
 from fugu.attack.learning import folded, smoothing
-from fugu.attack.outputs import Knowledge
+from fugu.attack.outputs import Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats
 
 __all__ = ["lstm_attacker", "lstm_missing"]

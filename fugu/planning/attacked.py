@@ -9,14 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack import (
-    Attack,
-    Outputs,
-    attack,
-    known_every,
-    release_counts,
-    release_symbols,
-)
+from fugu.attack.evaluation import Attack, attack
+from fugu.attack.outputs import Outputs, known_every, release_counts, release_symbols
 from fugu.contract.policy import Policy
 from fugu.contract.windows import EACH, Each
 from fugu.planning.errors import PlanningError

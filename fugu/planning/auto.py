@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fugu.attack import Outputs, attack, furthest_learner, release_counts, release_symbols
+from fugu.attack.evaluation import attack, furthest_learner
+from fugu.attack.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, check_guarantee

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack import Outputs, attack
-from fugu.attack.outputs import SymbolOutputs
+from fugu.attack.evaluation import attack
+from fugu.attack.outputs import Outputs, SymbolOutputs
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Cells

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fugu.attack import Attack
+from fugu.attack.evaluation import Attack
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import Adversary

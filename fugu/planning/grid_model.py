@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,6 @@ __all__ = [
     "GridModel",
     "Traces",
     "asks_places",
-    "fit_cells",
     "fit_grid",
     "grid_document",
     "order_two_document",
@@ -196,7 +194,7 @@ WARNING = (
 
 METRES_PER_DEGREE = 111_320.0
 _MOST_CELLS = 1024
-_FINEST, _COARSEST, _FINER = 10.0, 100_000.0, 1.2
+_COARSEST = 100_000.0
 
 
 class GridModel(NamedTuple):
@@ -282,27 +280,6 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
         missing=int(np.searchsorted(selected, missing_state)) if not present.all() else None,
     )
-
-
-def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None) -> GridModel:
-    """Fit a chain over the smallest cells of a ladder of sizes that are few enough; PlanningError if none are."""
-    sizes = (float(f"{_COARSEST / _FINER**rung:.2g}") for rung in count())  # two digits are enough
-    best: GridModel | None = None
-    for metres in sizes:
-        if metres < _FINEST:
-            break
-        try:
-            model = fit_grid(traces, metres, period_seconds=period_seconds)
-        except PlanningError:
-            if best is None:
-                continue  # the cells are still so large that everything lies in one
-            break
-        if len(model.cells) > most:
-            break
-        best = model
-    if best is None:
-        raise PlanningError(f"{traces.source}: no size of cells leaves 2 to {most} of them: give --cell")
-    return best
 
 
 def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:

@@ -169,7 +169,8 @@ def assess(
             return _likelihoods(values, path, draw(len(path)), cost)
 
         alone = generator.choice(spec.states, size=draws(spec.states), p=prior)
-        single = rms(_means(prior * seen(alone), values) - values[alone])
+        joint = prior * seen(alone)
+        single = rms((joint @ values) / joint.sum(axis=1, keepdims=True) - values[alone])
         return Errors(raw, None, single, None if walk is None else _tracked(spec, prior, walk, seen(walk)))
 
     def compiled(raw: float | None, distribution: Emission) -> Errors:
@@ -267,11 +268,6 @@ def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: F
     beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
     return rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
-
-
-def _means(joint: Floats, values: Ints) -> Floats:
-    means: Floats = (joint @ values) / joint.sum(axis=1, keepdims=True)
-    return means
 
 
 def rms(errors: Floats) -> float:

@@ -33,8 +33,6 @@ _NOTICEABLE = 0.005
 _WORTHWHILE = 1.05
 _FORGOTTEN = 0.01
 
-Chains = ChainClass
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -44,7 +42,7 @@ class Request:
     `period_seconds`. Longer periods are not compared where fewer readings would be of other states.
     """
 
-    chains: Chains
+    chains: ChainClass
     transition: Matrix
     epsilon: float
     adversary: Adversary
@@ -63,7 +61,7 @@ class Option(NamedTuple):
     """
 
     every: int
-    chains: Chains
+    chains: ChainClass
     transition: NDArray[np.float64]
     table: NoiseTable
     loss: Loss
@@ -136,7 +134,7 @@ def _option(request: Request, every: int) -> Option:
     )
 
 
-def _sampled(request: Request, every: int) -> Chains:
+def _sampled(request: Request, every: int) -> ChainClass:
     """The class of the readings that are taken.
 
     Against the universal adversary steps may change from tick to tick, so the class is that of all products, by its

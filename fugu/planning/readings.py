@@ -152,19 +152,16 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         taken: Floats | list[str | None] = [None if row < 0 else values[row] for row in rows.tolist()]
     else:
         taken = np.where(rows < 0, np.nan, values[rows])
-    told = (*notes, *ticks.notes)
+    told, moments = (*notes, *ticks.notes), None
+    if ticks.moments is not None:  # ticks as a replay of changes counts them: from the first row on
+        moments = np.floor((ticks.moments - times.min()) / ticks.period_seconds + 1e-6).astype(np.int64)
     found = Readings(
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
         time=table.time,
-        rows=rows if ticks.moments is None else _since(ticks.moments, times, ticks.period_seconds),
+        rows=rows if moments is None else moments,
     )
     return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
-
-
-def _since(moments: Floats, times: Floats, period: float) -> Ints:
-    """The ticks (n,) of some moments, as a replay of changes counts them: from the first row on."""
-    return np.asarray(np.floor((moments - times.min()) / period + 1e-6), dtype=np.int64)
 
 
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:

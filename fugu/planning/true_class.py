@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, release_counts, release_symbols
+from fugu.attack.evaluation import Attack, attack
+from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError

@@ -209,14 +209,6 @@ class PlannedNoise(NamedTuple):
     planned: PlannedScale
 
 
-class NoiseComparison(NamedTuple):
-    """The noise of the mechanisms that can be had, and why others cannot; `best` is the least that composes."""
-
-    found: tuple[PlannedNoise, ...]
-    best: PlannedNoise
-    refused: dict[Mechanism, str]
-
-
 def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
     """The noise of a mechanism, by default the least that composes; FuguError if it cannot be had.
 
@@ -226,8 +218,12 @@ def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: i
     return PlannedNoise(noise, planned_scale(request, noise, period_us))
 
 
-def compare_noise(request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]) -> NoiseComparison:
-    """The noise of every mechanism; `begun` is called before each is sought, which can take long.
+def compare_noise(
+    request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]
+) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
+    """The noise of every mechanism that can be had, the least that composes, and why others cannot be had.
+
+    `begun` is called before each is sought, which can take long.
 
     Raises:
         ChainClassError: none protects these chains.
@@ -243,4 +239,4 @@ def compare_noise(request: WindowRequest, period_us: int | None, begun: Callable
     composing = [each for each in found if each.noise.mechanism in COMPOSING]
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return NoiseComparison(tuple(found), min(composing, key=lambda each: each.planned.scale), refused)
+    return tuple(found), min(composing, key=lambda each: each.planned.scale), refused

@@ -9,19 +9,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from fugu.attack import (
-    ATTACKERS,
-    COUNT_ATTACKERS,
-    Knowledge,
-    SymbolOutputs,
-    attack,
-    known_every,
-    odds_change,
-    release_counts,
-    release_symbols,
-)
+from fugu.attack.evaluation import ATTACKERS, COUNT_ATTACKERS, attack, odds_change
 from fugu.attack.learning import smoothing, tilted_marginals
-from fugu.attack.outputs import without
+from fugu.attack.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack import ATTACKERS, COUNT_ATTACKERS, SymbolOutputs, attack, known_every, release_counts
-from fugu.attack.outputs import release_symbols
+from fugu.attack.evaluation import ATTACKERS, COUNT_ATTACKERS, attack
+from fugu.attack.outputs import SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.contract.noise_table import NoiseTable
 
 TICKS = 6000

@@ -81,20 +81,6 @@ def test_a_file_may_begin_with_a_byte_order_mark(fugu: Fugu, walks: Path) -> Non
     assert fitted(fugu, walks) == before
 
 
-@pytest.mark.long
-def test_a_number_of_cells_chooses_their_size(fugu: Fugu, tmp_path: Path) -> None:
-    generator = np.random.default_rng(6)
-    walk = 0.05 * np.sin(np.cumsum(generator.normal(0, 0.1, size=(5000, 2)), axis=0))
-    file = tmp_path / "walk.csv"
-    file.write_text("lat,lon\n" + "\n".join(f"{a!r},{b!r}" for a, b in walk.tolist()))
-    few, many = fitted(fugu, file, "--cells", 20), fitted(fugu, file, "--cells", 100)
-    assert 8 < len(few["coordinates"]) <= 20
-    assert 50 < len(many["coordinates"]) <= 100
-    assert many["resolution"] < few["resolution"]
-    same = fitted(fugu, file, "--cell", many["resolution"])
-    assert same == many
-
-
 def test_a_period_takes_the_newest_place_and_cuts_silences(fugu: Fugu, tmp_path: Path) -> None:
     a, b = place(0, 0), place(1, 0)
     # ticks 0, 10, 20, 30 of the first part: a a b b (8 and 29 are the newest); a new part at 100: b b a
@@ -202,7 +188,6 @@ def test_what_cannot_be_fitted(fugu: Fugu, tmp_path: Path, text: str, message: s
     [
         (("--grid", "--threshold", "mean"), 2, "--threshold: with --grid, places make the states"),
         (("--cell", "100"), 2, "--cell: only with --grid"),
-        (("--grid", "--cell", "100", "--cells", "9"), 2, "give either --cell or --cells, not both"),
         (("--grid", "--cell", "0"), 1, "cell must be above 0 and finite, got 0"),
         (("--grid", "--cell", ".5"), 1, "a cell is from 1 to 100000 metres wide, got 0.5"),
         (

@@ -429,7 +429,7 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     rows = "\n".join(f"{60 * tick},{line}" for tick, line in enumerate(lines))
     (tmp_path / "walk.csv").write_text(f"t,lat,lon\n{rows}\n")
     assert (
-        fugu("plan", "model", tmp_path / "walk.csv", "--grid", "--cells", 25, "-o", tmp_path / "model.json").code == 0
+        fugu("plan", "model", tmp_path / "walk.csv", "--grid", "--cell", 600, "-o", tmp_path / "model.json").code == 0
     )
     model = json.loads((tmp_path / "model.json").read_text())
     spec = {"transition": "model.json", "graph": {"radius": 1.5}, "epsilon": 1}

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fugu.attack import ATTACKERS, Knowledge, SymbolOutputs
+from fugu.attack.evaluation import ATTACKERS
+from fugu.attack.outputs import Knowledge, SymbolOutputs
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.frames import SymbolFrame

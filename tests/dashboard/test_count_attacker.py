@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fugu.attack import COUNT_ATTACKERS, CountOutputs, Knowledge
+from fugu.attack.evaluation import COUNT_ATTACKERS
+from fugu.attack.outputs import CountOutputs, Knowledge
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
 from fugu.contract.frames import WindowFrame

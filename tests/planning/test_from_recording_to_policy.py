@@ -84,10 +84,10 @@ def test_a_file_that_is_no_chain_is_named(tmp_path: Path) -> None:
 def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
     begun: list[str] = []
     request = WindowRequest(CHAINS, 1.0, None, "count", "ignorant")
-    found = compare_noise(request, None, begun.append)
+    found, best, refused = compare_noise(request, None, begun.append)
     assert begun == list(MECHANISMS)
-    assert {each.noise.mechanism for each in found.found} | set(found.refused) == set(MECHANISMS)
-    assert found.best == plan_noise(request, None, None)
+    assert {each.noise.mechanism for each in found} | set(refused) == set(MECHANISMS)
+    assert best == plan_noise(request, None, None)
 
 
 @pytest.mark.long

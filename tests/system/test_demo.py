@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fugu.attack import Attack
+from fugu.attack.evaluation import Attack
 from fugu.cli.demo import session
 from fugu.cli.demo.evaluation import (
     BEATS,

@@ -28,7 +28,6 @@ def fit(
     epsilon: float | None = None,
     grid: bool = False,
     cell: float | None = None,
-    cells: int | None = None,
     period: float | None = None,
     output: Path | None = None,
     as_json: JsonOption = False,
@@ -64,7 +63,6 @@ def fit(
         epsilon: Attack the class at this epsilon, widen it as needed, compare other states and periods.
         grid: Places (columns lat, lon, and if you like trace and t) over square cells.
         cell (METRES): Grid: side of a cell (default: 500).
-        cells (N 2..): Grid: the smallest cells that leave at most N of them.
         period (SECONDS): Grid: one place every so long, by column t.
         output (-o FILE): Write chain.json.
     """
@@ -75,9 +73,9 @@ def fit(
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
-        fit_places(files[0], cell, cells, period, order, output, as_json=as_json)
+        fit_places(files[0], cell, period, order, output, as_json=as_json)
         return
-    _refuse(context, "only with --grid", ("cell", "cells", "period"))
+    _refuse(context, "only with --grid", ("cell", "period"))
     rules = StateRules(column, threshold, baseline, name, decimate, order)
     fit_recordings(files, rules, confidence, epsilon, output, as_json=as_json)
 

@@ -14,7 +14,6 @@ from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.planning.grid_model import (
     WARNING,
-    fit_cells,
     fit_grid,
     grid_document,
     order_two_document,
@@ -198,7 +197,6 @@ def _fit_chain(
 def fit_places(
     file: Path,
     cell: float | None,
-    cells: int | None,
     period: float | None,
     order: int,
     output: Path | None,
@@ -211,17 +209,12 @@ def fit_places(
         FuguError: something cannot be read, or there is no such chain.
         OSError: a file cannot be read or written.
     """
-    if cell is not None and cells is not None:
-        raise CommandLineError("give either --cell or --cells, not both")
     metres = _METRES if cell is None else positive(cell, "cell")
     with working(f"fitting {file.name}"):
         traces = read_traces(file)
         if period is not None:
             traces = resampled(traces, positive(period, "period"))
-        if cells is None:
-            model = fit_grid(traces, metres, period_seconds=period)
-        else:
-            model = fit_cells(traces, cells, period_seconds=period)
+        model = fit_grid(traces, metres, period_seconds=period)
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -12,16 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fugu.attack import (
-    COUNT_ATTACKERS,
-    Attack,
-    CountOutputs,
-    Knowledge,
-    attack,
-    furthest_learner,
-    odds_change,
-    release_symbols,
-)
+from fugu.attack.evaluation import COUNT_ATTACKERS, Attack, attack, furthest_learner, odds_change
+from fugu.attack.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.cli.demo.processes import DemoError
 from fugu.contract.chains import BinaryChains

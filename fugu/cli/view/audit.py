@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fugu.attack import Attack, furthest_learner
+from fugu.attack.evaluation import Attack, furthest_learner
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence

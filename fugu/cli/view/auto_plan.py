@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fugu.attack import Attack
+from fugu.attack.evaluation import Attack
 from fugu.cli.view.guarantee import show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy

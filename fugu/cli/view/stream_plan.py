@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from fugu.attack import success_bound
+from fugu.attack.evaluation import success_bound
 from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Discretiser
