@@ -171,7 +171,7 @@ class BayesNet:
 class NetworkQuilt(NamedTuple):
     """A Laplace scale for a query, rounded up, and the quilt of the worst node that decides it.
 
-    What is left with the node, itself included, is `nearby`; `network` is an index in the class.
+    What is left with the node, itself included, is `nearby`.
     """
 
     scale: float
@@ -179,36 +179,33 @@ class NetworkQuilt(NamedTuple):
     quilt: tuple[str, ...]
     nearby: frozenset[str]
     influence: float
-    network: int
 
 
 def network_quilt_scale(
-    networks: BayesNet | tuple[BayesNet, ...],
+    network: BayesNet,
     epsilon: float,
     *,
     largest_quilt: int = 2,
     sensitivities: Mapping[str, float] | None = None,
     secrets: Secrets | None = None,
 ) -> NetworkQuilt:
-    """The scale of the Markov quilt mechanism for the worst node of the worst network of a class.
+    """The scale of the Markov quilt mechanism for the worst node of a network.
 
     A quilt has at most `largest_quilt` nodes beside whole layers; 2 is all that a chain can use. `sensitivities` say by
     how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for all values of
-    all nodes. Raises ChainClassError if there is no network, nothing to protect, or epsilon is not above 0.
+    all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
     """
-    members = networks if isinstance(networks, tuple) else (networks,)
-    if not members or not 0.0 < epsilon < math.inf:
-        raise ChainClassError(f"the mechanism needs a network and an epsilon above 0, got {len(members)} and {epsilon}")
+    if not 0.0 < epsilon < math.inf:
+        raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
+    weights = sensitivities or {node.name: 1.0 for node in network.nodes}
     worst: NetworkQuilt | None = None
-    for index, network in enumerate(members):
-        weights = sensitivities or {node.name: 1.0 for node in network.nodes}
-        for node in network.nodes:
-            if secrets is None or node.name in secrets:
-                secret_pairs = None if secrets is None else secrets[node.name]
-                enough = worst.scale if worst else 0.0
-                found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
-                if worst is None or found.scale > worst.scale:
-                    worst = found._replace(network=index)
+    for node in network.nodes:
+        if secrets is None or node.name in secrets:
+            secret_pairs = None if secrets is None else secrets[node.name]
+            enough = worst.scale if worst else 0.0
+            found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
+            if worst is None or found.scale > worst.scale:
+                worst = found
     if worst is None:
         raise ChainClassError("there is no secret to protect")
     return worst._replace(scale=worst.scale * _UP)
@@ -225,7 +222,7 @@ def _node_scale(
 ) -> NetworkQuilt:
     """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
     everything = frozenset(each.name for each in network.nodes)
-    best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0, 0)
+    best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0)
     others = [each.name for each in network.nodes if each.name != node]
     quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
     found = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
@@ -236,7 +233,7 @@ def _node_scale(
             break
         influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
         if influence < epsilon and size / (epsilon - influence) < best.scale:
-            best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence, 0)
+            best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence)
     return best
 
 

@@ -76,23 +76,21 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
 
 
 def wasserstein_count(
-    chains: tuple[MarkovChain, ...], length: int, weights: Sequence[Number] = (0, 1)
+    chains: tuple[MarkovChain, ...], length: int, weights: Sequence[int] = (0, 1)
 ) -> WassersteinBound:
     """W of a window's weighted sum of states: the largest distance over chains, nodes, and pairs of possible states.
 
     Args:
         chains: a finite class, each chain with its initial distribution. Probabilities are read as the simple fraction
             that they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
-        weights: (k,) what a tick in each state adds; by default, the count of state 1 of two. Integers, fractions,
-            or floats, which are read as the decimals that they print as: all sums lie on a lattice.
+        weights: (k,) what a tick in each state adds, from 0 on; by default, the count of state 1 of two.
 
     Raises:
-        ChainClassError: no initial distribution, weights that do not fit, or a lattice that is too fine.
+        ChainClassError: no initial distribution, weights that do not fit, or too long a window.
     """
-    if length < 1 or not chains:
-        raise ChainClassError("the Wasserstein mechanism needs a chain and a window of at least one tick")
-    steps, unit = _lattice(weights)
-    return _worst(chains, [tuple(((step, 1),) for step in steps)] * length, unit, _MOST_BYTES)
+    if length < 1 or not chains or min(weights) < 0:
+        raise ChainClassError("the Wasserstein mechanism needs a chain, a window of at least one tick, and weights")
+    return _worst(chains, [tuple(((weight, 1),) for weight in weights)] * length, _MOST_BYTES)
 
 
 def wasserstein_symbols(
@@ -109,7 +107,7 @@ def wasserstein_symbols(
             distribution, which takes some seconds at most.
     """
     ticks = _symbol_ticks(hits, whole, observed)
-    return _worst(chains, ticks, Fraction(1), _MOST_SYMBOL_BYTES)
+    return _worst(chains, ticks, _MOST_SYMBOL_BYTES)
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, length: int) -> None:
@@ -128,7 +126,7 @@ def _symbol_ticks(hits: Sequence[int], whole: int, observed: Sequence[bool]) -> 
     return [symbol if seen else silent for seen in observed]
 
 
-def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fraction, most_bytes: int) -> WassersteinBound:
+def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], most_bytes: int) -> WassersteinBound:
     worst = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
@@ -139,7 +137,7 @@ def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fractio
             raise ChainClassError(f"{chain.states} states need as many weights, got {len(adds[0])}")
         for node, distributions in enumerate(_sums(chain, adds, most_bytes), 1):
             for (a, distribution), (b, other) in permutations(distributions.items(), 2):
-                distance = unit * _one_way(distribution, other)
+                distance = Fraction(_one_way(distribution, other))
                 if distance > worst.distance:
                     worst = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
     return worst
@@ -237,15 +235,6 @@ def _coefficients(packed: int, size: int) -> Distribution:
     raw = packed.to_bytes(terms * size, "little")
     whole = ((power, int.from_bytes(raw[power * size : (power + 1) * size], "little")) for power in range(terms))
     return [(power, coefficient) for power, coefficient in whole if coefficient]
-
-
-def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
-    """Each weight as steps above the smallest, and the length of a step."""
-    values = [_exact(weight) for weight in weights]
-    denominator = math.lcm(*(value.denominator for value in values))
-    above = [int((value - min(values)) * denominator) for value in values]
-    common = math.gcd(*above) or 1
-    return [steps // common for steps in above], Fraction(common, denominator)
 
 
 def _whole(distribution: Floats) -> tuple[list[int], int]:
