@@ -326,9 +326,33 @@ def attack_audiences(
     """
     joint = JointStreams.of(policies)
     every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
-    for number, one in enumerate(every):
-        generator = np.random.default_rng([seed, number])
-        yield _attack(joint, one, generator, trials, recorded, level / len(every) / 2)
+    for number, told in enumerate(every):
+        generator, share = np.random.default_rng([seed, number]), level / len(every) / 2
+        promised, adversary = _promise(joint, told)
+
+        def mechanism(radius: int, told: _Told = told) -> Mechanism:
+            return mechanism_of(joint, told.heard, told.counts, radius)
+
+        chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
+        event = attacked(mechanism, chains, generator, trials, recorded, share)
+        shown = None
+        if recorded is None:
+            far = _FAR[joint.states > 2]
+            knows = adversary != "ignorant"
+            shown = max(witness(mechanism(min(far, reach(one, 12.0))), one, knows=knows).epsilon for one in chains)
+        extended = None
+        if len(joint.policies) == 1 and not any(one.alone for one in told.counts):
+            drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
+            noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
+            extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, share)
+        bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon)
+        draws = "simulated" if recorded is None else "recorded"
+        about = "too few draws were recorded"
+        if event.states is not None:
+            names = " rather than ".join(map(joint.named, event.states))
+            about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
+        counted = (event.least, event.trials, event.hits, event.alarms, about)
+        yield Attacked(told.audience.name, told.words, promised, bound, adversary, shown, extended, draws, *counted)
 
 
 def _told(
@@ -365,42 +389,6 @@ def _promise(joint: JointStreams, told: _Told) -> tuple[float, Adversary]:
         found = [one.windows_alone for one in joint.policies if one.windows_alone is not None] or found
     most = max(found, key=lambda one: one.epsilon)
     return most.epsilon, most.adversary
-
-
-def _attack(
-    joint: JointStreams,
-    told: _Told,
-    generator: np.random.Generator,
-    trials: int,
-    recorded: Recorded | None,
-    level: float,
-) -> Attacked:
-    promised, adversary = _promise(joint, told)
-
-    def mechanism(radius: int) -> Mechanism:
-        return mechanism_of(joint, told.heard, told.counts, radius)
-
-    chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
-    event = attacked(mechanism, chains, generator, trials, recorded, level)
-    shown = None
-    if recorded is None:
-        far = _FAR[joint.states > 2]
-        shown = max(
-            witness(mechanism(min(far, reach(one, 12.0))), one, knows=adversary != "ignorant").epsilon for one in chains
-        )
-    extended = None
-    if len(joint.policies) == 1 and not any(one.alone for one in told.counts):
-        drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
-        noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
-        extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, level)
-    bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon)
-    draws = "simulated" if recorded is None else "recorded"
-    about = "too few draws were recorded"
-    if event.states is not None:
-        names = " rather than ".join(map(joint.named, event.states))
-        about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
-    counted = (event.least, event.trials, event.hits, event.alarms, about)
-    return Attacked(told.audience.name, told.words, promised, bound, adversary, shown, extended, draws, *counted)
 
 
 def simulated(

@@ -114,7 +114,9 @@ def audit_ledger(
     found = verify(ledger, policies=trusted)
     differing = [] if promises is None else sorted(set(_promise_problems(found.told, promises)))
     if promises is not None:
-        found = found._replace(told=tuple(_as_promised(one, promises) for one in found.told))
+        stated = (promises.get(one.key.audience, (one.epsilon, one.adversary)) for one in found.told)
+        pairs = zip(found.told, stated, strict=True)
+        found = found._replace(told=tuple(one._replace(epsilon=of[0], adversary=of[1]) for one, of in pairs))
     told: dict[Key, list[Told]] = defaultdict(list)
     for one in found.told:
         told[one.key].append(one)
@@ -140,11 +142,6 @@ def _promise_problems(told: Iterable[Told], promises: Mapping[str, tuple[float, 
         elif promise != (one.epsilon, one.adversary):
             stated = f"{one.epsilon:.10g} ({one.adversary})"
             yield f"audience {name}: is promised {promise[0]:.10g} ({promise[1]}), and the ledger says {stated}"
-
-
-def _as_promised(one: Told, promises: Mapping[str, tuple[float, str]]) -> Told:
-    epsilon, adversary = promises.get(one.key.audience, (one.epsilon, one.adversary))
-    return one._replace(epsilon=epsilon, adversary=adversary)
 
 
 def _excess(loss: StreamLoss) -> float:

@@ -61,7 +61,7 @@ def attack_points(
     possible, lasting = _possible(policy)
     tables = [(one, _emission(policy, one.noise)) for one in policy.measure_tables]
     tables = [(one, distribution) for one, distribution in tables if one.constraint in (0, lasting)]
-    share = level / max(1, 2 * len(mine)) / len(tables)
+    share, near = level / max(1, 2 * len(mine)) / len(tables), policy.measurement.neighbours
     for number, audience in enumerate(mine):
         generator = np.random.default_rng([seed, number])
         stream = policy.stream_loss
@@ -70,7 +70,8 @@ def attack_points(
         rows = [("points", promised, certified, False)]
         rows += [("one point", policy.epsilon, policy.epsilon, True)] if audience.site else []
         for heard, epsilon, bound, single in rows:
-            joined = _joined(policy, possible) if single else None
+            alike = {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
+            joined = alike if single else None
             found = []
             for table, distribution in tables:
                 alone = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
@@ -103,11 +104,6 @@ def _possible(policy: MeasurePolicy) -> tuple[int, int]:
     for one in every:
         united |= one
     return united, last[0] if len(last) == 1 else 0
-
-
-def _joined(policy: MeasurePolicy, possible: int) -> set[tuple[int, int]]:
-    near = policy.measurement.neighbours
-    return {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
 
 
 def _chain(policy: MeasurePolicy) -> MarkovChain:

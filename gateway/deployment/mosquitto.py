@@ -217,34 +217,25 @@ def firewall(fleet: str, port: int, most: int) -> str:
 
     At most `most` at once; as many may begin together, and 5 a second after that.
     """
-    sources = ((4, "nfproto ipv4", "ip saddr"), (6, "nfproto ipv6", "ip6 saddr & ffff:ffff:ffff:ffff::"))
     sets, rules = [], []
-    for version, family, source in sources:
+    for version, source in ((4, "ip saddr"), (6, "ip6 saddr & ffff:ffff:ffff:ffff::")):
         sets.append(f"set new{version} {{ type ipv{version}_addr; size 65535; flags dynamic,timeout; timeout 1m; }}")
         sets.append(f"set open{version} {{ type ipv{version}_addr; size 65535; flags dynamic; }}")
-        begun = f"meta {family} tcp dport {port} ct state new"
+        begun = f"    meta nfproto ipv{version} tcp dport {port} ct state new"
         rate = f"limit rate over 5/second burst {most} packets"
         rules.append(f"{begun} add @new{version} {{ {source} {rate} }} drop")
         rules.append(f"{begun} add @open{version} {{ {source} ct count over {most} }} reject with tcp reset")
-    lines = [
-        *sets,
-        "chain input {",
-        "    type filter hook input priority filter - 10;",
-        *(f"    {one}" for one in rules),
-        "}",
-    ]
-    return "\n".join(
-        [
-            f"# Written by 'fugu deploy' for the broker of fleet {fleet}; load it with nft -f.",
-            f"# One address cannot take all connections. If each device has its own, {most} may be far less.",
-            "table inet fugu_broker",
-            "delete table inet fugu_broker",
-            "table inet fugu_broker {",
-            *(f"    {line}" for line in lines),
-            "}",
-            "",
-        ]
-    )
+    chain = ["chain input {", "    type filter hook input priority filter - 10;", *rules, "}"]
+    table = "\n".join(f"    {line}" for line in (*sets, *chain))
+    return f"""\
+# Written by 'fugu deploy' for the broker of fleet {fleet}; load it with nft -f.
+# One address cannot take all connections. If each device has its own, {most} may be far less.
+table inet fugu_broker
+delete table inet fugu_broker
+table inet fugu_broker {{
+{table}
+}}
+"""
 
 
 DAYS, AUTHORITY_DAYS = 365, 3650

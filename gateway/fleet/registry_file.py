@@ -274,25 +274,15 @@ class RolloutRows:
 
     def reports(self, number: int, version: int) -> Mapping[str, Report]:
         """What the devices of a rollout say about a version."""
+        found = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
-        return {row[0]: _report(version, *row[1:]) for row in rows}
-
-
-def _report(
-    version: int,
-    online: int,
-    last_seen: int,
-    desired: int | None,
-    in_force: int | None,
-    latest: int | None,
-    outcome: Any,
-    refused: Any,
-) -> Report:
-    """What a device's rows say about a version: failure after acceptance counts, a refusal before it does not."""
-    answer: Any = (outcome if latest == version else refused) or ""
-    if in_force == version and answer != "failed":
-        answer = "accepted"
-    return Report(bool(online), last_seen, answer, in_force or desired, max(desired or 0, in_force or 0))
+        for device, online, last_seen, desired, in_force, latest, outcome, refused in rows:
+            # failure after acceptance counts, a refusal before it does not
+            answer: Any = (outcome if latest == version else refused) or ""
+            answer = "accepted" if in_force == version and answer != "failed" else answer
+            newest = max(desired or 0, in_force or 0)
+            found[device] = Report(bool(online), last_seen, answer, in_force or desired, newest)
+        return found
 
 
 def _row(state: State) -> tuple[object, ...]:

@@ -252,7 +252,9 @@ def _answer_problem(
         return f"is about {frame.observed} ticks, and its sums are about {ticks}"
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
         return "its noise is not of the scale that its sums have"
-    _put(noisy, drawn)
+    for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
+        numbers, size = drawn.get(noisy.own_scale, (0, 0))
+        drawn[noisy.own_scale] = numbers + sums.counts.size, size + int(abs(counts.counts - sums.counts).sum())
     return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
 
 
@@ -284,13 +286,6 @@ def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question:
     if others := charges.keys() - set(question.devices):
         return f"is about {min(others)}, which was not asked for"
     return ""
-
-
-def _put(noisy: Noisy, drawn: dict[Fraction, tuple[int, int]]) -> None:
-    for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
-        numbers, size = drawn.get(noisy.own_scale, (0, 0))
-        more = int(abs(counts.counts - sums.counts).sum())
-        drawn[noisy.own_scale] = numbers + sums.counts.size, size + more
 
 
 def _charge_problem(

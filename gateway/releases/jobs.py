@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple, get_args
@@ -58,33 +58,23 @@ _TIED = 1.0 + 1e-6
 
 
 class Job(NamedTuple):
-    """One release of every window; labels, windows and silent devices are as in `gateway.releases.inputs.Question`.
+    """One release of every window.
 
     `name` is as in its topic and in the ledger. `useful`: the plans of all devices found shares worth knowing, and one
     is asked for.
     """
 
-    name: str
     plan: Scheduled
-    devices: tuple[str, ...]
-    labels: tuple[str, ...]
-    query: Query
+    question: Question
     audience: Audience
     topic: str
-    windows: Mapping[str, Window]
-    silent: frozenset[str]
-    mechanism: Mechanism
     clock: Clock
     useful: bool
 
     @property
-    def question(self) -> Question:
-        """The question to its devices."""
-        plan = self.plan
-        return Question(
-            *(self.name, plan.stream, self.devices, self.labels, self.query, plan.length, plan.source, self.mechanism),
-            *(plan.confidence, self.windows, self.silent),
-        )
+    def name(self) -> str:
+        """The release's."""
+        return self.question.name
 
     def time_of(self, tick: int) -> datetime:
         """When a tick of the wall clock is; a `FrameError` after the year 9999."""
@@ -93,7 +83,7 @@ class Job(NamedTuple):
     @property
     def states(self) -> tuple[str, ...]:
         """Labels of the states that are asked for."""
-        return tuple(self.labels[state] for state in self.query.states)
+        return tuple(self.question.labels[state] for state in self.question.query.states)
 
 
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
@@ -119,17 +109,19 @@ def _check_accounts(made: Iterable[Job]) -> None:
     """Refuse what the ledger would: an account has one mechanism, and one release if that does not compose."""
     known: dict[tuple[str, str, str], Job] = {}
     for job in made:
-        for device in job.devices if job.plan.audience != SITE else ():
+        mechanism = job.question.mechanism
+        for device in job.question.devices if job.plan.audience != SITE else ():
             other = known.setdefault((device, job.plan.stream, job.plan.audience), job)
             what = (
                 f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
             )
-            if other.mechanism != job.mechanism:
+            if other.question.mechanism != mechanism:
                 raise ReleaseConfigError(
-                    f"{what}, by {other.mechanism} and by {job.mechanism}: give them one mechanism, or two audiences"
+                    f"{what}, by {other.question.mechanism} and by {mechanism}: give them one mechanism, or two "
+                    "audiences"
                 )
-            if other is not job and job.mechanism in ALONE:
-                raise ReleaseConfigError(f"{what}, and mechanism {job.mechanism} does not compose with anything")
+            if other is not job and mechanism in ALONE:
+                raise ReleaseConfigError(f"{what}, and mechanism {mechanism} does not compose with anything")
 
 
 def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
@@ -170,7 +162,11 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     topic = release_topic(catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
     useful = plan.query != "dwell" and all(policy.useful_for == "share" for policy in newest)
-    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism, newest[0].clock, useful)
+    question = Question(
+        *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
+        *(windows, silent),
+    )
+    job = Job(plan, question, audience, topic, newest[0].clock, useful)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
@@ -202,15 +198,18 @@ def _allowance(catalogue: Catalogue, device: str, stream: str, audience: Audienc
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
     """Refuse what no mechanism that does not compose can be right about, before anything is counted."""
-    for device in job.devices:
+    for device in job.question.devices:
         policies = catalogue.policies(device, job.plan.stream)
-        what = f"release {job.name}: mechanism {job.mechanism}"
+        what = f"release {job.name}: mechanism {job.question.mechanism}"
         if any(policy.window_rate for policy in policies):
             raise ReleaseConfigError(
                 f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
             )
-        if job.mechanism == "wasserstein":
-            if not all(_always_has_state(policy) for policy in policies):
+        if job.question.mechanism == "wasserstein":
+            if any(
+                one.discretiser.kind == "baseline" or (one.discretiser.missing is None and one.missing_share != 0.0)
+                for one in policies
+            ):  # a symbol without a state has another distribution
                 raise ReleaseConfigError(
                     f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
                     "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
@@ -219,7 +218,7 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
             ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
             try:
                 for table in {policy.table for policy in policies if policy.table is not None}:
-                    counted_symbols(chains, table, job.query.states, ticks).check()
+                    counted_symbols(chains, table, job.question.query.states, ticks).check()
             except (ChainClassError, ReleaseError) as error:
                 raise ReleaseConfigError(f"{what}: {device}/{job.plan.stream}: {error}") from None
 
@@ -256,19 +255,14 @@ def _site(policies: Iterable[Policy]) -> Audience:
     return Audience(epsilon=max(guarantee.epsilon for guarantee in guarantees), adversary=weakest)
 
 
-def _always_has_state(policy: Policy) -> bool:
-    """True if no tick has a symbol without a state, whose distribution would be another."""
-    made = policy.discretiser
-    return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
-
-
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
     """What may be charged to each stream for each audience: the least that any of its policies allows.
 
     Streams that move together have one allowance, and the windows of all of them stand against it.
     """
     groups = streams_together(catalogue)
-    keys = {(device, job.plan.stream, job.plan.audience, job.mechanism) for job in made for device in job.devices}
+    asked = [(job.question, job.plan.audience) for job in made]
+    keys = {(device, one.stream, name, one.mechanism) for one, name in asked for device in one.devices}
     found = []
     for device, stream, name, mechanism in sorted(keys):
         if name != SITE:

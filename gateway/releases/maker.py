@@ -221,7 +221,7 @@ class Maker:
             raise EmptyWindowError(
                 f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
             )
-        basis = self._basis(job, made) if job.mechanism in ALONE else None
+        basis = self._basis(job, made) if job.question.mechanism in ALONE else None
         yield False
         inputs = made.inputs
         scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
@@ -241,7 +241,7 @@ class Maker:
             last=first + job.plan.length - 1,
             charges=charges,
             shifts=made.shifts,
-            mechanism=job.mechanism,
+            mechanism=job.question.mechanism,
             noise=inputs.noise,
             scale=str(inputs.largest_scale(scale)),
             topic=job.topic,
@@ -302,10 +302,10 @@ class Maker:
         return found
 
     def _basis(self, job: Job, made: Counts) -> WholeWindow:
-        if job.mechanism == "wasserstein":
+        if job.question.mechanism == "wasserstein":
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
-        return WholeWindow(moved=moved_by_all(job.query.kind, numbers, job.plan.length))
+        return WholeWindow(moved=moved_by_all(job.question.query.kind, numbers, job.plan.length))
 
     def _scale(self, job: Job, made: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
         if basis is not None:
@@ -334,12 +334,12 @@ class Maker:
 
 
 def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFrame:
-    found, ticks = drawn.answer(job.query, job.plan.confidence)
+    found, ticks = drawn.answer(job.question.query, job.plan.confidence)
     return ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
         audience=job.plan.audience,
-        query=job.query.kind,
+        query=job.question.query.kind,
         states=job.states,
         devices=len(release.charges),
         first=release.first,
@@ -349,7 +349,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         standard_errors=tuple(found.standard_errors.tolist()),
         low=tuple(found.low.tolist()),
         high=tuple(found.high.tolist()),
-        unit=QUERIES[job.query.kind].unit,
+        unit=QUERIES[job.question.query.kind].unit,
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,

@@ -234,7 +234,7 @@ class ReleaseSchedule:
         found: dict[tuple[str, str], int] = {}
         for job in self._jobs:
             if (first := self._first(job)) is not None:
-                for device in job.devices:
+                for device in job.question.devices:
                     key = device, job.plan.stream
                     found[key] = min(first, found.get(key, first))
         return found
@@ -365,7 +365,7 @@ class ReleaseSchedule:
                 return None
             stream = job.plan.stream
             begun = self._progress.wall_tick(
-                job.question, {device: self._ledger.beginning([device], stream) for device in job.devices}
+                job.question, {device: self._ledger.beginning([device], stream) for device in job.question.devices}
             )
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step

@@ -109,7 +109,7 @@ def release_now(
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
-    catalogue = Catalogue.load(policies, fleet)
+    catalogue, whose = Catalogue.load(policies, fleet), f"waiting for fleet {fleet}"
     with closing(Store(store, create=False)) as opened:
         catalogue.retire(opened.policy_documents())
         releases = open_releases(config, ledger, opened, catalogue)
@@ -118,18 +118,14 @@ def release_now(
             if not wanted:
                 raise ReleaseConfigError(f"no release {name} is configured")
             entries: list[Entry] = []
-            record = ReleaseRecord(opened)
             try:
                 for job in wanted:
                     entries.append(finish(releases.maker.make(job, first)))
-                _hand_out(
-                    *(entries, releases.ledger, record, broker, "published"),
-                    waiting=lambda why: waiting(f"{why}; waiting for fleet {fleet}"),
-                )
+                _hand_out(entries, releases, broker, "published", lambda why: waiting(f"{why}; {whose}"))
             except LinkError:
                 raise
             except FuguError:
-                _hand_out(entries, releases.ledger, record, broker, "abandoned")
+                _hand_out(entries, releases, broker, "abandoned")
                 raise
             except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
@@ -138,17 +134,16 @@ def release_now(
 
 def _hand_out(
     entries: list[Entry],
-    ledger: Ledger,
-    record: ReleaseRecord,
+    releases: Releases,
     broker: Broker | None,
     printed: State,
     waiting: Callable[[str], None] = lambda _why: None,
 ) -> None:
     """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
     for entry in entries:
-        record.note(ledger, entry.number)
+        releases.record.note(releases.ledger, entry.number)
     for entry in entries if broker is None else _published(entries, broker, waiting):
-        ledger.mark(entry.number, printed if broker is None else "published")
+        releases.ledger.mark(entry.number, printed if broker is None else "published")
 
 
 def _published(entries: list[Entry], broker: Broker, waiting: Callable[[str], None]) -> Iterator[Entry]:
