@@ -56,26 +56,16 @@ def fit_streams(
         recording = read_joint(rules)
         names = named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
+        states, segments, period = recording.states, recording.segments, recording.period_seconds
+        every = given.decimate
         if given.order == 2:
-            model = fit_order_two(
-                recording.states[:, 0],
-                recording.segments,
-                streams[0],
-                decimate=given.decimate,
-                period_seconds=recording.period_seconds,
-            )
+            model = fit_order_two(states[:, 0], segments, streams[0], decimate=every, period_seconds=period)
         else:
-            model = fit_joint(
-                recording.states,
-                recording.segments,
-                streams,
-                decimate=given.decimate,
-                period_seconds=recording.period_seconds,
-            )
+            model = fit_joint(states, segments, streams, decimate=every, period_seconds=period)
             if wanted is not None and model.odds_ratio is not None:
                 told("attacking its class")
-                _, joint, segments = joint_states(recording.states, recording.segments, given.decimate)
-                model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
+                _, joint, parts = joint_states(states, segments, every)
+                model = attack_streams(model, joint, parts, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
@@ -87,14 +77,8 @@ def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
     number = max(len(files), len(columns))
     if len(files) not in (1, number):
         raise CommandLineError(f"there are {len(files)} files and {number} columns")
-    parts = [
-        _each(words, number, what)
-        for words, what in (
-            (columns, "column"),
-            (_words(given.threshold or "-"), "threshold"),
-            (_words(given.baseline or "-"), "baseline"),
-        )
-    ]
+    texts = {"column": given.column, "threshold": given.threshold, "baseline": given.baseline}
+    parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
     paths = list(files) * (number if len(files) == 1 else 1)
     rules = [
         StreamRule(path, column, state_edge(edge), baseline_ticks(ticks))
