@@ -147,7 +147,7 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str]]]:
 
                 send(0, 3)
                 _wait(partial(_has, public.payloads, 1 if releases else 0))
-                time.sleep(1.0)  # what follows on the first frames has been done
+                time.sleep(4.0)  # what follows on the first frames, and the stream's description, has been done
                 os.kill(gateway.pid, signal.SIGUSR1)
                 time.sleep(0.2)
                 send(3, 8)

@@ -162,16 +162,13 @@ class Alone:
             raise SettingsError("to stop devices the gateway needs the fleet's registry and the gateway's key")
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
         recorder.conflict = contradictions.found
-        loop.parts.extend(
-            (
-                TableSender(store, catalogue, recorder, link, counters, sealed=sealed),
-                contradictions,
-                Publisher(link, settings.fleet, store, recorder, counters, key=key),
-                Retention(
-                    settings.keep, store, catalogue, recorder, needed, settings.lag, counters, may_forget=may_forget
-                ),
-            )
-        )
+        if enrolled is not None or catalogue.measured():
+            loop.parts.append(TableSender(store, catalogue, recorder, link, counters, sealed=sealed))
+        if stopping is not None:
+            loop.parts.append(contradictions)
+        loop.parts.append(Publisher(link, settings.fleet, store, recorder, counters, key=key))
+        keep = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
+        loop.parts.append(Retention(*keep, may_forget=may_forget))
         return recorder, monitor
 
     def _do_once(self, loop: Loop, monitor: Monitor, progress: StoreProgress) -> None:

@@ -119,6 +119,14 @@ _LARGEST_BYTES = 1 << 16
 """Of a frame, and of most descriptions; a larger one is said again at every connection."""
 
 
+_CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connected", "renew", "pump")
+
+
+def _does(part: Part, call: str) -> bool:
+    """True if a part does something at a call: the others have no seat in that row."""
+    return getattr(type(part), call) is not getattr(Part, call)
+
+
 class UselessError(FuguError):
     """The store or the ledger can be used no more."""
 
@@ -143,6 +151,7 @@ class Gateway:
         self._size, self._size_due = 0, float("-inf")
         self._enrolled: Enrolled | None = None
         self._parts: list[Part] = []
+        self._seats: dict[str, list[Part]] = {}
         self._recorder: Recorder | None = None
         self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
@@ -182,6 +191,7 @@ class Gateway:
             watch = partial(self._watch, catalogue)
             loop = Loop(self._store, self._link, catalogue, self.counters, self._enrolled, watch, self._parts)
             self._recorder = recorder = duty.open(loop)
+            self._seats = {call: [part for part in self._parts if _does(part, call)] for call in _CALLS}
             streams = None if recorder is None else recorder.streams
             self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams)
             self._link.subscriptions = tuple(dict.fromkeys(topic for part in self._parts for topic in part.topics))
@@ -318,7 +328,7 @@ class Gateway:
                     raise UselessError(self._check.problem)
                 self._link.maintain()
                 self._report_connection()
-                busy = any(part.busy for part in self._parts)
+                busy = any(part.busy for part in self._seats["busy"])
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
@@ -335,7 +345,7 @@ class Gateway:
 
     @property
     def _finished(self) -> bool:
-        return all(part.finished for part in self._parts)
+        return all(part.finished for part in self._seats["finished"])
 
     def _round(self, events: Sequence[Event]) -> None:
         if oversized := self._inbox.oversized():
@@ -346,19 +356,19 @@ class Gateway:
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
-                if not any(part.heard(*event) for part in self._parts):
+                if not any(part.heard(*event) for part in self._seats["heard"]):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
-                for part in self._parts:
+                for part in self._seats["acknowledged"]:
                     self._use_store(partial(part.acknowledged, *event))
             else:
                 self._connected()
         if messages:
             self._take(messages)
         if self._enrolled is not None and self._enrolled.refresh():
-            for part in self._parts:
+            for part in self._seats["renew"]:
                 part.renew()
-        for part in self._parts:
+        for part in self._seats["pump"]:
             self._use_store(partial(part.pump, idle=not events))
 
     def _take(self, messages: Sequence[Message]) -> None:
@@ -367,14 +377,14 @@ class Gateway:
             return  # what is of no device of any policy has been refused
         for birth in births:
             self.counters["births"] += 1
-            for part in self._parts:
+            for part in self._seats["born"]:
                 part.born(birth.device)
         if arrivals.frames:
             heard = [*arrivals.newest(recorder.streams)]
             self._monitor.received(heard)
             self._record(recorder, arrivals)
             self._monitor.repeated(recorder.repeats())
-            for part in self._parts:
+            for part in self._seats["stored"]:
                 part.stored(heard)
 
     def _use_store(self, pump: Callable[[], None]) -> None:
@@ -387,7 +397,7 @@ class Gateway:
         """Tell the broker again: it may have come back without what was retained."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
-        for part in self._parts:
+        for part in self._seats["connected"]:
             part.connected(begun_anew=begun_anew)
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:
