@@ -14,6 +14,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.guarantee import Adversary
+from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
 from fugu.contract.sentences import (
@@ -288,10 +289,7 @@ def encode_description(description: Description) -> bytes:
 
 def decode_description(payload: bytes) -> Description:
     """Parse a description; the FrameError says what is wrong."""
-    if len(payload) > MAX_DESCRIPTION_BYTES:
-        raise FrameError(
-            f"a description of {len(payload)} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed", Reason.WRONG_LENGTH
-        )
+    limited(payload, MAX_DESCRIPTION_BYTES, "a description")
     try:
         return Description.model_validate_json(payload)
     except ValidationError as error:

@@ -17,7 +17,7 @@ import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, read_row, unpacked
+from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, limited, read_row, unpacked
 
 __all__ = [
     "MAX_ENVELOPE_BYTES",
@@ -71,10 +71,7 @@ class Envelope(Message):
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse an envelope; what is inside stays bytes. Errors as for any message."""
-        if len(payload) > MAX_ENVELOPE_BYTES:
-            raise FrameError(
-                f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed", Reason.WRONG_LENGTH
-            )
+        limited(payload, MAX_ENVELOPE_BYTES, "an envelope")
         return cls.read(unpacked(payload, cls.SCHEMA), "message")
 
     @property

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.message import Declared, FieldType, Many, Schema, Text, kind, length, typed
+from fugu.contract.message import Declared, FieldType, Many, Schema, Text, kind, length, limited, typed
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
 __all__ = [
@@ -280,8 +280,7 @@ class Fields:
     """The fields, not taken yet, of a UTF-8 JSON object of at most so many bytes; the FrameError says what is wrong."""
 
     def __init__(self, payload: bytes, most: int) -> None:
-        if len(payload) > most:
-            raise FrameError(f"a message of {len(payload)} bytes; at most {most} are allowed", Reason.WRONG_LENGTH)
+        limited(payload, most, "a message")
         try:
             self._left = typed(
                 json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once),

@@ -36,6 +36,7 @@ __all__ = [
     "integer",
     "kind",
     "length",
+    "limited",
     "payload_schema",
     "read_row",
     "row_schema",
@@ -391,6 +392,12 @@ def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str)
     """Refuse a length outside low..high."""
     if not low <= len(value) <= high:
         raise FrameError(f"{name} has length {len(value)}, not {low}..{high}", Reason.WRONG_LENGTH)
+
+
+def limited(payload: bytes, most: int, what: str) -> None:
+    """Refuse a payload, `what` in the error, of more than so many bytes."""
+    if len(payload) > most:
+        raise FrameError(f"{what} of {len(payload)} bytes; at most {most} are allowed", Reason.WRONG_LENGTH)
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:

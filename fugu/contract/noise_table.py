@@ -132,19 +132,11 @@ class NoiseTable:
         return len(self.rows[0]) + 1
 
     @property
-    def threshold0(self) -> int:
-        """Pr(symbol 1 given state 0) * 2^32, of a 2x2 table."""
-        return SCALE - self._binary_row(0)
-
-    @property
-    def threshold1(self) -> int:
-        """Pr(symbol 0 given state 1) * 2^32, of a 2x2 table."""
-        return self._binary_row(1)
-
-    def _binary_row(self, state: int) -> int:
+    def thresholds(self) -> tuple[int, int]:
+        """Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32, of a 2x2 table."""
         if (self.states, self.symbols) != (2, 2):
             raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
-        return self.rows[state][0]
+        return SCALE - self.rows[0][0], self.rows[1][0]
 
     def draw(self, state: int, word: int) -> int:
         """The number of the output for a state and a word that is uniform in 0..2^32-1."""

@@ -213,10 +213,9 @@ def _prepared(
 
 
 def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
+    asked = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     with snapshot(db):
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        application, version, tables = (db.execute(one).fetchone()[0] for one in asked)
     return application, version, tables
 
 

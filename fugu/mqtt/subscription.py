@@ -9,7 +9,6 @@ import secrets
 import threading
 import time
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from fugu.contract.topics import (
@@ -115,9 +114,7 @@ class Subscription(Subscriber):
         self.link.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Disconnect; whoever iterates gets what has arrived, then the end."""
         self.link.stop()
         self._left = True
@@ -170,9 +167,7 @@ class AsyncSubscription(Subscriber):
         self.link.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_raised: object) -> None:
         self._left = True
         self._wake.set()
         await asyncio.to_thread(self._stop)  # ends even if this is cancelled

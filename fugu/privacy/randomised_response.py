@@ -51,12 +51,12 @@ class Calibration(NamedTuple):
     @property
     def threshold0(self) -> int:
         """Flips of state 0, of 2^32."""
-        return self.table.threshold0
+        return self.table.thresholds[0]
 
     @property
     def threshold1(self) -> int:
         """Flips of state 1, of 2^32."""
-        return self.table.threshold1
+        return self.table.thresholds[1]
 
 
 def calibrate(

@@ -169,7 +169,7 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
 def _flips(option: Option) -> tuple[int, ...]:
     """Weights of wrong symbols, of 2^32: of both states if there are two, else the one that all have."""
     table = option.table
-    return (table.threshold0, table.threshold1) if table.states == 2 else (table.weights()[0][1],)
+    return table.thresholds if table.states == 2 else (table.weights()[0][1],)
 
 
 def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
