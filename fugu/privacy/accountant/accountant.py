@@ -15,7 +15,7 @@ Source: docs/proofs/joint-streams.md, "Streams that move together".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -147,15 +147,14 @@ class ShownChains(KnownChains):
         raise DecimationError(_ONE_PERIOD)
 
 
-def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> tuple[float, ...]:
+def stream_losses(chains: JointChains) -> tuple[float, ...]:
     """What all streams of joint chains together tell of each of them, in nats, to those who know no state.
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
-    depend on one another it is the sum of what each loses, while each loses little more than it would alone. `rates`
-    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Raises ChainClassError
-    without a bound.
+    depend on one another it is the sum of what each loses, while each loses little more than it would alone. Every tick of a
+    stream tells at most what the class allows. Raises ChainClassError without a bound.
     """
-    rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
+    rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams]))
     if chains.odds_ratio is not None:
         whole = ShownBoundedChains(chains).endless(rate, "ignorant")[0]
         return (whole,) * len(chains.streams)
