@@ -151,8 +151,8 @@ def stream_losses(chains: JointChains) -> tuple[float, ...]:
     """What all streams of joint chains together tell of each of them, in nats, to those who know no state.
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
-    depend on one another it is the sum of what each loses, while each loses little more than it would alone. Every tick of a
-    stream tells at most what the class allows. Raises ChainClassError without a bound.
+    depend on one another it is the sum of what each loses, while each loses little more than it would alone. Every tick
+    of a stream tells at most what the class allows. Raises ChainClassError without a bound.
     """
     rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams]))
     if chains.odds_ratio is not None:
