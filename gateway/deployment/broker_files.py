@@ -221,7 +221,8 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
-        if not (_is_address(host) or _is_host(host)):
+        named = len(host) <= _MOST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
+        if not (named or _is_address(host)):
             raise UsageError(f"{host[:80]!r} is neither a host name nor an address")
     if settings.bind is not None and not _is_address(settings.bind):
         raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
@@ -254,10 +255,6 @@ def check_name(name: str, what: str) -> None:
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
         raise UsageError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
-
-
-def _is_host(text: str) -> bool:
-    return len(text) <= _MOST_HOST and all(map(_LABEL.fullmatch, text.split(".")))
 
 
 def _is_address(text: str) -> bool:

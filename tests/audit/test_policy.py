@@ -16,11 +16,12 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
+from fugu.host.files import new_folder
 from gateway.audit.access import may_read, read_access
 from gateway.audit.statement import policy_statement
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.deployment.mosquitto import Account
-from gateway.fleet.keys import new_key_folder, write_key
+from gateway.fleet.keys import write_key
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
@@ -251,7 +252,7 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
 def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
     key = Ed25519PrivateKey.generate()
-    file = write_key(new_key_folder(tmp_path / "keys"), "policy", key, "a long passphrase")
+    file = write_key(new_folder(tmp_path / "keys", private=True), "policy", key, "a long passphrase")
     out = tmp_path / "statement.envelope"
     _, told = audited(fugu, tmp_path, planned(), "--sign", file, "-o", out)
     envelope = Envelope.decode(out.read_bytes())
@@ -267,7 +268,7 @@ def test_what_cannot_be_done_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     file.write_text(planned().to_json())
     assert fugu("check", "statement", file, "--sign", tmp_path / "key").code == 2
-    new_key_folder(tmp_path / "keys")
+    new_folder(tmp_path / "keys", private=True)
     done = fugu("check", "statement", file, "--sign", tmp_path / "keys" / "other.key", "-o", tmp_path / "out")
     assert done.code == 1
     assert "no file of a key" in done.err
