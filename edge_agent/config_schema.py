@@ -54,7 +54,7 @@ class Replay(Document):
         return self
 
 
-class _Kept(Document):
+class _KeepAlive(Document):
     """How long what a source has said holds.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Kept(Document):
         return self
 
 
-class Lines(_Kept):
+class Lines(_KeepAlive):
     """Read one value a line from standard input; the newest line counts.
 
     Attributes:
@@ -87,7 +87,7 @@ class Lines(_Kept):
         return self
 
 
-class Call(_Kept):
+class Call(_KeepAlive):
     """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
 
     It works as long as a call comes back, with a reading or with none.
@@ -97,7 +97,7 @@ class Call(_Kept):
     target: str
 
 
-class Command(_Kept):
+class Command(_KeepAlive):
     """Run a command, once a tick or for ever.
 
     Attributes:

@@ -19,7 +19,7 @@ from fugu.contract.frames import Gap, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.host.database import transaction
 
-__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrame", "StoredFrames"]
+__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrames"]
 
 FRAMES_SCHEMA = """
     CREATE TABLE frames (

@@ -21,7 +21,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 
-__all__ = ["Adversary", "Guarantee", "Loss", "check_guarantee", "check_ratios", "held", "loss", "tick_ratios"]
+__all__ = ["Adversary", "Guarantee", "Loss", "check_guarantee", "check_ratios", "held", "tick_ratios"]
 
 
 class Guarantee(Document):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["ENTITY_COLUMN", "LATEST", "TIME_COLUMNS", "csv_rows", "moment"]
+__all__ = ["ENTITY_COLUMN", "TIME_COLUMNS", "csv_rows", "moment"]
 
 TIME_COLUMNS = ("t", "time", "timestamp", "datetime", "date", "last_changed", "last_updated")
 """Usual names, in small letters, of a column that says when."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,11 +23,11 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.places.graphs import surrogates
+from fugu.places.graphs import lattice, surrogates
 from fugu.places.hull import Hull, ceil_gauges, largest_gauge, pairs_within
 from fugu.places.protection import protected_pairs
 from fugu.places.staircase import RATIO_BITS, floor_exp
-from fugu.places.tables import MOST_STATES, TableError, TableWeights, certified, check_table
+from fugu.places.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
 
 __all__ = ["optimal_table"]
 
@@ -36,8 +37,11 @@ _UNUSED = 2.0**-30
 _LIMIT_REACHED = 1
 
 
-_Demand = tuple[Bools, int]
-"""Pairs of rows, n x n and symmetric, and the floor(e^epsilon 2^24) that they are to keep."""
+class _Demand(NamedTuple):
+    """Pairs of rows, n x n and symmetric, and the floor(e^epsilon 2^24) that they are to keep."""
+
+    pairs: Bools
+    bound: int
 
 
 def optimal_table(
@@ -47,6 +51,8 @@ def optimal_table(
     epsilon: Fraction | int | float,
     *,
     prior: ArrayLike | None = None,
+    outputs: ArrayLike | None = None,
+    most_outputs: int = MOST_OUTPUTS,
     seconds: float = 60.0,
 ) -> TableWeights:
     """Compile a hull with a finite factor into the certified table with the least expected squared error.
@@ -57,14 +63,15 @@ def optimal_table(
     6.3), unless protected pairs in between see to it.
 
     f is (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state outside C counts
-    with the row of its public surrogate. Outputs are the distinct measurements within C, without
-    those of no use. The solver may overlook a limit that is over before its first phase is, so allow some seconds. The
-    table passes `check_table` for `protected_pairs` of the hull.
+    with the row of its public surrogate. `outputs` are lattice points to choose from, by default the distinct
+    measurements within C; for outputs between them, scale the measurements up. At most `most_outputs` are left after
+    those of no use are dropped. The solver may overlook a limit that is over before its first phase is, so allow some
+    seconds. The table passes `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: There are too many states, C has one state, its measurements are all the same, the factor
+        TableError: There are too many states or outputs, C has one state, its measurements are all the same, the factor
             is infinite, the prior is none, or the solver did not finish.
-        GraphError: epsilon is out of range.
+        GraphError: epsilon is out of range, or an output is no lattice point.
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
@@ -73,18 +80,23 @@ def optimal_table(
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
     if largest_gauge(hull, places) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    choice = places if outputs is None else np.unique(lattice(outputs), axis=0)
+    if choice.shape[1] != places.shape[1]:
+        raise TableError(f"outputs have {choice.shape[1]} dimensions, and measurements {places.shape[1]}")
     replaced = values[surrogates(values, constraint)]
     rows = np.argmax((replaced[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
-    away = np.sum((values[:, None, :] - places[None, :, :]).astype(np.float64) ** 2, axis=2)
-    costs = np.zeros((len(places), len(places)))
+    away = np.sum((values[:, None, :] - choice[None, :, :]).astype(np.float64) ** 2, axis=2)
+    costs = np.zeros((len(places), len(choice)))
     np.add.at(costs, rows, _distribution(prior, constraint)[:, None] * away)
     demands = _demands(hull, places, epsilon)
     mass = _solved(costs, demands, seconds)
     used = mass.max(axis=0) > _UNUSED
+    if used.sum() > most_outputs:
+        raise TableError(f"the optimum uses {int(used.sum())} outputs, above {most_outputs}: offer fewer")
     mass = mass[:, used] / mass[:, used].sum(axis=1, keepdims=True)
     weights, share = certified(mass, demands)
     check_table(weights[rows], protected_pairs(hull, values, constraint), epsilon)
-    return TableWeights(weights[rows], places[used], share)
+    return TableWeights(weights[rows], choice[used], share)
 
 
 def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
@@ -102,7 +114,7 @@ def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[
     """What the rows of n distinct places must keep: epsilon for pairs within K, and theorem 6.3 for all others."""
     near = pairs_within(hull, places)
     np.fill_diagonal(near, False)
-    found = [(near, floor_exp(epsilon))]
+    found = [_Demand(near, floor_exp(epsilon))]
     steps = shortest_path(csr_array(near), unweighted=True)
     gauges = np.array([ceil_gauges(hull, place - places) for place in places])
     for size in np.unique(gauges[gauges < steps]).tolist():
@@ -112,7 +124,7 @@ def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[
                 pairs[i, j] = pairs[j, i] = True
                 through = steps[:, i, None] + size + steps[None, j, :]
                 steps = np.minimum(steps, np.minimum(through, through.T))
-        found.append((pairs, floor_exp(min(Fraction(epsilon) * size, _MOST_EPSILON))))
+        found.append(_Demand(pairs, floor_exp(min(Fraction(epsilon) * size, _MOST_EPSILON))))
     return found
 
 

@@ -33,14 +33,7 @@ from fugu.privacy.randomised_response import allowed_ratios, rate_table
 from fugu.privacy.utility import Utility, assess
 from fugu.privacy.window_mechanisms import lawful_scale
 
-__all__ = [
-    "PlannedStream",
-    "StreamsPlan",
-    "StreamsRequest",
-    "plan_streams",
-    "stream_discretiser",
-    "stream_policies",
-]
+__all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_discretiser", "stream_policies"]
 
 _INWARD = 1.0 - 1e-9
 _LEAST = 1e-12

@@ -67,7 +67,6 @@ __all__ = [
     "ModelError",
     "ModelFile",
     "SlowRegime",
-    "Stay",
     "Stretches",
     "Tried",
     "clopper_pearson",

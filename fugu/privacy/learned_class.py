@@ -53,16 +53,7 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.privacy.chain_model import Matrix, ModelFile, Probability
 from fugu.privacy.covering_class import bounded_class
 
-__all__ = [
-    "FEWEST",
-    "Deviations",
-    "LearnedClass",
-    "LearnedModel",
-    "LearnedScale",
-    "learned_class",
-    "log_ratios",
-    "transition_of",
-]
+__all__ = ["FEWEST", "Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_ratios", "transition_of"]
 
 
 class LearnedScale(Document):

@@ -33,7 +33,6 @@ __all__ = [
     "DAY_US",
     "History",
     "HistoryError",
-    "MeasuredStream",
     "Piece",
     "Span",
     "StoredHistory",

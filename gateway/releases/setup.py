@@ -26,7 +26,7 @@ from gateway.releases.record import ReleaseRecord
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 
-__all__ = ["Releases", "open_releases", "release_now"]
+__all__ = ["open_releases", "release_now"]
 
 
 class Releases(NamedTuple):

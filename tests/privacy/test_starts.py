@@ -14,8 +14,8 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import covered_start, started
 from fugu.privacy.accountant.accountant import known_chains as started_members
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, Start
-from fugu.privacy.quilts import influence
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
+from papers.quilts import influence
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
