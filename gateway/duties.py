@@ -67,7 +67,7 @@ class Loop(NamedTuple):
 
 
 def duty_of(settings: GatewaySettings) -> Alone:
-    """Find a process's duty. Raises ShardAccountError if a shard has no account where others have."""
+    """Find a process's duty. Raises ShardError if a shard has no account where others have."""
     if settings.shard is not None:
         return OneShard(settings, settings.shard)
     return WholeFleet(settings) if settings.shards > 1 else Alone(settings)

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, Self
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import UsageError
 from fugu.host.database import DatabaseError
 from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
@@ -47,10 +47,6 @@ _MOST_ROWS = 1_000
 _REST_SECONDS = 60.0
 
 
-class KeepError(FuguError):
-    """What is to be kept cannot be read."""
-
-
 @dataclass(frozen=True, slots=True)
 class Keep:
     """For how many hours each kind is kept, counted from its last tick."""
@@ -61,14 +57,14 @@ class Keep:
 
     @classmethod
     def parse(cls, given: Iterable[str]) -> Self:
-        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises KeepError."""
+        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises UsageError."""
         kinds = [field.name for field in fields(cls)]
         hours: dict[str, int] = {}
         for text in given:
             kind, _, age = text.partition("=")
             number, unit = age[:-1], age[-1:]
             if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
-                raise KeepError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
+                raise UsageError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
             hours[kind] = int(number) * _HOURS[unit]
         return replace(cls(), **hours)
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 
 __all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "owner", "shard_account"]
@@ -30,7 +30,7 @@ MOST_SHARDS = 256
 
 
 class ShardError(UsageError):
-    """A number of shards, or one of them, cannot be used."""
+    """A number of shards, one of them, or its account cannot be used."""
 
 
 def owner(device: str, shards: int) -> int:
@@ -71,10 +71,6 @@ class Role(NamedTuple):
         return cls(count, shard)
 
 
-class ShardAccountError(FuguError):
-    """Some shards of a gateway have accounts, and this one has none."""
-
-
 def numbered(file: str, index: int | str) -> str:
     """The file of a shard that is beside one of the gateway's: the index, or `%i`, is put before the name's ending."""
     path = Path(file)
@@ -92,9 +88,9 @@ def own_account(gateway: Broker, index: int) -> Broker | None:
 
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects. Raises ShardAccountError if only others have accounts of their own."""
+    """How one of so many shards connects. Raises ShardError if only others have accounts of their own."""
     if (own := own_account(gateway, index)) is not None:
         return own
     if any(own_account(gateway, one) for one in range(count)):
-        raise ShardAccountError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
+        raise ShardError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
     return gateway

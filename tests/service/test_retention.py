@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fugu.contract.errors import UsageError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
 from gateway.journal.arrivals import Received
-from gateway.retention import Keep, KeepError, Retention
+from gateway.retention import Keep, Retention
 from gateway.store.coverage import Place
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
@@ -397,7 +398,7 @@ def test_what_has_gone_is_not_in_the_file_and_its_room_is_used_again(tmp_path: P
     ],
 )
 def test_an_age_that_is_none_is_refused_in_a_line(text: str) -> None:
-    with pytest.raises(KeepError, match="symbols, points, windows,"):
+    with pytest.raises(UsageError, match="symbols, points, windows,"):
         Keep.parse([text])
 
 

@@ -31,10 +31,6 @@ set_tcp_nodelay true
 """
 
 
-class BrokerError(FuguError):
-    """No broker could be started."""
-
-
 @contextmanager
 def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[int, str]]:
     """Run a broker while the context lasts.
@@ -48,11 +44,11 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         Its port, and its name.
 
     Raises:
-        BrokerError: if it does not start.
+        DemoError: if it does not start.
     """
     mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if kind == "mosquitto" and mosquitto is None:
-        raise BrokerError("mosquitto is not installed: apt-get install mosquitto")
+        raise DemoError("mosquitto is not installed: apt-get install mosquitto")
     port = _free_port()
     if mosquitto is not None and kind != "embedded":
         config = folder / "mosquitto.conf"
@@ -85,7 +81,7 @@ def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> 
             time.sleep(0.05)
         else:
             return
-    raise BrokerError(f"the broker did not start: see {log}")
+    raise DemoError(f"the broker did not start: see {log}")
 
 
 async def _serve_embedded(port: int) -> None:
