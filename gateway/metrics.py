@@ -1,7 +1,7 @@
 """Counters for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
 
 No label names a device, a stream or an audience: a series that comes and goes tells of its device. What labels say is
-fixed beforehand. One thread answers one request after the other, and only reads: no scrape can stop the gateway.
+fixed beforehand. Threads answer a few requests at a time, and only read: no scrape can stop the gateway, nor another.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import logging
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from socketserver import TCPServer
+from contextlib import suppress
+from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -28,6 +30,7 @@ __all__ = ["Listen", "Metrics", "Reading"]
 _log = logging.getLogger(__name__)
 _PREFIX = "fugu_gateway_"
 _PATIENCE_SECONDS = 5.0
+_MOST_SCRAPES = 16
 _FRAMES = {"ticks": "", "windows": "windows_"}
 """Kinds of frames, and what the names of their counters begin with."""
 _OF_FRAMES = {
@@ -163,10 +166,14 @@ class _Handler(WSGIRequestHandler):
         return io.StringIO()
 
 
-class _Server(WSGIServer):
-    """Listens, and asks no name server who it is."""
+class _Server(ThreadingMixIn, WSGIServer):
+    """Listens, and asks no name server who it is. A scrape that takes long, or the oldest of too many, is ended."""
+
+    daemon_threads = True
 
     def __init__(self, listen: Listen) -> None:
+        self._open: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
         super().__init__((listen.host, listen.port), _Handler)
 
@@ -175,6 +182,33 @@ class _Server(WSGIServer):
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own."""
+        self._give_up(_MOST_SCRAPES - 1)
+        with self._lock:
+            self._open[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Look now and then whether somebody is slow."""
+        self._give_up(_MOST_SCRAPES)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection whose answer was sent, or that has ended."""
+        with self._lock:
+            self._open.pop(request, None)
+            super().shutdown_request(request)
+
+    def _give_up(self, most: int) -> None:
+        """End what began long ago, and the oldest beyond so many; its thread finds that it has, and closes it."""
+        with self._lock:
+            begun = time.monotonic() - _PATIENCE_SECONDS
+            for request, since in list(self._open.items()):
+                if since < begun or len(self._open) > most:
+                    del self._open[request]
+                    with suppress(OSError):
+                        request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
         """A line; a scraper that goes away, or sends what is no HTTP, is not an error of the gateway."""

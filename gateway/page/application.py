@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fugu.contract.errors import TopicError
 from fugu.contract.topics import check_device_name
+from gateway.page.connections import Connections
 from gateway.page.events import Channels, DeviceSource, LedgerSource, Source, WholeSource
 from gateway.page.feed import Feed
 from gateway.page.fleet_view import CONDITIONS, FleetQuery
@@ -44,6 +45,7 @@ _PUBLIC = {"/login", "/assets/login.html", "/assets/page.css", "/assets/icon.svg
 
 def application(
     feed: Feed,
+    connections: Connections,
     *,
     login: Login | None,
     hosts: Sequence[str],
@@ -54,6 +56,7 @@ def application(
     """The page as an ASGI application.
 
     Args:
+        connections: over which it is asked.
         login: who may look; `None` for whoever can connect.
         hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
         secure: whether it is served over TLS.
@@ -131,7 +134,8 @@ def application(
         with suppress(asyncio.CancelledError):
             await task
 
-    return _Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing}), login, hosts)
+    served = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
+    return _Guard(served, connections, login, hosts)
 
 
 def _refused(status: int, headers: dict[str, str]) -> Response:
@@ -154,8 +158,9 @@ async def _password(request: Request) -> str:
 class _Guard:
     """Headers on every answer; no answer to whoever is not logged in, or asks under another name."""
 
-    def __init__(self, app: ASGIApp, login: Login | None, hosts: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str]) -> None:
         self._app = app
+        self._connections = connections
         self._login = login
         self._hosts = set(hosts)
 
@@ -169,13 +174,16 @@ class _Guard:
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        await (self._refusal(Request(scope)) or self._app)(scope, receive, with_headers)
+        request = Request(scope)
+        member = self._login is None or self._login.knows(request.cookies.get(COOKIE, ""))
+        with self._connections.asking(scope["client"], member=member):
+            await (self._refusal(request, member=member) or self._app)(scope, receive, with_headers)
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request, *, member: bool) -> Response | None:
         host = request.headers.get("host", "")
         if self._hosts and host not in self._hosts:
             return PlainTextResponse("not a name of this page", 421)
-        if self._login is None or request.url.path in _PUBLIC or self._login.knows(request.cookies.get(COOKIE, "")):
+        if member or request.url.path in _PUBLIC:
             return None
         return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
 

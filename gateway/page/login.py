@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["Login", "PageError", "password_line"]
+__all__ = ["Login", "PageError", "network_of", "password_line"]
 
 SESSION_SECONDS = 12 * 3600.0
 _N, _R, _P = 2**14, 8, 1

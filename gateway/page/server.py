@@ -34,7 +34,6 @@ __all__ = ["PageBeside", "PageSettings", "serve"]
 
 Additions = Callable[["Feed"], "Sequence[Route]"]
 """Makes what a program that has a page beside it serves there besides."""
-_MOST_CONNECTIONS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +100,19 @@ async def _serve(
     import uvicorn
 
     from gateway.page.application import application
+    from gateway.page.connections import Connections
     from gateway.page.feed import Feed
     from gateway.page.fleet_view import LedgerView
 
     host, port = settings.listen
+    connections = Connections(listener or _listen(settings))
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)
     names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
     stop = asyncio.Event()
     feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.audience))
     app = application(
         feed,
+        connections,
         login=login,
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
@@ -119,14 +121,12 @@ async def _serve(
     )
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        http="h11",  # the other parser has no limit for a head
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
-        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
@@ -148,11 +148,7 @@ async def _serve(
             loop.add_signal_handler(number, end)
     if parent is not None:
         loop.add_reader(parent.fileno(), ended)
-    try:
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        await server._serve(None if listener is None else [listener])
-    except SystemExit:
-        raise PageError(f"nobody can listen at {settings.address}") from None
+    await server._serve([connections])
 
 
 def _loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
@@ -19,7 +19,7 @@ from fugu.contract.errors import Reason, UsageError
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from gateway import metrics
 from gateway.metrics import Listen, Metrics, MetricsError, Reading
-from tests.support.brokers import PATIENCE, free_port
+from tests.support.brokers import PATIENCE, free_port, wait_until
 from tests.support.command import runner
 from tests.support.gateway_files import gateway_file
 from tests.support.scenes import Scene, frames, write_policies
@@ -187,3 +187,26 @@ def test_without_the_library_it_is_said_how_to_get_it(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
     with pytest.raises(MetricsError, match=r"pip install 'fugu-edge\[metrics\]'"):
         Metrics(Listen("127.0.0.1", free_port()), lambda: READING)
+
+
+@pytest.mark.long
+def test_a_slow_client_keeps_nobody_waiting_and_is_ended_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_PATIENCE_SECONDS", 0.5)
+    with served() as port, ExitStack() as crowd:
+        slow = crowd.enter_context(socket.create_connection(("127.0.0.1", port)))
+        slow.sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert sample(scraped(port), "fugu_gateway_devices") == 5
+        wait_until(lambda: dripped(slow), "the end of a head that never ends")
+        silent = [crowd.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+        assert sample(scraped(port), "fugu_gateway_devices") == 5
+        silent[0].settimeout(PATIENCE)
+        assert silent[0].recv(1) == b""
+
+
+def dripped(slow: socket.socket) -> bool:
+    """True if a client has been given up on, which says a little more each time."""
+    try:
+        slow.sendall(b"X-A: b\r\n")
+    except OSError:
+        return True
+    return False

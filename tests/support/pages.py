@@ -6,7 +6,10 @@ import http.client
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import IO
 
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, free_port, wait_until
@@ -44,6 +47,15 @@ class Site:
             return found.status, found.read()
         finally:
             connection.close()
+
+    @contextmanager
+    def following(self, path: str, cookie: str) -> Iterator[IO[bytes]]:
+        """Lines of a stream of events, while the context lasts."""
+        with closing(self._connect("127.0.0.1")) as connection:
+            connection.request("GET", path, headers={"Cookie": cookie})
+            answer = connection.getresponse()
+            assert answer.status == 200
+            yield answer.fp
 
     def enter(self, password: str, source: str = "127.0.0.1") -> str | None:
         """The cookie of a new session; none if the password is wrong."""

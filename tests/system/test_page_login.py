@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from gateway.page.login import password_line
-from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
@@ -89,13 +90,39 @@ def test_nobody_keeps_others_out(broker: Mosquitto, tmp_path: Path, login: str) 
         assert page.stop() == 0
 
 
-def test_over_tls_the_session_is_never_sent_without(broker: Mosquitto, tmp_path: Path, login: str) -> None:
-    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
+@pytest.mark.parametrize("tls", [False, True])
+def test_nobody_keeps_others_out_by_many_connections(
+    broker: Mosquitto, tmp_path: Path, login: str, *, tls: bool
+) -> None:
+    """Neither silent ones nor heads that never end, from their address or from others: nor a session's open page."""
+    page = tls_page(tmp_path, broker, login) if tls else ServedPage(tmp_path, broker.port, login_file=login)
+    with ExitStack() as crowd:
+        crowd.callback(page.stop)
+        cookie = page.enter(PASSWORD)
+        assert cookie is not None
+        with page.following("/events/fleet", cookie) as events:
+            for i in range(600):
+                source = (f"127.0.0.{1 + i % 12}", 0)
+                one = crowd.enter_context(socket.create_connection(("127.0.0.1", page.port), PATIENCE, source))
+                one.sendall(b"" if i % 2 or tls else b"GET / HTTP/1.1\r\nHost: x\r\n")
+            assert page.ask("/login")[0] == 200
+            assert page.log_in(PASSWORD)[0] == 303
+            assert page.log_in(PASSWORD, "127.0.0.99")[0] == 303
+            for _ in range(3):  # it goes on
+                assert events.readline()
+
+
+def tls_page(folder: Path, broker: Mosquitto, login: str) -> ServedPage:
+    certificate, key = folder / "page.pem", folder / "page.key"
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     make += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=page"]
     subprocess.run([*make, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
     words = {"login_file": login, "tls_cert": certificate, "tls_key": key}
-    page = ServedPage(tmp_path, broker.port, certificate=certificate, **words)
+    return ServedPage(folder, broker.port, certificate=certificate, **words)
+
+
+def test_over_tls_the_session_is_never_sent_without(broker: Mosquitto, tmp_path: Path, login: str) -> None:
+    page = tls_page(tmp_path, broker, login)
     try:
         status, cookie = page.log_in(PASSWORD)
         assert status == 303

@@ -1,0 +1,95 @@
+"""The page's connections: no number of silent ones keeps others from being answered.
+
+A connection is a stranger until it has asked with a session; a page without a login knows all who ask. Strangers have a
+deadline for the head of each request, which begins before TLS does. An address may have so many of them, and all
+together so many: an older one gives way to a new one. A connection of a session gives way to none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from gateway.page.login import network_of
+
+__all__ = ["Connections"]
+
+HEAD_SECONDS = 10.0
+MOST_OF_NETWORK, MOST_STRANGERS, MOST_MEMBERS = 64, 256, 256
+"""Together with what else is open, below the 1024 files that a process may usually have."""
+
+
+class Connections(socket.socket):
+    """The listening socket of an event loop's server: it takes the place of the one that it is made of."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        super().__init__(fileno=listener.detach())
+        self._open: dict[tuple[str, int], _Connection] = {}
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; if its address, or all together, have too many, the oldest of them ends."""
+        accepted, address = super().accept()
+        peer, network = address[:2], network_of(address[0])
+        strangers = [one for one in self._open.values() if not one.member]
+        among = [one for one in strangers if one.network == network]
+        if len(among) < MOST_OF_NETWORK and len(strangers) >= MOST_STRANGERS:
+            ((largest, _),) = Counter(one.network for one in strangers).most_common(1)
+            among = [one for one in strangers if one.network == largest]
+        if len(among) >= MOST_OF_NETWORK or len(strangers) >= MOST_STRANGERS:
+            among[0].end()
+        self._open[peer] = connection = _Connection(accepted, self._open, peer, network)
+        return connection, address
+
+    @contextmanager
+    def asking(self, peer: tuple[str, int], *, member: bool) -> Iterator[None]:
+        """Answer a request of a peer while the context lasts; then the deadline of the next one's head begins."""
+        if (connection := self._open.get(peer)) is None:  # it has been ended
+            yield
+            return
+        if member and not connection.member:
+            connection.member = sum(one.member for one in self._open.values()) < MOST_MEMBERS
+        connection.asks(1)
+        try:
+            yield
+        finally:
+            connection.asks(-1)
+
+
+class _Connection(socket.socket):
+    def __init__(
+        self, accepted: socket.socket, others: dict[tuple[str, int], _Connection], peer: tuple[str, int], network: str
+    ) -> None:
+        super().__init__(fileno=accepted.detach())
+        self.member = False
+        self.network = network
+        self._others = others
+        self._peer = peer
+        self._requests = 0
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)
+
+    def asks(self, more: int) -> None:
+        """Note that a request has come, or is answered."""
+        self._requests += more
+        self._deadline.cancel()
+        if not self._requests and self._others.get(self._peer) is self:
+            self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.end)
+
+    def end(self) -> None:
+        """Let the server find that the other side is gone: it closes what is its own."""
+        self._leave()
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it, and give its place away."""
+        self._leave()
+        super().close()
+
+    def _leave(self) -> None:
+        self._deadline.cancel()
+        if self._others.get(self._peer) is self:
+            del self._others[self._peer]
