@@ -92,7 +92,7 @@ class Agent:
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
-            on_published=lambda mid, accepted: self._later(lambda: self._sender.answered(mid, accepted)),
+            on_published=self._published,
             on_absent=self._say_cut_off,
         )
         self._sender = Sender(
@@ -175,6 +175,10 @@ class Agent:
         """Leave work for the loop; called in the network thread."""
         self._events.put(event)
         self._wake.set()
+
+    def _published(self, mid: int, accepted: bool) -> None:
+        client = self._link.clients
+        self._later(lambda: self._sender.answered(client, mid, accepted))
 
     def _delivered(self, topic: str, payload: bytes) -> None:
         """Keep a message for the loop, unless too many wait; called in the network thread."""

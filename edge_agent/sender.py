@@ -48,7 +48,7 @@ class Sender:
         self._key = key
         self._sent_through = 0
         self._resend: list[int] = []
-        self._in_flight: dict[int, int] = {}
+        self._in_flight: dict[tuple[int, int], int] = {}  # by the link's client, and its message id
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
         self._sent_at: dict[int, float] = {}
@@ -60,7 +60,12 @@ class Sender:
             pass
 
     def connected(self) -> None:
-        """Note a new connection: the library sends again what was in flight, we soon what the broker may have lost."""
+        """Note a new connection: its client sends again what was in flight, and we what went with a client of before.
+
+        What the broker may have lost follows soon.
+        """
+        gone = [key for key in self._in_flight if key[0] != self._link.clients]
+        self._resend = sorted({*self._resend, *map(self._in_flight.pop, gone)})
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
 
@@ -78,13 +83,13 @@ class Sender:
             self._sent_through = frame_id
         else:
             self._resend.pop(0)
-        self._in_flight[mid] = frame_id
+        self._in_flight[self._link.clients, mid] = frame_id
         self._sent_at[frame_id] = time.monotonic()
         return True
 
-    def answered(self, mid: int, accepted: bool) -> None:
-        """The broker has answered a publication."""
-        frame_id = self._in_flight.pop(mid, None)
+    def answered(self, client: int, mid: int, accepted: bool) -> None:
+        """The broker has answered a publication of one of the link's clients."""
+        frame_id = self._in_flight.pop((client, mid), None)
         if frame_id is not None and accepted and self._forget_early:
             self._outbox.frames.forget(frame_id)
             self._sent_at.pop(frame_id, None)

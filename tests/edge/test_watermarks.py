@@ -13,7 +13,7 @@ import pytest
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
-from edge_agent.sender import RESEND_SECONDS, Sender
+from edge_agent.sender import IN_FLIGHT, RESEND_SECONDS, Sender
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import parse_topic
 from fugu.contract.watermark import sign_committed
@@ -27,6 +27,8 @@ FRAMES = 5
 
 class Link:
     """A connection that takes everything, or so much."""
+
+    clients = 1
 
     def __init__(self, most: int = 1_000_000) -> None:
         self.sent: list[bytes] = []
@@ -170,7 +172,7 @@ def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
     with closing(outbox_of(tmp_path)) as outbox:
         sender = Sender(outbox, Link(), "home", "watch", forget_early=forget_early, grace_seconds=0.0)  # type: ignore[arg-type]
         sender.pump()
-        sender.answered(2, accepted)
+        sender.answered(1, 2, accepted)
         assert outbox.frames.depth() == left
 
 
@@ -184,13 +186,36 @@ def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
         sender = sender_of(outbox, link)
         first = list(link.sent)
         for number in range(FRAMES):
-            sender.answered(number + 1, True)
+            sender.answered(1, number + 1, True)
         sender.pump()
         assert link.sent == first, "not at once"
         now[0] += RESEND_SECONDS
         sender.pump()
         assert link.sent == [*first, *first]
         assert outbox.frames.depth() == FRAMES
+
+
+def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Path) -> None:
+    """A slow broker is taken for one of MQTT 3.1.1, which needs a new client: nobody answers what the old one sent."""
+    with closing(outbox_of(tmp_path, IN_FLIGHT + 5)) as outbox:
+        link = Link()
+        sender = Sender(outbox, link, "home", "watch", forget_early=True, grace_seconds=0.0)  # type: ignore[arg-type]
+        sender.pump()
+        first = list(link.sent)
+        assert len(first) == IN_FLIGHT
+        sender.connected()
+        sender.pump()
+        assert link.sent == first, "the client of before sends them again by itself"
+        link.clients, link.sent = 2, []
+        sender.connected()
+        sender.answered(1, 1, True)  # waited behind the connection
+        sender.pump()
+        assert link.sent == first
+        for number in range(IN_FLIGHT):
+            sender.answered(2, number + 1, True)
+        sender.pump()
+        assert len(link.sent) == IN_FLIGHT + 5
+        assert outbox.frames.depth() == 5
 
 
 # The enrolment's file
