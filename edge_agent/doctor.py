@@ -143,6 +143,10 @@ def examine(path: Path, waiting: Callable[[str], None] = lambda _why: None) -> l
         found.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
     found += _policies(plan, time.time())
     found += checks.disk("outbox", Path(plan.outbox).parent)
+    if Path(plan.outbox).exists():
+        found += checks.private_database(Path(plan.outbox))
+    if plan.managed is not None and Path(plan.managed.trust).exists():
+        found.append(checks.private_file(Path(plan.managed.trust)))
     found += _identity(config, path.parent)
     found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
     found += _local_brokers(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ class Answering:
                 path.unlink()
             made = socket.socket(socket.AF_UNIX)
             try:
+                os.fchmod(made.fileno(), 0o600)  # Linux gives the file this mode, less the umask
                 made.bind(str(path))
                 self._node = path.stat().st_ino
                 path.chmod(0o600)

@@ -10,8 +10,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from glob import escape
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -36,6 +37,8 @@ _BEGAN = 1_704_067_200  # of 2024, before which there was no such program
 _LOW_BYTES, _NO_BYTES = 256 << 20, 16 << 20
 _FEW_FILES = 100
 _RANDOM_BYTES = 4096
+_MARKS = frozenset({".pause", ".damaged"})
+"""Files beside a database that say nothing of anybody, and may be another account's."""
 _ODD_BITS = 543  # six standard deviations of the ones in so many fair bits
 _VOLATILE = frozenset({"tmpfs", "ramfs"})
 _DISTRIBUTION = "fugu-edge"
@@ -121,6 +124,14 @@ def private_file(path: Path) -> Finding:
     if mode & 0o077:
         return Finding(name, "FAIL", f"others may read it (mode {mode:04o}): chmod 600 {path}")
     return Finding(name, "ok", "its owner's alone")
+
+
+def private_database(path: Path) -> Iterator[Finding]:
+    """Check whether a database's file is its owner's alone, and what lies beside it: logs, sockets, copies."""
+    yield private_file(path)
+    for file in sorted(path.parent.glob(f"{escape(path.name)}?*")):
+        if file.suffix not in _MARKS and (found := private_file(file)).verdict != "ok":
+            yield found
 
 
 def certificate(what: str, path: Path, now: float) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.host.files import FileLostError, HeldFiles
+from fugu.host.files import FileLostError, HeldFiles, create_private, make_private
 
 __all__ = [
     "FORMAT",
@@ -85,6 +85,8 @@ def open_database(
 ) -> sqlite3.Connection:
     """Open a file, and make it if it is new; a file of another kind or version is not changed.
 
+    It is its owner's alone from its creation, and becomes so again if it was put back from a copy.
+
     Args:
         schema: statements that make it, all in one transaction.
         create: whether it may be made; else it must be there, as with `read_only`, when no other process ever waits for
@@ -98,6 +100,8 @@ def open_database(
     create = create and not read_only
     if not create and not path.exists():
         raise refused(f"there is no {kind.name} {shown}")
+    if create:
+        create_private(path)
     where = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
     try:
         db = sqlite3.connect(
@@ -115,6 +119,8 @@ def open_database(
             db.execute(f"PRAGMA {setting}")
         if problem := _prepared(db, kind, schema, create, shown, wait_seconds, read_only):
             raise refused(problem)
+        if not read_only:
+            make_private(path)
         db.files = HeldFiles(path, shown)
     except sqlite3.Error as error:
         db.close()

@@ -15,7 +15,18 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError, Reason
 
-__all__ = ["FileLostError", "HeldFiles", "damage", "new_folder", "read_text", "write_public", "write_secret"]
+__all__ = [
+    "FileLostError",
+    "HeldFiles",
+    "create_private",
+    "damage",
+    "make_private",
+    "new_folder",
+    "of_database",
+    "read_text",
+    "write_public",
+    "write_secret",
+]
 
 
 class FileError(FuguError, reason=Reason.STORAGE):
@@ -38,6 +49,30 @@ def new_folder(path: Path, *, private: bool = False) -> Path:
 def write_secret(path: Path, content: str | bytes) -> None:
     """Write or replace a file that only its owner may read."""
     _write(path, content, 0o600)
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file of mode 0600, whatever the umask, unless there is one or the folder takes none."""
+    with suppress(OSError):
+        number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.fchmod(number, 0o600)
+        finally:
+            os.close(number)
+
+
+def of_database(path: Path) -> tuple[Path, ...]:
+    """A database's file, its log and its index of the log."""
+    real = path.resolve()
+    return path.absolute(), *(real.with_name(real.name + end) for end in _ENDS)
+
+
+def make_private(path: Path) -> None:
+    """Take a database's files from everybody but their owner, as far as this account may."""
+    for file in of_database(path):
+        with suppress(OSError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def write_public(path: Path, content: str | bytes) -> None:
@@ -91,8 +126,7 @@ class HeldFiles:
 
     def __init__(self, path: Path, shown: str) -> None:
         self._shown = shown
-        real = path.resolve()
-        files = (path.absolute(), *(real.with_name(real.name + end) for end in _ENDS))
+        files = of_database(path)
         self._known = {file: self._look(file) for file in files if file.exists()}
         self._main = files[0]
 

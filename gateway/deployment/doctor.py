@@ -22,7 +22,7 @@ from fugu.contract.topics import committed_topic, status_topic, time_topic
 from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
-from fugu.host.database import STORE, is_lost
+from fugu.host.database import LEDGER, REGISTRY, STORE, FileKind, is_lost
 from fugu.host.files import damage, read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
@@ -31,6 +31,7 @@ from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
 from gateway.location import Location, Server
+from gateway.releases.ledger import ledger_beside
 from gateway.shards import own_account
 from gateway.store.store import Store, StoreError
 
@@ -44,7 +45,8 @@ _NOBODY = "doctor"
 class Installation:
     """What there is; what is `None` is not looked at. Shards are those with accounts of their own.
 
-    `secrets` are files that only their owner may read, besides those of the broker.
+    `secrets` are files that only their owner may read, besides those of the broker. `ledger` and `registry` may be
+    files that are still to be made.
     """
 
     fleet: str
@@ -53,6 +55,8 @@ class Installation:
     policies: Path | None = None
     secrets: tuple[Path, ...] = ()
     shards: int = 0
+    ledger: Location | None = None
+    registry: Path | None = None
 
 
 def installed(file: Path) -> Installation:
@@ -66,6 +70,8 @@ def installed(file: Path) -> Installation:
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
         _shards(folder),
+        None if config.releases is None else config.ledger or ledger_beside(config.store),
+        None if config.signed is None else config.signed.registry,
     )
 
 
@@ -91,6 +97,9 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     connected = False
     if found.store is not None:
         findings += _store(found.store)
+        for path, kind in ((found.ledger, LEDGER), (found.registry, REGISTRY)):
+            if isinstance(path, Path) and path.exists():
+                findings += [*checks.private_database(path), _pages(path, kind)]
         if (report := _asked(found.store)) is not None:
             connected = report["connected"]
             findings += _alarms(report)
@@ -138,11 +147,8 @@ def _store(store: Location) -> Iterator[Finding]:
     if not store.exists():
         yield Finding("store", "warn", f"there is none at {store}: start the gateway")
         return
-    if (readable := checks.private_file(store)).verdict == "ok":
-        yield readable
-    else:  # what is in it was published to the site, to nobody else
-        yield readable._replace(verdict="warn")
-    yield _pages(store)
+    yield from checks.private_database(store)
+    yield _pages(store, STORE)
 
 
 def _on_server(store: Server) -> Finding:
@@ -153,24 +159,26 @@ def _on_server(store: Server) -> Finding:
     return Finding("store", "ok", f"{store} can be reached")
 
 
-def _pages(store: Path) -> Finding:
+def _pages(file: Path, kind: FileKind) -> Finding:
+    """Read all of a database's file, and see whether its pages fit together."""
+    name = kind.name
     try:
-        with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
             (application,) = db.execute("PRAGMA application_id").fetchone()
             (version,) = db.execute("PRAGMA user_version").fetchone()
             (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            problem, damaged = STORE.problem(store.name, application, version, tables), damage(db)
+            problem, damaged = kind.problem(file.name, application, version, tables), damage(db)
     except sqlite3.Error as error:
         if not is_lost(error):
-            return Finding("store", "FAIL", f"{store} cannot be read: {error}; run this as the gateway's account")
+            return Finding(name, "FAIL", f"{file} cannot be read: {error}; run this as the gateway's account")
         problem, damaged = "", str(error)
     if damaged:
-        return Finding("store", "FAIL", f"it is damaged ({damaged}): stop the gateway, and put a copy back")
+        return Finding(name, "FAIL", f"it is damaged ({damaged}): stop the gateway; {kind.remedy}")
     if problem:
-        return Finding("store", "FAIL", f"{problem}: say with --store where the gateway has it")
+        return Finding(name, "FAIL", f"{problem}: say in gateway.toml where the gateway has it")
     if not tables:
-        return Finding("store", "warn", f"{store} is empty: the gateway begins anew there")
-    return Finding("store", "ok", "its pages are in order")
+        return Finding(name, "warn", f"{file} is empty: the gateway begins anew there")
+    return Finding(name, "ok", "its pages are in order")
 
 
 def _asked(store: Location) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -89,8 +88,6 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
     """
     first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
     schema = _SCHEMA + first  # a checked name holds no quote
-    if fleet is not None:
-        _create_private(path)
     db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
         (found,) = db.execute("SELECT name FROM fleet").fetchone()
@@ -103,14 +100,6 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
         db.close()
         raise
     return db, str(found)
-
-
-def _create_private(path: Path) -> None:
-    """Make an empty file that nobody else may read, unless there is one; SQLite's files beside it get the same mode."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise RegistryError(f"cannot open the fleet registry {path.name}: {error.strerror}") from None
 
 
 def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
-from fugu.host.files import damage
+from fugu.host.files import create_private, damage
 
 __all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
 
@@ -224,6 +224,7 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     it: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is held or cannot be made.
     """
     lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
+    create_private(lock)  # whoever may open it could take it
     try:
         held = lock.open("a")
     except OSError as error:

@@ -1,0 +1,77 @@
+"""Files that programs write are their owner's alone, whatever the umask of who starts them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from edge_agent.outbox import Outbox
+from fugu.host.asking import Answering
+from fugu.host.checks import private_database
+from gateway.fleet.registry import Registry
+from gateway.releases.ledger import Ledger
+from gateway.store.engine import Lease
+from gateway.store.store import Store
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
+@pytest.mark.usefixtures("umask")
+def test_every_database_and_socket_is_its_owner_s_alone(tmp_path: Path) -> None:
+    with (
+        closing(Store(tmp_path / "store", lease=Lease())),
+        closing(Ledger(tmp_path / "ledger", lease=Lease())),
+        closing(Outbox(tmp_path / "outbox", "home", "watch")),
+        closing(Registry(tmp_path / "registry", fleet="home")),
+        closing(Answering(tmp_path / "socket")),
+    ):
+        found = modes(tmp_path)
+    assert set(found.values()) == {0o600}, found
+    wanted = {
+        "store",
+        "store-wal",
+        "store-shm",
+        "store.lock",
+        "ledger-wal",
+        "outbox",
+        "registry",
+        "registry-wal",
+        "socket",
+    }
+    assert wanted <= set(found)
+
+
+def test_a_copy_that_is_put_back_readable_to_all_is_closed_to_others_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    Store(path).close()
+    path.chmod(0o644)
+    Store(path).close()
+    assert set(modes(tmp_path).values()) == {0o600}
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [(0o600, "ok"), (0o604, "FAIL"), (0o640, "FAIL")])
+@pytest.mark.parametrize("name", ["store", "store-wal", "store-shm", "store.lock", "store.status", "store.old"])
+def test_doctor_names_whatever_of_a_database_others_may_read(
+    tmp_path: Path, name: str, mode: int, verdict: str
+) -> None:
+    (tmp_path / "store").touch(0o600)
+    (tmp_path / name).touch()
+    (tmp_path / name).chmod(mode)
+    (tmp_path / "store.pause").touch()
+    (tmp_path / "store.pause").chmod(0o644)
+    found = list(private_database(tmp_path / "store"))
+    assert {one.check: one.verdict for one in found}.get(f"file {name}", "ok") == verdict
+    assert len(found) == 1 + (verdict == "FAIL" and name != "store")
