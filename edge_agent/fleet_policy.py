@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent.plan import Managed, StreamPlan
-from fugu.contract.errors import FuguError, Reason, StatusCode, cause
+from fugu.contract.errors import FuguError, Reason, StatusCode, cause, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 from fugu.host.files import write_secret
@@ -196,7 +196,7 @@ class FleetPolicy:
         self.refused[reason] += 1
         name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
         self._refused += kind != "policy" or (name, reason) != self._policy
-        self._judged, self._reason, self._detail = name, reason[:MAX_REASON], detail[:MAX_DETAIL]
+        self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
             self._policy = name, reason
             self._newest_refused = payload

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from fugu.cli import edge
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import FuguError, UsageError, printable
 from fugu.host.process import print_any_text, version_line
 
 __all__ = ["guarded", "main"]
@@ -117,5 +117,5 @@ def _first_problem(error: ValueError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"fugu: {' '.join(message.split())}", file=sys.stderr)
+    print(f"fugu: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from fugu.contract.errors import PolicyError
 
-__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "first_problem"]
+__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "Printable", "first_problem"]
 
 FORMAT_NAME: Final = "fugu/2"
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("not printable: write it without line breaks, control characters and text directions")
+    return text
+
+
+Printable = Annotated[str, AfterValidator(_printable)]
+"""A text that does nothing to the terminal of somebody who reads it."""
 
 
 class Document(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from fugu.contract._document import FORMAT_NAME, Document, first_problem
+from fugu.contract._document import FORMAT_NAME, Document, Printable, first_problem
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
@@ -56,13 +56,13 @@ _PROJECTION = (
 _MICROSECONDS = 1_000_000
 
 Positive = Annotated[float, Field(gt=0.0)]
-Sentence = Annotated[str, Field(max_length=100_000)]
+Sentence = Annotated[Printable, Field(max_length=100_000)]
 
 
 class DescribedStretch(Document):
     """What is lost about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound."""
 
-    name: Annotated[str, Field(max_length=64)]
+    name: Annotated[Printable, Field(max_length=64)]
     ticks: int = Field(ge=1)
     epsilon: Positive | None
     protected: bool
@@ -85,12 +85,12 @@ class DescribedWindow(Clipping):
         clip: the most that is told of a count, before its noise; left out where there is no bound.
     """
 
-    name: Annotated[str, Field(max_length=32)]
+    name: Annotated[Printable, Field(max_length=32)]
     length: int = Field(ge=1)
     stride: int = Field(ge=1)
     start: int = Field(ge=0)
     states: Each | tuple[Label, ...]
-    scale: Annotated[str, Field(max_length=32)]
+    scale: Annotated[Printable, Field(max_length=32)]
     clip: Annotated[int, Field(ge=1)] | None = None
 
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -169,8 +169,8 @@ class DescribedVersion(Document):
     confirmed: bool
     kind: Literal["symbols", "windows", "both", "points"]
     states: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1024)]
-    unit: Annotated[str, Field(min_length=1, max_length=32)] | None
-    epoch: Annotated[str, Field(max_length=32)]
+    unit: Annotated[Printable, Field(min_length=1, max_length=32)] | None
+    epoch: Annotated[Printable, Field(max_length=32)]
     period_seconds: Annotated[float, Field(ge=1e-4, le=_LARGEST_PERIOD)]
     frame_ticks: int = Field(ge=1, le=4096)
     table: Annotated[tuple[tuple[Annotated[int, Field(ge=0, le=2**32)], ...], ...], Field(max_length=255)] | None

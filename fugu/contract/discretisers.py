@@ -19,13 +19,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fugu.contract._document import Document
+from fugu.contract._document import Document, Printable
 from fugu.contract.baseline import MAX_BASELINE_TICKS
 
 __all__ = ["ON_OFF", "Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
 
 
-Label = Annotated[str, Field(min_length=1, max_length=64)]
+Label = Annotated[Printable, Field(min_length=1, max_length=64)]
 MAX_STATES = 1024
 
 
@@ -97,7 +97,7 @@ class Categories(Document):
     """
 
     kind: Literal["categories"] = "categories"
-    categories: dict[str, int] = Field(min_length=1, max_length=10_000)
+    categories: dict[Printable, int] = Field(min_length=1, max_length=10_000)
     states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
     missing: Label | None = None
 

@@ -22,6 +22,7 @@ __all__ = [
     "UsageError",
     "cause",
     "ordered",
+    "printable",
 ]
 
 
@@ -89,7 +90,7 @@ class FuguError(Exception):
         cls.reason = reason or cls.reason
 
     def __init__(self, text: str = "", reason: Reason | None = None) -> None:
-        super().__init__(text)
+        super().__init__(printable(text))
         self.reason = reason or self.reason
 
 
@@ -143,6 +144,13 @@ class StatusCode(StrEnum):
     """The person who is measured has asked that nothing be drawn."""
     TABLE_REFUSED = "table-refused"
     """The newest table of a measured stream was refused."""
+
+
+def printable(text: str) -> str:
+    r"""A text with escapes such as `\x1b` for what a terminal could obey: controls, line breaks, text directions."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:

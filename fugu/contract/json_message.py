@@ -115,18 +115,11 @@ class Constant(FieldType):
         return {"type": "null"} if self.value is None else {"const": self.value}
 
 
-class _Label(Text):
-    def check(self, value: Any, name: str) -> None:
-        super().check(value, name)
-        if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise FrameError("a state's name is no Unicode text", Reason.OUT_OF_RANGE)
-
-
 class Labels(Many):
     """Names of different states."""
 
     def __init__(self) -> None:
-        super().__init__(_Label(1, 64), 1, 255, "a state")
+        super().__init__(Text(1, 64), 1, 255, "a state")
 
     def check(self, value: Any, name: str) -> None:
         super().check(value, name)

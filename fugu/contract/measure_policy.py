@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fugu.contract._document import Document
+from fugu.contract._document import Document, Printable
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Adversary
@@ -46,7 +46,7 @@ class CompleteGraph(Document):
 class CategoryGraph(Document):
     """States with equal labels; one label for each state."""
 
-    categories: tuple[str | int, ...]
+    categories: tuple[Printable | int, ...]
 
 
 class RadiusGraph(Document):
@@ -128,7 +128,7 @@ class MeasurePolicy(PolicyHeader):
         min_length=2, max_length=MAX_MEASURED_STATES
     )
     resolution: tuple[Annotated[float, Field(gt=0.0, le=1e9)], ...]
-    unit: Annotated[str, Field(max_length=32)] = ""
+    unit: Annotated[Printable, Field(max_length=32)] = ""
     transition: tuple[tuple[Step, ...], ...]
     initial: tuple[Probability, ...]
     shows: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), max_length=MAX_MEASURED_STATES)

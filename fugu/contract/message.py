@@ -108,7 +108,7 @@ class Flag(FieldType):
 
 
 class Text(FieldType):
-    """A string of low..high characters, all of it in a pattern if there is one."""
+    """A printable string of low..high characters, all of it in a pattern if there is one."""
 
     def __init__(self, low: int, high: int, pattern: str = "") -> None:
         self.low, self.high, self.pattern = low, high, pattern
@@ -119,6 +119,8 @@ class Text(FieldType):
             text(value, self.low, self.high, name)
         if self.pattern and not self._form.fullmatch(value):
             raise FrameError(f"{name} is not of the form {self.pattern}", Reason.OUT_OF_RANGE)
+        if not value.isprintable():
+            raise FrameError(f"{name} is not printable", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
         found: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}

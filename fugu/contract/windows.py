@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from fugu.contract._document import Document
+from fugu.contract._document import Document, Printable
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 
 __all__ = [
@@ -156,7 +156,7 @@ class Window(Clipping):
     length: int = Field(ge=1, le=MAX_WINDOW_TICKS)
     stride: int = Field(ge=1, le=MAX_WINDOW_TICKS)
     start: int = Field(default=0, ge=0, le=MAX_TICK - MAX_WINDOW_TICKS)
-    states: Each | Annotated[tuple[int | str, ...], Field(min_length=1, max_length=255)]
+    states: Each | Annotated[tuple[int | Printable, ...], Field(min_length=1, max_length=255)]
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
     clip: Annotated[int, Field(ge=1)] | None = None

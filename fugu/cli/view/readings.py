@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from fugu.contract.descriptions import Described, Description, encode_description
+from fugu.contract.errors import printable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text
 from fugu.contract.windows import EACH, QUERIES
@@ -133,10 +134,10 @@ def reading_json(reading: Reading) -> str:
 def reading_line(reading: Reading) -> str:
     """A line for people, times in the local zone; of a description, several."""
     if isinstance(reading, DescriptionReading):
-        return "\n".join(map(_printable, description_lines(reading.description)))
+        return "\n".join(map(printable, description_lines(reading.description)))
     if isinstance(reading, ReleaseReading):
-        return _printable(_release_line(reading.release))
-    return _printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
+        return printable(_release_line(reading.release))
+    return printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
 
 
 def local(time: datetime) -> str:
@@ -225,11 +226,6 @@ def _release_line(release: ReleaseFrame) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _printable(text: str) -> str:
-    """What is sent by others cannot steer a terminal."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _written(value: object) -> str:

@@ -13,6 +13,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from fugu.contract.errors import printable
+
 __all__ = ["answer", "console", "say", "say_waiting", "show_newest", "show_table", "table", "warn", "working"]
 
 _BETWEEN = 2
@@ -45,9 +47,9 @@ def table(title: str, columns: Sequence[str]) -> Table:
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table, as `table` makes it, under its title."""
     say(title, style="bold")
-    made, on, held = table("", columns), console(), [tuple(row) for row in rows]
+    made, on, held = table("", columns), console(), [tuple(map(printable, row)) for row in rows]
     for row in held:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*map(Text, row))
     for column, width in zip(made.columns, _widths([*zip(columns, *held, strict=True)], on.width), strict=True):
         column.width = width
     on.print(made)
@@ -70,7 +72,7 @@ def _unbroken(cell: str) -> int:
 
 def say(text: str, style: str = "") -> None:
     """Print a sentence."""
-    console().print(Text(text, style=style))
+    console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
 
 
 def answer(
@@ -93,7 +95,7 @@ def show_newest(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def warn(text: str) -> None:
     """Print a warning on stderr, on one line."""
-    print(f"fugu: warning: {text}", file=sys.stderr)
+    print(f"fugu: warning: {printable(text)}", file=sys.stderr)
 
 
 def say_waiting(why: str) -> None:
