@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from edge_agent.config_file import ConfigError, check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 from fugu.contract.errors import FuguError, cause
+from fugu.host.process import end_with_parent
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -37,8 +38,10 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
     The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
     """
     reader, writer = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
+        end_with_parent(parent)
         os.close(reader)
         _answer(Path(path), writer)
     os.close(writer)

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import math
+import os
 import sqlite3
 import subprocess
 import sys
@@ -160,7 +161,8 @@ class FleetPolicy:
         threading.Thread(target=self._judge, args=(self._kinds[topic], payload, now), name="judge", daemon=True).start()
 
     def _judge(self, kind: str, payload: bytes, now: int) -> None:
-        command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind, str(now)]
+        asked = (self.managed.config, kind, str(now), str(os.getpid()))
+        command = [sys.executable, "-P", "-m", "edge_agent.judge", *asked]
         answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
             with subprocess.Popen(

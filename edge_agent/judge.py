@@ -1,4 +1,4 @@
-"""`python -m edge_agent.judge CONFIG KIND < ENVELOPE`: judge one document, in a process of its own that ends at once.
+"""`python -m edge_agent.judge CONFIG KIND NOW PARENT < ENVELOPE`: judge one document, in a process that ends at once.
 
 So neither large libraries cost the running agent its memory, nor a fault in a parser its life. Memory and time are
 limited, and no file is written; the answer is one JSON object on standard output. What it accepts takes effect only
@@ -20,6 +20,7 @@ from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
 from fugu.contract.errors import FuguError, Reason, TrustError, cause
 from fugu.contract.fleet_documents import PolicyDocument, TableDocument
+from fugu.host.process import end_with_parent
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
         _, allowed = resource.getrlimit(what)
         most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(what, (most, most))
-    path, kind, now = arguments
+    path, kind, now, parent = arguments
+    end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     try:
         answer = _judge(Path(path), kind, payload, int(now))

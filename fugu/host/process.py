@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -24,6 +25,7 @@ __all__ = [
     "Notifier",
     "Parser",
     "add_version",
+    "end_with_parent",
     "first_share",
     "log_settings",
     "log_to_stderr",
@@ -128,6 +130,22 @@ def print_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, of prctl(2)
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent, of that number, has ended, whatever either is doing then.
+
+    So does the end of the parent's thread that has begun it. Other systems than Linux do not have this.
+    """
+    if sys.platform.startswith("linux"):
+        import ctypes  # here, so that the agent does not load it
+
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)
 
 
 _MICROSECONDS = 1e6

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 _SAY_SECONDS = 0.5
 _SILENT_SECONDS = 5.0
 _SURE_SECONDS = 2.0
+_ORDER_SECONDS = 10.0
 _AGAIN_SECONDS = 7.0
 """More than what a gateway waits at most before it tries again to reach a server that was away."""
 
@@ -143,6 +144,7 @@ def serve_part(given: Given, part: str, host: Connection) -> None:
     wanted = Wake()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: wanted.set())
+    threading.Thread(target=_end_with, args=(host, wanted), name="host", daemon=True).start()
     try:
         claim = Claim(given.channel, part)
     except ShardChannelError:
@@ -155,7 +157,7 @@ def serve_part(given: Given, part: str, host: Connection) -> None:
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
-        host.send(problem)
+        _say(host, problem)
         code = 1
     if code:
         sys.stderr.flush()
@@ -169,12 +171,27 @@ def _serve(settings: GatewaySettings, part: str, host: Connection, wanted: Wake)
 
     def started() -> None:
         _log.info("%s has started", part)
-        host.send("")
+        _say(host, "")
 
-    return serve(gateway, wanted, started, _turn(gateway, host))
+    return serve(gateway, wanted, started, _turn(gateway))
 
 
-def _turn(gateway: Gateway, host: Connection) -> Callable[[], bool]:
+def _say(host: Connection, text: str) -> None:
+    with suppress(OSError):  # it is gone: who waits for that ends this process
+        host.send(text)
+
+
+def _end_with(host: Connection, wanted: Wake) -> None:
+    """End this process when its host has: in order, or after a while whatever it does, a start that hangs, too."""
+    with suppress(OSError):
+        host.poll(None)  # nothing is ever sent here
+    _log.critical("the process that has started this one is gone: this one ends")
+    wanted.set()
+    time.sleep(_ORDER_SECONDS)
+    os._exit(1)
+
+
+def _turn(gateway: Gateway) -> Callable[[], bool]:
     """A test whether to go on; a gateway that has done nothing of late cannot be stopped: its process ends at once."""
     alive = time.monotonic()
 
@@ -186,9 +203,6 @@ def _turn(gateway: Gateway, host: Connection) -> Callable[[], bool]:
         elif now - alive > STUCK_SECONDS:
             _log.critical("the gateway has done nothing for %g s: its process ends", STUCK_SECONDS)
             os._exit(1)
-        if host.poll():  # nothing is ever sent here: it has ended
-            _log.critical("the process that has started this one is gone: this one ends")
-            return False
         return True
 
     return turn

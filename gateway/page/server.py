@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from fugu.host.process import LogSettings, log_settings, log_to_stderr
+from fugu.host.process import LogSettings, end_with_parent, log_settings, log_to_stderr
 from fugu.mqtt import Broker
 from gateway.page.login import SESSION_SECONDS, Login, PageError
 
@@ -238,6 +238,8 @@ class PageBeside:
 def _serve_beside(
     settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings, additions: Additions | None
 ) -> None:
+    if (starter := multiprocessing.parent_process()) is not None and starter.pid is not None:
+        end_with_parent(starter.pid)
     os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     log_to_stderr(logs.log_format, verbose=False)

@@ -8,6 +8,7 @@ only.
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -221,20 +222,26 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     """Take a file for this process, under a name if several may each have a part of it.
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    it: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is held or cannot be made.
+    it, which says whose it is: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is
+    held or cannot be made.
     """
     lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
     create_private(lock)  # whoever may open it could take it
     try:
-        held = lock.open("a")
+        held = lock.open("a+")
     except OSError as error:
         raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {error.strerror}") from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        held.close()
-        what = kind.file.name
+        with held:
+            held.seek(0)
+            holder = held.read(20)
+        what, who = kind.file.name, f" (process {holder})" if holder.isdecimal() else ""
         raise kind.refused(
-            f"another gateway runs with the {what} {path.name}: stop it, or use another {what}"
+            f"another gateway runs with the {what} {path.name}{who}: stop it, or use another {what}"
         ) from None
+    held.truncate(0)
+    held.write(str(os.getpid()))
+    held.flush()
     return held

@@ -115,7 +115,8 @@ class PostgresDatabase:
             *_, self._schema = self._identity
             self._prepare(create)
             if lease is not None and not self._take(lease):
-                raise kind.refused(f"another gateway runs with {what}: stop it, or use another {kind.file.name}")
+                who = self._holder(lease)
+                raise kind.refused(f"another gateway runs with {what}{who}: stop it, or use another {kind.file.name}")
         except DatabaseError as error:
             self.close()
             raise kind.refused(f"cannot open {what}: {error}") from None
@@ -353,6 +354,12 @@ class PostgresDatabase:
         """End the session that has the lock, if it has said nothing for so many seconds."""
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
         self.execute(query, (self._key(lease.name), silent)).fetchall()
+
+    def _holder(self, lease: Lease) -> str:
+        """Who has the lock: as the server sees it, which knows no process of another machine."""
+        query = f"SELECT pid, COALESCE(host(client_addr), 'its machine') {_LOCKS} AND {_KEY}=?"
+        found = self.execute(query, (self._key(lease.name),)).fetchone()
+        return "" if found is None else f" (from {found[1]}, by the server's process {found[0]})"
 
     def _begin(self, lock: str = "write", *, alone: bool = False) -> None:
         """Begin to write: nobody else does who may not, and what this process holds is still its own."""

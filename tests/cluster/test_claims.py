@@ -11,19 +11,24 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from fugu.host.database import AwayError
 from fugu.host.files import FileLostError
-from gateway.cluster.part import Claim, Vacancies
+from fugu.host.process import LogSettings
+from fugu.mqtt import Broker
+from gateway.cluster import part as part_module
+from gateway.cluster.part import Claim, Given, Vacancies, serve_part
 from gateway.location import Server
+from gateway.settings import GatewaySettings
 from gateway.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import Store
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.postgres import refused
 
 pytestmark = pytest.mark.processes
@@ -183,3 +188,36 @@ def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_i
         assert sorted(store.policy_documents()) == ["before", "of the one that has it now"]
     ours.send("")
     process.join()
+
+
+@pytest.mark.long
+def test_a_part_whose_start_hangs_ends_with_its_host(
+    server: Server, channel: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not served yet, so that nobody asks it to go on, and SIGTERM alone would not end it."""
+    monkeypatch.setattr(part_module, "_ORDER_SECONDS", 0.1)
+    (tmp_path / "policies").mkdir()
+    os.mkfifo(tmp_path / "policies" / "watch.json")  # nobody ever writes into it
+    settings = GatewaySettings("home", Broker(port=1), server, tmp_path / "policies", shards=2)
+    ours, theirs = multiprocessing.Pipe()
+    given = Given(settings, tmp_path, LogSettings())
+    process = multiprocessing.get_context("fork").Process(target=left_alone, args=(ours, given, theirs))
+    process.start()
+    theirs.close()
+    wait_until(lambda: claimed_by_another(channel), "its claim")
+    ours.close()
+    process.join(PATIENCE)
+    assert process.exitcode == 1
+
+
+def left_alone(theirs: Connection, given: Given, host: Connection) -> None:
+    """Serve a part in a process that does not have the host's end."""
+    theirs.close()
+    serve_part(given, "shard-0", host)
+
+
+def claimed_by_another(channel: Server) -> bool:
+    """True if a part has a claim."""
+    if (found := claimed(channel, "shard-0")) is not None:
+        found.close()
+    return found is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import select
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.policy import Policy
 from fugu.contract.topics import policy_set_topic
 from fugu.contract.windows import Window
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
@@ -37,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())]
     answer = json.loads(subprocess.run(command, input=PAYLOAD[:-1], capture_output=True, check=True).stdout)
     assert answer["refused"] == "malformed"
     assert answer["detail"]
@@ -47,7 +49,7 @@ def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
     most = 30 if what == resource.RLIMIT_CPU else 400 << 20
     done = subprocess.run(
-        [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))],
+        [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())],
         input=PAYLOAD,
         capture_output=True,
         preexec_fn=lambda: resource.setrlimit(what, (most, most)),
@@ -62,7 +64,7 @@ def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
         exclude={"table", "frame_ticks", "windows_guarantee"}
     )
     payload = KEYS.signed(policy_document(Policy(**fields), version=5))
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())]
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     ((made, sensor),) = answer["plans"]
     plan = StreamPlan.of(made, sensor)
@@ -83,3 +85,33 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     wait_until(lambda: events)
     events[0]()  # type: ignore[operator]
     assert fleet.managed.version == 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "subprocess.Popen([sys.executable, '-m', 'edge_agent.judge', sys.argv[1], 'policy', '0', str(os.getpid())])",
+        "edge_agent.config.check_in_child('/dev/stdin')",
+    ],
+)
+def test_it_does_not_outlive_the_agent(config: Path, begun: str) -> None:
+    """Nor does the check of a configuration: each waits here for input that does not come."""
+    script = (
+        f"import edge_agent.config, os, signal, subprocess, sys\n{begun}\nprint('begun', flush=True)\nsignal.pause()"
+    )
+    reader, writer = os.pipe()
+    try:
+        agent = subprocess.Popen([sys.executable, "-c", script, str(config)], stdin=reader, stdout=subprocess.PIPE)
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"begun\n"
+        (child,) = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+        held = os.pidfd_open(int(child))
+        agent.kill()
+        agent.wait()
+        assert select.select([held], [], [], PATIENCE)[0], "it has not ended"
+        os.close(held)
+    finally:
+        os.close(reader)
+        os.close(writer)
+        agent.stdout.close()

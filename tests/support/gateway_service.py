@@ -42,6 +42,11 @@ class GatewayProcess:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments], stdout=log, stderr=log)
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a power cut would."""
         self._process.kill()

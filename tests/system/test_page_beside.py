@@ -82,12 +82,15 @@ def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosqui
     assert not site.answers()
 
 
-def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path, *, frozen: bool) -> None:
     site = Site(free_port())
     gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
     wait_until(site.answers, "the page")
     page = page_of(gateway)
     assert page is not None
+    if frozen:
+        os.kill(page, signal.SIGSTOP)
     gateway.kill()
     wait_until(lambda: not runs(page), "the end of the page")
     assert not site.answers()
