@@ -243,9 +243,9 @@ def read_states(
     name = column or ("state" if threshold is None and baseline is None else "value")
     values, times, segments = _read(path, name)
     present = ~np.isnan(values)
-    missing, share = int((~present).sum()), float((~present).mean())
     if not present.any():
         raise PlanningError(f"{path.name}: no row has a reading in column {name}")
+    missing, share = int((~present).sum()), float((~present).mean())
     made: Discretiser | None = None
     lost = None
     if baseline is not None:

@@ -15,7 +15,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale
 from gateway.releases.entries import nats, units_above
-from gateway.releases.statistics import Query, SymbolCounter
+from gateway.releases.statistics import Query, SymbolCounter, sensitivity
 from tests.support.sanitised_counts import stationary, worst_loss
 
 
@@ -96,7 +96,7 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     for tally, path in zip(tallies, paths, strict=True):
         tally.add(path, table)
     counts = np.array([tally.parts[0].counts.ravel() for tally in tallies])
-    scale = float(smallest_scale([table], tallies[0].sensitivity, allowance(chains, epsilon, "ignorant")))
+    scale = float(smallest_scale([table], sensitivity(tallies[0].parts), allowance(chains, epsilon, "ignorant")))
     outputs = np.array(list(product((-50, 0, 1, 2, 50), repeat=counts.shape[1])))
     density = np.exp(-np.abs(outputs[:, None, :] - counts[None, :, :]).sum(axis=2) / scale)
     transition, emission = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array(table.weights()) / SCALE
