@@ -6,13 +6,17 @@ import io
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,7 +24,7 @@ import pytest
 from rich.console import Console
 
 from fugu.attack.evaluation import Attack
-from fugu.cli.demo import session
+from fugu.cli.demo import processes, session
 from fugu.cli.demo.evaluation import (
     BEATS,
     EPSILON,
@@ -36,7 +40,7 @@ from fugu.cli.demo.evaluation import (
 )
 from fugu.cli.demo.page import Observer
 from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, html_report, private_picture, useful_picture
-from fugu.contract.errors import GuaranteeError
+from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import status_topic, window_topic
@@ -230,12 +234,106 @@ def test_the_live_table_shows_how_far_the_nights_are_and_the_newest_share() -> N
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("fugu.cli.demo.page.time", SimpleNamespace(monotonic=lambda: now[0]))
+    observer = Observer(Broker(), FLEET, {"watch-N05": 16859})
+    assert observer.stands("watch-N05", 95.0) == (5.0, "heartbeat 0 of 16859, 0 messages waiting")
+
+    def hear(status: Status) -> float:
+        now[0] += 1.0
+        observer.link.on_message(status_topic(FLEET, "watch-N05"), status.encode(), False)
+        return observer.stands("watch-N05", 95.0)[0]
+
+    moving = [Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, ticks),)) for ticks in (1, 1, 2)]
+    assert [hear(one) for one in moving] == [0.0, 1.0, 0.0]
+    assert hear(Status(False, "1", 0, (StatusCode.CONNECTION_LOST,), ())) == 1.0
+
+
 def test_a_gateway_that_ends_ends_the_demo() -> None:
     observer = Observer(Broker(), FLEET, {})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as serving:
-        assert session._over(observer, serving, [])
+        assert session._over(observer, serving, {})
     with pytest.raises(DemoError, match="the gateway has ended"):
-        session._over(observer, serving, [])
+        session._over(observer, serving, {})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ends", ["stands still", "never ends"])
+def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ends: str
+) -> None:
+    """The other one moves, and ends in order once the first has been left out."""
+    monkeypatch.setattr(session, "_STILL_SECONDS", 0.2)
+    monkeypatch.setattr(session, "_GIVEN_UP_SECONDS", 0.4 if ends == "stands still" else 600.0)
+    monkeypatch.setattr(session, "_MOST_SECONDS", 600.0 if ends == "stands still" else 0.4)
+    observer = Observer(Broker(), FLEET, {"watch-N05": 16859, "watch-N07": 19812})
+    ticks = count(1200)
+
+    def hear(device: str) -> None:
+        status = Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, next(ticks)),))
+        observer.link.on_message(status_topic(FLEET, device), status.encode(), False)
+
+    hear("watch-N05")
+    with ExitStack() as stack:
+        serving, stopped, moving = (
+            stack.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+            for _ in range(3)
+        )
+        stopped.send_signal(signal.SIGSTOP)
+        agents = {"watch-N05": Agent(stopped), "watch-N07": Agent(moving)}
+
+        def maintain() -> None:
+            hear("watch-N07")
+            if "watch-N05" not in agents and not moving.stdin.closed:  # type: ignore[union-attr]
+                moving.communicate(b"\n")
+
+        monkeypatch.setattr(observer.link, "maintain", maintain)
+        missing = session._watch(observer, serving, agents, False, "title", time.time())  # type: ignore[arg-type]
+        assert stopped.returncode == -signal.SIGKILL
+        serving.kill()
+    named, *_ = capsys.readouterr().out.splitlines()
+    assert re.match(
+        rf"watch-N05 \(process {stopped.pid}\) has stood still for \d+ s: heartbeat 1200 of 16859, 3 ", named
+    )
+    assert [one.split(" for ")[0] for one in missing][:1] == ["watch-N05 stood still"]
+    assert len(missing) == (1 if ends == "stands still" else 2)
+
+
+class Agent(NamedTuple):
+    """A process that stands for a device's."""
+
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.long
+def test_a_process_that_does_not_end_is_killed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.2)
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(); input()"
+    with subprocess.Popen([sys.executable, "-c", deaf], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as still:
+        still.stdout.readline()  # type: ignore[union-attr]
+        assert processes._end(still, "gateway", tmp_path / "gateway.log") == 0
+        assert still.returncode == -signal.SIGKILL
+    assert capsys.readouterr().out.startswith("gateway did not end within 0 s and was killed: see ")
+
+
+def test_a_night_of_which_nothing_came_is_left_out_and_half_a_line_too(
+    person: Person, policy: Policy, tmp_path: Path
+) -> None:
+    other = load_person("N07")
+    readings = tmp_path / "readings.jsonl"
+    readings.write_text(window(person, 1, 0) + "\n" + window(other, 0, 0) + "\n" + window(other, 2, 0)[:50])
+    policies = {person.device: policy, other.device: policy_for(other, epoch=0.0, period_seconds=0.001)}
+    [night] = evaluate([other, person], policies, readings)
+    assert (night.name, len(night.hours)) == ("N05", 1)
+    report = html_report([night], "broker", 1.0, ["watch-N07 stood still for 60 s & was ended"])
+    assert "<li>Missing: watch-N07 stood still for 60 s &amp; was ended.</li>" in report
 
 
 def test_without_a_web_server_the_demo_says_so_and_goes_on(

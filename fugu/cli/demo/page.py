@@ -7,8 +7,9 @@ there to a browser on this machine: `gateway.page` has no place for it, and no m
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from threading import Lock
@@ -39,9 +40,10 @@ _BAR = 12
 
 @dataclass
 class _Device:
-    """What was seen of one device, whose recording has so many heartbeats."""
+    """What was seen of one device, whose recording has so many heartbeats, and when it last was another than before."""
 
     beats: int
+    moved: float = 0.0
     version: int = 0
     online: bool = False
     ticks: int = 0
@@ -68,7 +70,11 @@ class Observer:
         try:
             parsed = parse_topic(topic)
             with self._lock:
-                self._of_device(self._devices[parsed.device], parsed.kind, payload)
+                device = self._devices[parsed.device]
+                before = replace(device)
+                self._of_device(device, parsed.kind, payload)
+                if device != before and device.online:  # a will is the broker's
+                    device.moved = time.monotonic()
         except (FuguError, KeyError):
             return
 
@@ -94,6 +100,13 @@ class Observer:
         """True if all devices are online with a version of their policies."""
         with self._lock:
             return all(device.online and device.version == version for device in self._devices.values())
+
+    def stands(self, device: str, since: float) -> tuple[float, str]:
+        """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
+        with self._lock:
+            one = self._devices[device]
+            where = f"heartbeat {min(one.ticks, one.beats)} of {one.beats}, {one.outbox_depth} messages waiting"
+            return time.monotonic() - max(one.moved, since), where
 
     def table(self, title: str) -> Table:
         """What was seen so far."""

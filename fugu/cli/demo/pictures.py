@@ -131,13 +131,14 @@ p,ul{max-width:46em}@media(max-width:760px){.two{grid-template-columns:1fr}}
 """
 
 
-def html_report(nights: Sequence[Night], broker: str, seconds: float) -> str:
+def html_report(nights: Sequence[Night], broker: str, seconds: float, missing: Sequence[str] = ()) -> str:
     """The whole report.
 
     Args:
         nights: what the run showed, the one to begin with first.
         broker: its name.
         seconds: how long the devices ran.
+        missing: sentences that say what did not come.
     """
     first, *others = nights
     windows, expected = (sum(values) for values in zip(*((len(n.hours), n.expected) for n in nights), strict=True))
@@ -148,6 +149,7 @@ def html_report(nights: Sequence[Night], broker: str, seconds: float) -> str:
             f"<h1>A night of heartbeats, useful and private</h1>{_night(first)}",
             *(f"<h2>Another sleeper, {escape(night.name)}</h2>{_night(night)}" for night in others),
             "<h2>What was done</h2><ul>",
+            *(f"<li>Missing: {escape(sentence)}.</li>" for sentence in missing),
             f"<li>{len(nights)} devices replayed recorded nights in {seconds:.0f} s and sent a noisy count of every "
             f"{BEATS} heartbeats over a real MQTT broker ({escape(broker)}), and nothing else that depends on a "
             f"reading; a gateway kept the counts, and a subscriber received {windows} of {expected}.</li>",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from fugu.cli.view.terminal import say
 from fugu.contract.errors import FuguError
 from fugu.host.toml_file import toml_lines
 
@@ -62,8 +63,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         _await_listening(process, port, folder / "broker.log")
         yield port, name
     finally:
-        process.terminate()
-        process.wait(_BROKER_SECONDS)
+        _end(process, "the broker", folder / "broker.log")
 
 
 def _free_port() -> int:
@@ -100,7 +100,7 @@ if __name__ == "__main__":
 
 
 _GATEWAY_SECONDS = 900.0
-STOP_SECONDS = 300.0
+STOP_SECONDS = 120.0
 
 
 class DemoError(FuguError):
@@ -141,11 +141,22 @@ def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterat
         process = subprocess.Popen([sys.executable, "-m", "fugu", *arguments], stdout=target, stderr=errors)
     try:
         yield process
-        process.terminate()
-        if process.wait(STOP_SECONDS) != 0:
+        if _end(process, arguments[0], log) != 0:
             raise DemoError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
     finally:
         process.kill()
+
+
+def _end(process: subprocess.Popen[bytes], what: str, log: Path) -> int:
+    """Ask a process to end in order; returns its exit code, 0 if it does not end, is killed, and that is said."""
+    process.terminate()
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        say(f"{what} did not end within {STOP_SECONDS:.0f} s and was killed: see {log}")
+        return 0
 
 
 @contextmanager
