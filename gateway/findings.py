@@ -22,6 +22,11 @@ _MOST_NAMES = 200
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _GAUGE = "fugu_gateway_alarms"
+_MALFORMED = (
+    *(Reason.MALFORMED, Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE, Reason.WRONG_LENGTH, Reason.OUT_OF_RANGE),
+    *(Reason.TRAILING_BYTES, Reason.WRONG_KIND, Reason.SYMBOL_OUT_OF_RANGE, Reason.POINT_MISMATCH),
+    *(Reason.UNKNOWN_WINDOW, Reason.WINDOW_MISMATCH),
+)
 
 
 class Kind(NamedTuple):
@@ -32,7 +37,7 @@ class Kind(NamedTuple):
         holds: seconds after which it ends if nothing more is noted.
         about: whether its names are those of devices, or of something else.
         counter: of the gateway; the alarm is noted whenever it grows.
-        reason: of messages of a device; the alarm is noted whenever one is refused for it.
+        reasons: of messages of a device; the alarm is noted whenever one is refused for one of them.
         metric: an expression in the metrics that says the same, for its alert rule.
         patience: how long the alert rule waits.
     """
@@ -43,7 +48,7 @@ class Kind(NamedTuple):
     holds: float = 10.0
     about: Literal["device", "other"] = "other"
     counter: str = ""
-    reason: Reason | None = None
+    reasons: tuple[Reason, ...] = ()
     metric: str = ""
     patience: str = ""
 
@@ -65,7 +70,7 @@ KINDS = {
         "give its policy to the gateway, or take its account from the broker",
         holds=_HOUR,
         about="device",
-        reason=Reason.UNKNOWN_DEVICE,
+        reasons=(Reason.UNKNOWN_DEVICE,),
     ),
     AlarmCode.POLICY_REFUSED: Kind(
         *("warning", "a device has refused the newest policy document that it was sent, and keeps the one before"),
@@ -77,7 +82,14 @@ KINDS = {
         "set the device's clock: what it sends is from ticks that have not come",
         holds=_HOUR,
         about="device",
-        reason=Reason.FROM_THE_FUTURE,
+        reasons=(Reason.FROM_THE_FUTURE,),
+    ),
+    AlarmCode.MALFORMED: Kind(
+        *("warning", "a device sends messages that cannot be read, or do not fit its policy"),
+        "see its version and policy, and what else publishes under its name; such messages are passed over",
+        holds=_HOUR,
+        about="device",
+        reasons=_MALFORMED,
     ),
     AlarmCode.FLOOD: Kind(
         *("warning", "more messages come under a device's name than are taken beside those of the others"),
@@ -141,7 +153,7 @@ KINDS = {
 """By code, in the order in which alarms are told."""
 OF_DEVICES = frozenset(code for code, kind in KINDS.items() if kind.about == "device")
 BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
-BY_REASON = {kind.reason: code for code, kind in KINDS.items() if kind.reason is not None}
+BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
 
 
 def alert_rules() -> str:

@@ -328,6 +328,7 @@ class AlarmCode(StrEnum):
     UNKNOWN_DEVICE = "unknown-device"
     POLICY_REFUSED = "policy-refused"
     FUTURE = "future"
+    MALFORMED = "malformed"
     FLOOD = "flood"
     REPEATS = "repeats"
     SILENT = "silent"

@@ -27,6 +27,7 @@ from fugu.host.files import damage, read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
+from gateway.deployment.mosquitto import SPARE_FILES
 from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
@@ -39,6 +40,8 @@ __all__ = ["examine", "installed"]
 
 _SOON = 7 * 86_400
 _NOBODY = "doctor"
+_LEAST_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 16)
+_PATCHED = " (before 2.0.16 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
         else:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
     findings += _mosquitto()
+    if found.broker is not None:
+        findings += _open_files(found.broker.port)
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
@@ -196,15 +201,41 @@ def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _mosquitto() -> Iterator[Finding]:
-    """The broker's program, if it is on this machine: the files that are written for it need version 2."""
+    """The broker's program, if it is on this machine: files are written for its least version."""
     try:
         said = subprocess.run(["mosquitto", "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         return
-    if match := re.search(r"mosquitto version (\d+)(\S*)", said):
-        version = match[1] + match[2]
-        good = int(match[1]) >= 2
-        yield Finding("Mosquitto", "ok" if good else "FAIL", version if good else f"{version}: install version 2")
+    if match := re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", said):
+        version = (int(match[1]), int(match[2]), int(match[3]))
+        text = ".".join(match.groups())
+        if version < _LEAST_MOSQUITTO:
+            yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _LEAST_MOSQUITTO))} or newer")
+        else:
+            yield Finding("Mosquitto", "ok", text + (_PATCHED if version < _SAFE_MOSQUITTO else ""))
+
+
+def _open_files(port: int) -> Iterator[Finding]:
+    """How many files a Mosquitto at a port of this machine may open, if this account may see its configuration."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if Path(words[0]).name != "mosquitto" or "-c" not in words:
+                continue
+            config = (process / "cwd" / words[words.index("-c") + 1]).read_text()
+            limits = (process / "limits").read_text()
+        except (OSError, UnicodeDecodeError, IndexError):  # it has ended, or is another account's
+            continue
+        most = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
+        open_files = re.search(r"^Max open files +(\w+)", limits, re.MULTILINE)
+        if most is None or open_files is None or not re.search(rf"^listener {port}\b", config, re.MULTILINE):
+            continue
+        wanted = int(most[1]) + SPARE_FILES
+        if open_files[1].isdecimal() and int(open_files[1]) <= wanted:
+            yield Finding("broker's connections", "ok", f"at most {open_files[1]} files, before TLS too")
+        else:
+            text = f"max_connections does not hold before TLS, and it may open {open_files[1]} files"
+            yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {wanted}, or by its unit")
 
 
 def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, connected: bool) -> Iterator[Finding]:

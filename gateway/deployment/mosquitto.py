@@ -3,7 +3,8 @@
 Measured with Mosquitto 2.0.11 and TLS 1.3: a connection that says nothing costs 42 kB until it is closed after 90 to 94
 seconds, whatever the configuration says; 57 kB if it has shaken hands, 113 kB if it has sent almost all of the largest
 CONNECT. A message of 74 bytes that waits takes 432 bytes. At `memory_limit` Mosquitto ends the connection that wants
-more, and lives on; TLS is not in that count, but in the unit's `MemoryMax`.
+more, and lives on; TLS is not in that count, but in the unit's `MemoryMax`. It counts `max_connections` when TLS is
+done: before, only the number of its open files limits it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from gateway.deployment.units import BROKER, unit
 
 __all__ = [
     "AUTHORITY_DAYS",
+    "SPARE_FILES",
     "Account",
     "Role",
     "Settings",
     "access_list",
+    "limits",
     "new_password",
     "password_line",
     "public_files",
@@ -180,7 +183,7 @@ _BASE, _OTHER_BASE = 16 << 20, 32 << 20
 _ACCOUNT = 32 << 10
 _SPARE = 128
 _SAME_SOURCE = 16
-_FILES = 1024
+SPARE_FILES = 1024
 
 
 class Limits(NamedTuple):
@@ -192,6 +195,7 @@ class Limits(NamedTuple):
         heap: bytes that Mosquitto allocates itself: connections, one queue of each gateway, shard and subscriber of the
             site, and what accounts retain.
         memory: bytes of the process, with TLS.
+        files: open at once, with connections that have not shaken hands.
         per_source: connections at once of one address: all accounts may be behind one, and others have still some.
     """
 
@@ -209,7 +213,7 @@ def limits(accounts: Sequence[Account]) -> Limits:
     connections = 2 * count + _SPARE
     heap = _BASE + connections * _CONNECT + queues * (QUEUED_BYTES + QUEUED_MESSAGES * _MESSAGE) + count * _ACCOUNT
     memory = heap + connections * _TLS + _OTHER_BASE
-    return Limits(connections, heap, memory, connections + _FILES, 2 * count + _SAME_SOURCE)
+    return Limits(connections, heap, memory, connections + SPARE_FILES, 2 * count + _SAME_SOURCE)
 
 
 def firewall(fleet: str, port: int, most: int) -> str:
@@ -307,6 +311,7 @@ def _configuration(settings: Settings) -> str:
     return f"""\
 # Written by 'fugu deploy' for fleet {settings.fleet}; changes are lost when an account is added.
 # File names are relative: start Mosquitto in this folder.
+# max_connections counts when TLS is done. Before, only open files do: {most.files} (ulimit -n), as in its unit.
 {owner}
 listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
 cafile ca.pem

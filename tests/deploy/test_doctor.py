@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import shutil
 import socket
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from fugu.contract.topics import status_topic, time_topic
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from gateway.config import GatewayConfigError
+from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
@@ -223,6 +227,44 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     assert worst(examine(installed(file)), "devices") == "ok"
     assert main(["doctor", str(folder)]) == 0
     assert "ok   store: " in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nmax_connections 100\nallow_anonymous true\n")
+    for files, verdict in ((1124, "ok"), (1125, "warn")):
+        command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
+        most = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files))
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=most) as process:
+            wait_until(lambda: [*doctor._open_files(port)], "the broker")
+            found = [*doctor._open_files(port)]
+            process.terminate()
+        assert [one.verdict for one in found] == [verdict]
+        assert str(files) in found[0].text
+    assert "ulimit -n 1124" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict", "text"),
+    [
+        ("2.0.10", "FAIL", "2.0.10: install 2.0.11 or newer"),
+        ("1.6.9", "FAIL", "1.6.9: install 2.0.11 or newer"),
+        ("2.0.11", "ok", "2.0.11 (before 2.0.16 it needs a distribution's security updates"),
+        ("2.0.16", "ok", "2.0.16"),
+        ("2.1.0", "ok", "2.1.0"),
+    ],
+)
+def test_the_least_mosquitto(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, verdict: str, text: str
+) -> None:
+    program = tmp_path / "mosquitto"
+    program.write_text(f"#!/bin/sh\necho mosquitto version {version}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = doctor._mosquitto()
+    assert found.verdict == verdict
+    assert found.text.startswith(text)
 
 
 def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

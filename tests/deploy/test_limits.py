@@ -44,6 +44,7 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
         configuration = (broker / "mosquitto.conf").read_text()
         for line in (f"max_connections {found.connections}", f"memory_limit {found.heap}", "max_qos 1"):
             assert f"\n{line}\n" in configuration
+        assert f"{found.files} (ulimit -n)" in configuration
         unit = (broker / "fugu-broker.service").read_text()
         for line in (f"MemoryMax={found.memory}", f"LimitNOFILE={found.files}", "Restart=always"):
             assert f"\n{line}\n" in unit
@@ -54,6 +55,13 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
     assert fugu("deploy", "remove", "--broker", broker, "watch-2").code == 0
     assert (broker / "mosquitto.conf").read_text() == configuration
     assert len(seen) == 3
+
+
+def test_a_container_has_the_limits_of_as_many_accounts_as_it_says() -> None:
+    text = (Path(__file__).parents[2] / "deploy/container/compose.yaml").read_text()
+    assert "for up to 700 accounts and 4 shards" in text
+    found = limits(accounts(699, "gateway", *["shard"] * 4))
+    assert f"nofile: {found.files}" in text
 
 
 def test_the_rules_of_the_firewall_are_those_of_nftables(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fugu.cli.main import main
 from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, status_topic
+from fugu.contract.topics import health_topic, status_topic, symbols_topic
 from fugu.host.asking import Answering
 from fugu.host.process import log_to_stderr
 from fugu.mqtt import Link
@@ -127,17 +127,22 @@ def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -
     scene = Scene(tmp_path)
     scene.monitor.refused(status_topic("home", "stranger"), Reason.UNKNOWN_DEVICE)
     scene.monitor.refused(status_topic("home", "watch"), Reason.FROM_THE_FUTURE)
+    scene.monitor.refused(symbols_topic("home", "ring", "hr"), Reason.MALFORMED)
+    scene.monitor.refused(symbols_topic("home", "ring", "hr"), Reason.WINDOW_MISMATCH)
+    scene.monitor.refused(symbols_topic("home", "wrist", "hr"), Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
     scene.monitor.refused("no topic", Reason.TOPIC)
     scene.counters.update(store_errors=2, ledger_errors=1, releases_refused=3)
     assert scene.after(1.0) == {
         (AlarmCode.UNKNOWN_DEVICE, "stranger"),
         (AlarmCode.FUTURE, "watch"),
+        (AlarmCode.MALFORMED, "ring"),
         *((code, "") for code in (AlarmCode.STORE, AlarmCode.LEDGER, AlarmCode.RELEASE_REFUSED)),
     }
     counts = {alarm.code: alarm.count for alarm in scene.monitor.alarms.current()}
-    assert (counts[AlarmCode.STORE], counts[AlarmCode.RELEASE_REFUSED]) == (2, 3)
+    assert (counts[AlarmCode.STORE], counts[AlarmCode.RELEASE_REFUSED], counts[AlarmCode.MALFORMED]) == (2, 3, 2)
     assert scene.after(61.0) == {
-        *((AlarmCode.UNKNOWN_DEVICE, "stranger"), (AlarmCode.FUTURE, "watch"), (AlarmCode.RELEASE_REFUSED, ""))
+        *((AlarmCode.UNKNOWN_DEVICE, "stranger"), (AlarmCode.FUTURE, "watch"), (AlarmCode.MALFORMED, "ring")),
+        (AlarmCode.RELEASE_REFUSED, ""),
     }
 
 
@@ -234,6 +239,8 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1
     assert "ALARM unknown-device stranger, 1 x since" in capsys.readouterr().out
+    wait_until(lambda: link.publish(symbols_topic("home", "watch", "hr"), b"\xc1") is not None)
+    wait_until(lambda: [one.names for one in said()[-1].alarms if one.code == "malformed"] == [("watch",)], "its name")
     link.stop()
     gateway.kill()
     wait_until(lambda: not said()[-1].online, "the last will")

@@ -19,7 +19,7 @@ from fugu.host.checks import certificate_end
 from fugu.host.files import new_folder
 from gateway.deployment import folders
 from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
-from gateway.deployment.mosquitto import Account, Role
+from gateway.deployment.mosquitto import Account, Role, limits
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
 if TYPE_CHECKING:
@@ -251,7 +251,8 @@ def broker(
         largest=largest,
     )
     made = create_broker(out, settings, datetime.now(UTC))
-    place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
+    run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
+    place = run if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
     _show_ends([out / "server.pem", out / "ca.pem"])
