@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
+from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
 from fugu.contract.rounding import log_up
 from fugu.contract.sentences import LAST_US
@@ -38,6 +40,7 @@ __all__ = [
     "frame_ticks",
     "make_policy",
     "missing_fields",
+    "replacing",
     "thresholds",
 ]
 
@@ -67,6 +70,18 @@ class PolicyHeader:
     valid_until: int | None = None
     missing_share: float | None = None
     useful_for: UsefulFor | None = None
+
+
+def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:
+    """Give a policy the version above that of the text that it takes the place of, if that is another of its stream."""
+    try:
+        old = None if before is None else read_policy(before)
+    except PolicyError:
+        return policy
+    if old is None or (old.fleet, old.device, old.stream) != (policy.fleet, policy.device, policy.stream):
+        return policy
+    same = policy.model_copy(update={"version": old.version})
+    return same if same == old else policy.model_copy(update={"version": max(policy.version, old.version + 1)})
 
 
 def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:

@@ -18,9 +18,11 @@ from fugu.cli.errors import NOTHING, CommandError, CommandLineError
 from fugu.cli.view.auto_plan import auto_document, percent, show_auto
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
+from fugu.contract.policies import read_policy
 from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
 from fugu.planning.errors import TooShortError
 from fugu.planning.grid_model import asks_places
+from fugu.planning.policy_builder import replacing
 from fugu.planning.question import Question, Want
 from fugu.planning.readings import joined, read_readings
 
@@ -84,6 +86,9 @@ def plan_recordings(
     texts = {} if output is None else found.texts()
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
+        if (output / _POLICY).exists() and _POLICY in texts:
+            before = (output / _POLICY).read_text(encoding="utf-8")
+            texts[_POLICY] = replacing(read_policy(texts[_POLICY]), before).to_json()
         for name, text in texts.items():
             (output / name).write_text(text, encoding="utf-8")
         for name in {_POLICY, _AGENT, _PAGE} - texts.keys():

@@ -38,7 +38,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import EACH, WINDOW_QUERIES, Composing, window_query
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
-from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, thresholds
+from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
 from fugu.privacy.accountant import Chains
@@ -226,7 +226,8 @@ def _tell(
 ) -> None:
     """Write policies, print a plan and where they are, and warn."""
     for file, policy in policies.items():
-        file.write_text(policy.to_json(), encoding="utf-8")
+        before = file.read_text(encoding="utf-8") if file.exists() else None
+        file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
 
     def show_all() -> None:
         show()
