@@ -27,19 +27,21 @@ from fugu.places.tables import emission
 from fugu.planning.answers import window_error
 from fugu.privacy.utility import assess
 from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
-from gateway.fleet.keys import read_root
+from gateway.fleet.keys import Root, read_root
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
+from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_complete, read_signed
 
 __all__ = [
     "Change",
     "StreamChange",
     "Worth",
+    "believed",
     "changes",
     "check_new",
     "document_in",
     "enter",
+    "former_document",
     "reached",
     "read_checked",
     "refuse_other_ticks",
@@ -91,6 +93,33 @@ def former_version(device: Device) -> int | None:
 def document_in(registry: Registry, version: int) -> PolicyDocument:
     """A document of the registry, checked when entered. UnknownNameError if missing, PolicyError if damaged."""
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
+
+
+def believed(registry: Registry, version: int, roots: Sequence[Root]) -> PolicyDocument:
+    """A document of the registry that enough policy keys of one of some roots have signed: its file is no authority.
+
+    UnknownNameError if missing, FleetError if too few have signed it, or it is in the place of another version.
+    """
+    try:
+        document = read_complete(registry.document(version).payload, roots)
+    except FleetError as error:
+        raise FleetError(f"version {version} of the registry is not believed: {error}") from None
+    if document.version != version:
+        raise FleetError(f"the registry has version {document.version} in the place of version {version}")
+    return document
+
+
+def former_document(registry: Registry, document: PolicyDocument, roots: Sequence[Root]) -> PolicyDocument | None:
+    """The newest document before one that is believed and for some of the same devices; `None` if there is none."""
+    names = {device.name for device in _meant(registry, document.to)}
+    for version in sorted(
+        (one.version for one in registry.documents() if one.version < document.version), reverse=True
+    ):
+        with suppress(FuguError):
+            old = believed(registry, version, roots)
+            if old.to == document.to or names & {device.name for device in _meant(registry, old.to)}:
+                return old
+    return None
 
 
 def restored_by(registry: Registry, document: PolicyDocument) -> int | None:

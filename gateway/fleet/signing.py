@@ -29,13 +29,17 @@ __all__ = [
     "add_signatures",
     "check",
     "content_of",
+    "contents",
     "make_document",
     "policies_in",
     "policies_of",
     "promises",
     "read_bodies",
+    "read_complete",
     "read_signed",
     "sign_document",
+    "verify_guarantees",
+    "weaker",
 ]
 
 _INSERTED = ("fleet", "device", "version")
@@ -129,6 +133,31 @@ def content_of(document: PolicyDocument) -> tuple[str, str]:
     return str(document.to), json.dumps([_restamped(dict(body), 1) for body in document.policies], sort_keys=True)
 
 
+def contents(document: PolicyDocument) -> dict[str, str]:
+    """All that a document says, by the name of a field of it, of a stream, or of how a stream's states are made."""
+    found = {"to": str(document.to), "on_expiry": document.on_expiry}
+    found |= {name: str(getattr(document, name)) for name in ("valid_from", "valid_until")}
+    for body in document.policies:
+        fields = _restamped(dict(body), 1)
+        states = {f"discretiser.{name}": value for name, value in fields.pop("discretiser", {}).items()}
+        stream = fields.pop("stream", "")
+        found |= {
+            f"{stream}: {name}": json.dumps(value, ensure_ascii=False) for name, value in (states | fields).items()
+        }
+    return found
+
+
+def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
+    """A line for each stream of which a document promises less than another."""
+    before = {promise.stream: promise for promise in promises(old)}
+    return [
+        f"version {new.version} is weaker: epsilon {promise.epsilon:g} of stream {promise.stream}, where version "
+        f"{old.version} promises {former.epsilon:g}"
+        for promise in promises(new)
+        if (former := before.get(promise.stream)) and promise.kind == former.kind and promise.epsilon > former.epsilon
+    ]
+
+
 def make_document(
     fleet: str,
     version: int,
@@ -152,11 +181,12 @@ def make_document(
         on_expiry=on_expiry,
         policies=tuple(_restamped(body, version) for body in bodies),
     )
-    _verify(document)
+    verify_guarantees(document)
     return document
 
 
-def _verify(document: PolicyDocument) -> None:
+def verify_guarantees(document: PolicyDocument) -> None:
+    """Derive every guarantee of a document anew. Raises FuguError if one does not hold."""
     policies = policies_of(document)
     for policy in policies:
         policy.verify(math.inf)
@@ -205,6 +235,20 @@ def read_signed(content: bytes, root: Root) -> Signed:
     return Signed(document, envelope, len(valid), role.threshold)
 
 
+def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
+    """A document that enough policy keys of one of some roots have signed. FleetError as for the first."""
+    refusals = []
+    for root in roots:
+        try:
+            signed = read_signed(content, root)
+            if signed.complete:
+                return signed.document
+            raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
+        except FleetError as error:
+            refusals.append(error)
+    raise refusals[0]
+
+
 def policies_in(
     files: Iterable[Path], root: Root | None, enrolments: Sequence[Enrolment], devices: Iterable[str]
 ) -> list[AnyPolicy]:
@@ -251,7 +295,7 @@ def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], r
 
 def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
     """Add signatures to a document that others have signed. FuguError if a guarantee, derived anew, does not hold."""
-    _verify(signed.document)
+    verify_guarantees(signed.document)
     own = sign("policy", signed.envelope.payload, keys).signatures
     every = tuple(sorted((*signed.envelope.signatures, *own), key=lambda one: one.key))
     return signed._replace(envelope=replace(signed.envelope, signatures=every), signatures=len(every))

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -525,6 +526,112 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
     assert fugu("fleet", "sign", "--restores", 3, *words).err == (
         "fugu: there is no document of version 3 in fleet home\n"
     )
+
+
+@pytest.fixture
+def told(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
+    """A registry with two signed documents: version 1 with epsilon 1, and version 2, which promises more."""
+    less = POLICY.model_copy(update={"guarantee": POLICY.guarantee.model_copy(update={"epsilon": 40.0})})
+    texts = [less.to_json().replace("100.5", "99.5"), POLICY.to_json()]
+    with closing(Registry(tmp_path / "fleet.db", fleet="home")) as opened:
+        opened.enrol("watch", ["wrists"], who="anna", time_us=1)
+        for version, text in enumerate(texts, 1):
+            file = tmp_path / f"{version}.envelope"
+            (tmp_path / "hr.json").write_text(text)
+            words = ("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", version)
+            assert fugu(*words, "--keys", keys, "-o", file).code == 0
+            envelope = Envelope.decode(file.read_bytes())
+            entry = Document(version, Target("group", "wrists"), envelope.digest, file.read_bytes(), "")
+            opened.add_document(entry, who="anna", time_us=1)
+    return tmp_path / "fleet.db"
+
+
+def _forged(registry: Path, version: int, payload: bytes, place: int | None = None) -> None:
+    """Change the registry as somebody can who has the gateway's host."""
+    with closing(sqlite3.connect(registry)) as db:
+        db.execute("DROP TRIGGER documents_stay")
+        db.execute("UPDATE documents SET payload=?, version=? WHERE version=?", (payload, place or version, version))
+        db.commit()
+
+
+def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(
+    fugu: Fugu, keys: Path, told: Path, tmp_path: Path
+) -> None:
+    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", told, "-o", tmp_path / "out")
+    done = fugu(*words)
+    assert done.code == 0
+    assert done.err == ("fugu: warning: version 3 is weaker: epsilon 40 of stream hr, where version 2 promises 1\n")
+    lines = {line.strip().split("  ")[0]: line for line in done.out.splitlines()}
+    assert "group wrists" in lines["to"]
+    assert "None" in lines["valid_until"]
+    assert str(list(POLICY.discretiser.states)).replace("'", '"') in lines["hr: discretiser.states"]
+    assert json.dumps(list(POLICY.discretiser.edges)) in lines["hr: discretiser.edges"]  # type: ignore[union-attr]
+    assert "CHANGED" in lines["hr: guarantee"]
+    assert fugu(*words[:3], 2, *words[4:]).err == ""
+    found = fugu(*words, "--json").json()
+    assert (found["former"], len(found["weaker"])) == (2, 1)
+    assert found["content"]["hr: guarantee"] != found["former_content"]["hr: guarantee"]
+    root = ("--root", keys / "root.envelope")
+    dry = fugu("fleet", "push", tmp_path / "out", "--registry", told, *root, "--dry-run")
+    assert "hr: discretiser.edges" in dry.out
+    assert "is weaker" in dry.err
+
+
+def test_a_registry_that_was_changed_gets_nothing_signed(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+    """Whoever has the gateway's host has the registry's file."""
+    envelope = Envelope.decode((tmp_path / "1.envelope").read_bytes())
+    document = _policy_in(tmp_path / "1.envelope")
+    other = document.model_copy(update={"on_expiry": "stop"})
+    _forged(told, 1, replace(envelope, payload=write_document(other)).encode())
+    out = tmp_path / "out"
+    words = ("fleet", "sign", "--restores", 1, "--keys", keys, "--registry", told, "-o", out)
+    done = fugu(*words)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "version 1 of the registry is not believed: 0 of its 2 signatures are valid" in done.err
+    assert fugu(*words[:3], 2, *words[4:]).code == 0, "the other one is as it was signed"
+    out.unlink()
+    _unbarred = replace(envelope, signatures=envelope.signatures[:1]).encode()
+    with closing(sqlite3.connect(told)) as db, db:
+        db.execute("UPDATE documents SET payload=? WHERE version=1", (_unbarred,))
+    assert "version 1 of the registry is not believed: it has 1 of 2 signatures" in fugu(*words).err
+    assert not out.exists()
+
+
+def test_neither_place_nor_number_of_a_document_is_believed(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+    """A number that nobody signed would end the fleet's numbers: none is above it."""
+    _forged(told, 2, (tmp_path / "1.envelope").read_bytes(), 2**32 - 2)
+    words = ("--keys", keys, "--registry", told, "-o", tmp_path / "out")
+    place = f"the registry has version 1 in the place of version {2**32 - 2}"
+    back = fugu("fleet", "sign", "--restores", 2**32 - 2, "--version", 2**32 - 1, *words)
+    assert (back.code, place in back.err) == (1, True)
+    done = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", *words)
+    assert (done.code, done.err) == (
+        1,
+        f"fugu: {place}: nor is its number; say the new one with --version\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_replaced_key_has_signed_is_given_as_a_file(fugu: Fugu, keys: Path, told: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "1.envelope"
+    assert fugu("fleet", "keys", "rotate", "--role", "policy", "--keys", keys).code == 0
+    words = ("--keys", keys, "--registry", told, "-o", out)
+    done = fugu("fleet", "sign", "--restores", 1, *words)
+    assert (done.code, done.out, out.exists()) == (1, "", False)
+    assert "of policy keys of root version 2" in done.err
+    assert done.err.endswith("If a key that was replaced since has signed it, name the file: --restores FILE\n")
+    assert fugu("fleet", "sign", "--restores", file, *words).code == 0
+    assert _policy_in(out).version == 3
+    for version, code in ((1, 1), (2, 0)):
+        done = fugu("fleet", "sign", "--restores", file, "--version", version, "--keys", keys, "-o", out)
+        assert done.code == code, done.err
+    assert (
+        "version 1 is not newer than version 1, which it brings back"
+        in fugu("fleet", "sign", "--restores", file, "--version", 1, "--keys", keys, "-o", out).err
+    )
+    envelope = Envelope.decode(file.read_bytes())
+    file.write_bytes(sign("policy", envelope.payload, new_keys(2)).encode())
+    assert "0 of its 2 signatures are valid" in fugu("fleet", "sign", "--restores", file, *words).err
 
 
 def _policy_in(path: Path) -> PolicyDocument:

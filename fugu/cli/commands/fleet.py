@@ -204,7 +204,7 @@ def push(
     with closing(Registry(registry)) as opened:
         if dry_run:
             check_new(opened, signed)
-            dry_run_of(opened, signed.document, as_json)
+            dry_run_of(opened, signed.document, [read_root(root)], as_json)
             refuse_other_ticks(opened, signed.document)
             return
         refuse_other_ticks(opened, signed.document)

@@ -16,16 +16,17 @@ import typer
 from fugu.cli.commands.arguments import one_of
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.fleet import changes_document, show_changes
+from fugu.cli.view.fleet import changes_document, content_document, show_changes, show_content
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, RootDocument, read_enrolment
-from gateway.fleet.documents import changes
+from gateway.fleet.documents import changes, former_document
 from gateway.fleet.entries import KeyStoreError
 from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
     Passphrases,
+    Root,
     initialise,
     key_files,
     new_passphrase,
@@ -156,6 +157,7 @@ def _asked(prompt: str) -> str:
 def dry_run_of(
     registry: Registry,
     document: PolicyDocument,
+    roots: Sequence[Root],
     as_json: bool,
     devices: set[str] | None = None,
     before: Callable[[], None] = lambda: None,
@@ -163,16 +165,20 @@ def dry_run_of(
 ) -> None:
     """Show what would change on devices, those that a document is for if none are named.
 
-    `before` shows what comes before it; for JSON there is more.
+    `before` shows what comes before it; for JSON there is more. What is beside the document's content is believed only
+    if one of some roots says so.
     """
     with working("what would change"):
         found = changes(registry, document, devices)
+        former = former_document(registry, document, roots)
 
     def show() -> None:
         before()
+        show_content(document, former)
         show_changes(found, document.version)
 
-    answer(as_json, lambda: {**changes_document(found, document.version), **more}, show)
+    said = content_document(document, former)
+    answer(as_json, lambda: {**changes_document(found, document.version), **said, **more}, show)
 
 
 app = command_group("The keys that a fleet trusts.")

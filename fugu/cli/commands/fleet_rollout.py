@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,15 +29,31 @@ from fugu.cli.commands.fleet_keys import (
 )
 from fugu.cli.commands.options import JsonOption, UnitOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.fleet import read_document, rollout_document, show_plan, show_rollout, watch
+from fugu.cli.view.fleet import (
+    content_document,
+    read_document,
+    rollout_document,
+    show_content,
+    show_plan,
+    show_rollout,
+    watch,
+)
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.files import write_public
-from gateway.fleet.documents import check_new, document_in, enter, refuse_other_ticks, target_of
+from gateway.fleet.documents import (
+    believed,
+    check_new,
+    document_in,
+    enter,
+    former_document,
+    refuse_other_ticks,
+    target_of,
+)
 from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
 from gateway.fleet.entries import share as read_share
-from gateway.fleet.keys import Root, key_files, root_in, unlock_some
+from gateway.fleet.keys import Root, key_files, read_root, root_in, roots_in, unlock_some
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import (
@@ -46,8 +63,10 @@ from gateway.fleet.signing import (
     make_document,
     promises,
     read_bodies,
+    read_complete,
     read_signed,
     sign_document,
+    verify_guarantees,
 )
 
 _Expiry = Literal["hold", "stop"]
@@ -61,17 +80,18 @@ class DocumentOptions:
     Attributes:
         to (WHOM): device:NAME, group:NAME or everyone.
         version (N|next): Of the document; next is the one after the registry's newest.
-        restores (VERSION): Bring back what this version of the registry said.
+        restores (VERSION|FILE): Bring back what this version of the registry said; a signed file, if a key that was
+            replaced since has signed it.
         valid_from (TIME): Unix seconds or ISO 8601 (UTC if it says no zone).
         valid_until (TIME): It is over then.
         on_expiry: hold (default): go on when it is over; stop: be silent.
-        registry (FILE): For --version next and --restores; it is only read.
+        registry (FILE): For --version next and --restores VERSION; it is only read.
         boards: For microcontrollers too: with compiled policies.
     """
 
     to: str | None = None
     version: str = "next"
-    restores: int | None = None
+    restores: str | None = None
     valid_from: str | None = None
     valid_until: str | None = None
     on_expiry: str | None = None
@@ -121,27 +141,45 @@ def sign(
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
         check_compiled(signed.document)
+        verify_guarantees(signed.document)
+        former = _looked_at(signed.document, keys, document.registry, as_json)
         signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
-            made = _document(root, policies or [], document)
+            made = _document(root, policies or [], document, roots_in(keys))
             if document.registry is not None:
                 with closing(Registry(document.registry)) as opened:
                     refuse_other_ticks(opened, made)
+        former = _looked_at(made, keys, document.registry, as_json)
         signed = sign_document(made, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         with working("checking it as a device does"):
             check(signed, root, int(time.time()), limits)
     write_public(target, signed.payload)
-    _show_signed(signed, target, as_json)
+    _show_signed(signed, former, target, as_json)
 
 
-def _document(root: Root, policies: list[Path], given: DocumentOptions) -> PolicyDocument:
+def _looked_at(
+    document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool
+) -> PolicyDocument | None:
+    """Show a document before it is signed, and let a person at a terminal say no; the document before it."""
+    former = None
+    if registry is not None:
+        with closing(Registry(registry)) as opened:
+            former = former_document(opened, document, roots_in(keys))
+    if not as_json:
+        show_content(document, former)
+        if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
+            raise CommandError("nothing was signed")
+    return former
+
+
+def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: list[Root]) -> PolicyDocument:
     """The document that the options of `sign` describe."""
     expiry: _Expiry = one_of(given.on_expiry or "hold", "--on-expiry", _EXPIRIES)
     until = None if given.valid_until is None else moment(given.valid_until, "--valid-until")
     begin = 0 if given.valid_from is None else moment(given.valid_from, "--valid-from")
-    number, old = _version(given)
+    number, old = _version(given, root, roots)
     if old is None:
         whom: Address = address(given.to or "")
         bodies = read_bodies(policies, root.document.fleet, whom)
@@ -160,21 +198,52 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions) -> Polic
     return with_compiled(made, (units(old) if old is not None and compiled else {}) | stream_units(given.unit))
 
 
-def _version(given: DocumentOptions) -> tuple[int, PolicyDocument | None]:
-    """The new document's version, and the document that it brings back."""
-    text = given.version
+def _version(given: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
+    """The new document's version, and the document that it brings back.
+
+    The registry's file lies on the gateway's host and is believed only where the root in force, or for the number of
+    the newest version any root at hand, has signed what it says.
+    """
+    text, back = given.version, given.restores
+    old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
     if text != "next" and not text.isdecimal():
         raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
     if given.registry is None:
-        if text == "next" or given.restores is not None:
+        if text == "next" or (back is not None and old is None):
             raise CommandLineError("--version next and --restores need --registry")
-        return int(text[:20]), None
+        return _risen(int(text[:20]), old), old
     with closing(Registry(given.registry)) as opened:
         newest = opened.newest_version()
+        if text == "next" and newest:
+            try:
+                believed(opened, newest, roots)
+            except FuguError as error:
+                raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
         number = newest + 1 if text == "next" else int(text[:20])
         if number <= newest:
             raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
-        return number, None if given.restores is None else document_in(opened, given.restores)
+        if back is not None and old is None:
+            try:
+                old = believed(opened, int(back[:20]), [root])
+            except FleetError as error:
+                raise FleetError(
+                    f"{error}. If a key that was replaced since has signed it, name the file: --restores FILE"
+                ) from None
+        return _risen(number, old), old
+
+
+def _restored(path: Path, roots: list[Root]) -> PolicyDocument:
+    """A signed file that is to be brought back; any root of the folders of keys may have been in force then."""
+    try:
+        return read_complete(path.read_bytes(), roots)
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _risen(number: int, old: PolicyDocument | None) -> int:
+    if old is not None and number <= old.version:
+        raise FleetError(f"version {number} is not newer than version {old.version}, which it brings back")
+    return number
 
 
 def _policy_keys(
@@ -200,7 +269,7 @@ def _opened(path: Path, root: Root) -> Signed:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
+def _show_signed(signed: Signed, former: PolicyDocument | None, path: Path, as_json: bool) -> None:
     document, streams = signed.document, promises(signed.document)
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
@@ -219,7 +288,8 @@ def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
         if not signed.complete:
             say("others add theirs with: fugu fleet sign --add-to", style="bold")
 
-    answer(as_json, lambda: {**fields, **counts, "streams": [one._asdict() for one in streams]}, show)
+    streams_told = {"streams": [one._asdict() for one in streams]}
+    answer(as_json, lambda: {**fields, **counts, **streams_told, **content_document(document, former)}, show)
 
 
 app = command_group("A document in stages, to some devices first.")
@@ -289,7 +359,7 @@ def start(
     )
     with closing(Registry(registry)) as opened:
         if dry_run:
-            _dry_run(opened, plan, signed, as_json)
+            _dry_run(opened, plan, signed, root, as_json)
             return
         rollouts = Rollouts(opened)
         with opened.transaction():
@@ -379,7 +449,7 @@ def _stage(text: str, success: str) -> Stage:
     return Stage(share=share(reach), success=share(success), gate=gate)
 
 
-def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, as_json: bool) -> None:
+def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None, as_json: bool) -> None:
     """The stages as they would be, and what would change on the devices."""
     if signed is not None:
         check_new(registry, signed)
@@ -389,7 +459,8 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, as_js
     groups = {device.name: device.groups for device in registry.devices()}
     stages = stages_of(plan, groups, target_of(document.to))
     names = {name for stage in stages for name in stage}
-    dry_run_of(registry, document, as_json, names, lambda: show_plan(plan, stages), stages=stages)
+    roots = [] if root is None else [read_root(root)]
+    dry_run_of(registry, document, roots, as_json, names, lambda: show_plan(plan, stages), stages=stages)
 
 
 def _show(registry: Registry, number: int, as_json: bool) -> None:

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from fugu.cli.view.guarantee import STRETCH_TITLE, stretch_documents, worth
 from fugu.cli.view.terminal import console, say, show_newest, show_table, table, warn, working
-from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.contract.stretches import STRETCHES
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import ACTIVE, StageCounts
 from gateway.fleet.rollouts import Rollout, Rollouts
-from gateway.fleet.signing import Signed
+from gateway.fleet.signing import Signed, contents, weaker
 
 if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "changes_document",
+    "content_document",
     "counted",
     "moment_text",
     "read_document",
     "rollout_document",
     "show_changes",
+    "show_content",
     "show_plan",
     "show_rollout",
     "watch",
@@ -45,6 +47,7 @@ __all__ = [
 _MOST_NAMED = 6
 _PAGE = 1000
 _LOOK_SECONDS = 1.0
+_MOST_SHOWN = 300
 
 
 _Entry = TypeVar("_Entry", "Event", "Refusal")
@@ -153,6 +156,33 @@ def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
         for one in refusals
     ]
     show_newest("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows, most)
+
+
+def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
+    """What a document says as JSON, beside the one before it."""
+    found: dict[str, Any] = {"content": contents(document), "former": None, "former_content": None, "weaker": []}
+    if former is not None:
+        found |= {"former": former.version, "former_content": contents(former), "weaker": weaker(former, document)}
+    return found
+
+
+def show_content(document: PolicyDocument, former: PolicyDocument | None) -> None:
+    """Print what a document says, and where the one before it says something else; warn of what is weaker."""
+    after, before = contents(document), {} if former is None else contents(former)
+    rows = []
+    for name in dict.fromkeys((*after, *before)):
+        new, old = (_cut(name, fields.get(name, "-")) for fields in (after, before))
+        same = after.get(name) == before.get(name)
+        rows.append((name, new, "same" if same else f"{old} CHANGED" if before else ""))
+    other = "no version before it is known" if former is None else f"version {former.version}"
+    show_table(f"What version {document.version} says", ("", "is to be", other), rows)
+    for line in [] if former is None else weaker(former, document):
+        warn(line)
+
+
+def _cut(name: str, value: str) -> str:
+    """States, and what makes readings states, are shown as a whole; tables and chains may be long."""
+    return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
 def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
