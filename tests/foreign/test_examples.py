@@ -41,8 +41,14 @@ FAULTS = {
     "clock ahead": "FuguFuture",
     "clock behind": "FuguSilent",
     "disk full": "FuguStore",
+    "disk slow": "FuguStuck",
+    "disk read-only": "FuguStore",
+    "agent power lost": "FuguSilent",
+    "gateway power lost": "FuguGatewayRestarts",
+    "gateway clock behind": "FuguFuture",
+    "reader deaf": None,
 }
-"""Which alert tells of a fault that lasts; what is said again is stored already, and no fault to anybody."""
+"""Which alert tells of a fault that lasts; what is said again, and who does not read, are no fault to anybody else."""
 
 
 def exposition() -> str:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from tests.support.fault_world import GATEWAY, World, clocks_can_be_set, disks_can_be_small
+from tests.support.fault_world import GATEWAY, READER, Disk, World, clocks_can_be_set, disks_can_be_small
+from tests.support.faulty_disk import disks_can_fail
 
 __all__ = ["KINDS", "Fault", "draw", "inflict"]
 
@@ -34,9 +35,16 @@ KINDS: dict[str, int] = {
     "clock ahead": 5,
     "clock behind": 5,
     "disk full": 8,
+    "disk slow": 6,
+    "disk read-only": 6,
+    "agent power lost": 8,
+    "gateway power lost": 6,
+    "gateway clock behind": 3,
+    "reader deaf": 3,
 }
 """How likely each is, among all."""
-_CLOCKS = ("clock ahead", "clock behind")
+_CLOCKS = ("clock ahead", "clock behind", "gateway clock behind")
+_DISKS = ("disk slow", "disk read-only", "agent power lost", "gateway power lost")
 
 
 class Fault(NamedTuple):
@@ -73,7 +81,7 @@ def draw(seed: int, many: int, devices: Sequence[str], seconds: float, kinds: Se
         kind = generator.choices(list(possible), list(possible.values()))[0]
         owner = kind.partition(" ")[0]
         device = generator.choice(devices)
-        target = owner if owner in (GATEWAY, "broker") else device
+        target = owner if owner in (GATEWAY, READER, "broker") else device
         if kind.startswith(("line", "disk")) and generator.random() < 0.3:
             target = GATEWAY
         lasts = generator.uniform(0.5, 6.0) if kind in _CLOCKS else 10 ** generator.uniform(-1.3, 0.6)
@@ -84,6 +92,8 @@ def draw(seed: int, many: int, devices: Sequence[str], seconds: float, kinds: Se
 def _possible(fault: Fault) -> bool:
     if fault.kind in _CLOCKS:
         return clocks_can_be_set()
+    if fault.kind in _DISKS:
+        return disks_can_fail()
     return fault.kind != "disk full" or disks_can_be_small()
 
 
@@ -132,10 +142,10 @@ def _begin(fault: Fault, world: World) -> Callable[[], None] | None:
         return _say_again(fault, world)
     if fault.kind in _CLOCKS:
         return _clock(fault, world)
-    if fault.kind == "disk full":
-        disk = world.disks[fault.target]
-        disk.fill()
-        return disk.clear
+    if fault.kind == "reader deaf":
+        return world.read_nothing()
+    if fault.kind.startswith("disk"):
+        return _disk(fault, world.disks[fault.target])
     program = world.programs[fault.target]
     if what == "suspended":
         program.signal(signal.SIGSTOP)
@@ -144,7 +154,22 @@ def _begin(fault: Fault, world: World) -> Callable[[], None] | None:
         program.signal(signal.SIGTERM)  # it ends in order, or is still at it when it is wanted again
         return None
     program.kill()
+    if what == "power lost":
+        world.disks[fault.target].lose_power(fault.amount)
     return program.start
+
+
+def _disk(fault: Fault, disk: Disk) -> Callable[[], None]:
+    match fault.kind:
+        case "disk slow":
+            disk.below.slow(int(fault.amount**2 * 1e6))
+            return lambda: disk.below.slow(0)
+        case "disk read-only":
+            disk.refuse(True)
+            return lambda: disk.refuse(False)
+        case _:
+            disk.fill()
+            return disk.clear
 
 
 def _broker(kind: str, world: World) -> Callable[[], None]:
@@ -186,5 +211,5 @@ def _say_again(fault: Fault, world: World) -> None:
 def _clock(fault: Fault, world: World) -> Callable[[], None]:
     """By a second or by a month, most often by minutes."""
     seconds = 10 ** (6.4 * fault.amount)
-    world.set_clock(fault.target, seconds if fault.kind == "clock ahead" else -seconds)
+    world.set_clock(fault.target, seconds if "ahead" in fault.kind else -seconds)
     return lambda: world.set_clock(fault.target, 0.0)

@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,15 +28,17 @@ from fugu.mqtt import Broker
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.clocks import faketime_library
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.faulty_lines import Line, Lines, Opened
 from tests.support.gateway_files import gateway_file
+from tests.support.mqtt_packets import connect, subscribe
 from tests.support.processes import policy
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.shipped import Shipped, fugu
 
-__all__ = ["GATEWAY", "Program", "World", "clocks_can_be_set", "disks_can_be_small"]
+__all__ = ["GATEWAY", "READER", "Program", "World", "clocks_can_be_set", "disks_can_be_small"]
 
-GATEWAY = "gateway"
+GATEWAY, READER = "gateway", "reader"
 _FAKETIME = faketime_library()
 _FAKED_CLOCK = Path(__file__).with_name("faked_clock")
 _AGENT_DISK = 16 << 20
@@ -90,9 +93,9 @@ def _covers(commit: StreamCommit, frame: SymbolFrame) -> bool:
 
 
 class Disk:
-    """A folder with an end: a file system in memory, which is full whenever one wants it to be."""
+    """A folder with an end: a file system in memory, which is full whenever one wants it to be; `below` fails, too."""
 
-    def __init__(self, folder: Path, most: int) -> None:
+    def __init__(self, folder: Path, most: int, images: Path) -> None:
         self.folder = folder
         self._most = most
         self._mounted = disks_can_be_small()
@@ -100,6 +103,7 @@ class Disk:
         folder.mkdir(parents=True, exist_ok=True)
         if self._mounted:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={most}", "none", folder], check=True)
+        self.below = FaultyDisk(folder, images)
 
     def fill(self) -> None:
         """Leave no room at all."""
@@ -114,8 +118,18 @@ class Disk:
             self._resize(self._most)
             self._full_until = time.monotonic() + _EXCUSED_SECONDS
 
+    def refuse(self, on: bool) -> None:
+        """Take nothing, or take it again."""
+        self.below.refuse(on)
+        self._full_until = math.inf if on else time.monotonic() + _EXCUSED_SECONDS
+
+    def lose_power(self, which: float) -> None:
+        """Drop what was not synced, if there is room to put back what was; its process must not run."""
+        if not self.was_full():
+            self.below.lose_power(which)
+
     def was_full(self) -> bool:
-        """Whether it is full, or was of late."""
+        """Whether it is full or refuses, or did of late."""
         return time.monotonic() < self._full_until
 
     def close(self) -> None:
@@ -230,6 +244,7 @@ class World:
         self.epoch_us = time.time_ns() // 1000
         self.broker = Shipped(folder)
         self.broker.add("gateway", GATEWAY, "--rollout")
+        self.broker.add("subscriber", READER, "--audience", "site")
         window = Window(name="high", length=window_ticks, stride=window_ticks, states=("high",), scale="200")
         self.policy = policy(
             epoch_us=self.epoch_us,
@@ -305,7 +320,7 @@ class World:
     def _add_agent(self, name: str) -> None:
         line = self.lines.add(name)
         folder = self.folder / name
-        disk = self.disks[name] = Disk(folder / "state", _AGENT_DISK)
+        disk = self.disks[name] = Disk(folder / "state", _AGENT_DISK, self.folder)
         (folder / "agent.toml").write_text(
             f'fleet = "home"\ndevice = "{name}"\noutbox = "{disk.folder}/outbox.sqlite"\n'
             f'enrolment = "enrolment.json"\ntrust = "{disk.folder}/trust.json"\nstatus_seconds = 1.0\n'
@@ -315,22 +330,26 @@ class World:
             f'sensor = {{kind = "replay", file = "{self.folder}/readings.csv"}}\n'
             "[clock]\ntrusted = true\nconfirm_seconds = 1\n"
         )
-        environment = {}
-        if clocks_can_be_set():
-            self.set_clock(name, 0.0)
-            environment = {
-                "LD_PRELOAD": str(_FAKETIME),
-                "FAKETIME_TIMESTAMP_FILE": str(folder / "clock"),
-                "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "PYTHONPATH": os.pathsep.join([str(_FAKED_CLOCK), os.environ.get("PYTHONPATH", str(Path.cwd()))]),
-            }
         command = [sys.executable, "-m", "edge_agent", str(folder / "agent.toml")]
-        self.programs[name] = Program(command, self.folder / f"{name}.log", disk.was_full, environment)
+        self.programs[name] = Program(command, self.folder / f"{name}.log", disk.was_full, self._environment(name))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """In which a program has a disk that fails and a clock that can be set, where this machine permits that."""
+        environment = self.disks[name].below.environment
+        if not clocks_can_be_set():
+            return environment
+        self.set_clock(name, 0.0)
+        return environment | {
+            "LD_PRELOAD": " ".join([*filter(None, [environment.get("LD_PRELOAD")]), str(_FAKETIME)]),
+            "FAKETIME_TIMESTAMP_FILE": str(self.folder / name / "clock"),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "PYTHONPATH": os.pathsep.join([str(_FAKED_CLOCK), os.environ.get("PYTHONPATH", str(Path.cwd()))]),
+        }
 
     def _add_gateway(self) -> None:
         line = self.lines.add(GATEWAY)
-        disk = self.disks[GATEWAY] = Disk(self.folder / "gateway-state", _GATEWAY_DISK)
+        disk = self.disks[GATEWAY] = Disk(self.folder / "gateway-state", _GATEWAY_DISK, self.folder)
         self.store, self.ledger = disk.folder / "store.sqlite", disk.folder / "ledger.sqlite"
         releases = write_config(self.folder, *_releases(self.window_ticks), audiences=_AUDIENCES)
         (key,) = (self.folder / "keys").glob("gateway-*.key")
@@ -353,14 +372,16 @@ class World:
             self.folder / "gateway.toml", broker, store=self.store, signed=signed, releases=releases, ledger=self.ledger
         )
         command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
-        self.programs[GATEWAY] = Program(command, self.folder / "gateway.log", disk.was_full)
+        self.programs[GATEWAY] = Program(
+            command, self.folder / "gateway.log", disk.was_full, self._environment(GATEWAY)
+        )
 
     def now_tick(self) -> int:
         """The tick that has come last, by a clock that is right."""
         return (time.time_ns() // 1000 - self.epoch_us) // self.period_us
 
     def set_clock(self, name: str, ahead: float) -> None:
-        """Let a device's clock be so many seconds ahead of the right time."""
+        """Let the clock of a device or of the gateway be so many seconds ahead of the right time."""
         path = self.folder / name / "clock"
         beside = path.with_suffix(".new")
         beside.write_text(f"{ahead:+.3f}\n")
@@ -374,6 +395,20 @@ class World:
         """Start what has ended by itself."""
         for program in self.programs.values():
             program.supervise()
+
+    def read_nothing(self) -> Callable[[], None]:
+        """Subscribe to everything, and read none of it until what is returned is called; nothing if no broker is up."""
+        address = self.broker.address(READER)
+        opened = socket.socket()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        opened.settimeout(_EXCUSED_SECONDS)
+        with contextlib.suppress(OSError):
+            opened.connect((address.host, address.port))
+            context = address.tls_context()
+            assert context is not None
+            opened = context.wrap_socket(opened, server_hostname=address.host)
+            opened.sendall(connect(READER, READER, str(address.password()), 0) + subscribe("fugu/2/home/#"))
+        return opened.close
 
     def lose_broker_database(self) -> None:
         """Everything that the broker remembered is gone; it must not run."""

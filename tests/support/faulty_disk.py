@@ -1,0 +1,77 @@
+"""Disks that lose power, are slow, or refuse to be written, for processes that need no privileges for that."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+__all__ = ["FaultyDisk", "disks_can_fail"]
+
+_SOURCE = Path(__file__).with_suffix(".c")
+
+
+def disks_can_fail() -> bool:
+    """Whether the library can be built that stands between a process and its disk."""
+    return shutil.which("cc") is not None
+
+
+@cache
+def _library(folder: Path) -> Path:
+    library = folder / "faulty_disk.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl", "-lpthread"], check=True)
+    return library
+
+
+class FaultyDisk:
+    """A folder whose files are kept a second time, as a power cut would leave them: with what has been synced.
+
+    Args:
+        folder: whose files; not those of folders in it.
+        beside: where the images go, and the library, if it can be built.
+
+    Attributes:
+        environment: of the processes that write there.
+    """
+
+    def __init__(self, folder: Path, beside: Path) -> None:
+        self._folder = folder
+        self._images = beside / f"{folder.parent.name}-{folder.name}-synced"
+        self._images.mkdir()
+        self.environment: dict[str, str] = {}
+        if disks_can_fail():
+            images = {"FAULTY_DISK": folder.resolve(), "FAULTY_DISK_IMAGE": self._images.resolve()}
+            self.environment = {"LD_PRELOAD": str(_library(beside)), **{name: str(at) for name, at in images.items()}}
+
+    def slow(self, microseconds: int) -> None:
+        """Let each sync take so much longer."""
+        self._switch(".slow", str(microseconds) if microseconds else None)
+
+    def refuse(self, on: bool) -> None:
+        """Let nothing be written, as on a file system that has been mounted anew, to be read only; or let it again."""
+        self._switch(".readonly", "" if on else None)
+
+    def lose_power(self, which: float = 0.0) -> None:
+        """Drop what was not synced; its process must not run.
+
+        Args:
+            which: below a half of all files; above, of some that it chooses, since a disk may have written the others.
+        """
+        chosen = random.Random(which)
+        for path in sorted(one for one in self._folder.iterdir() if one.is_file()):
+            image = self._images / path.name
+            if path.name.endswith("-shm") or not image.exists():
+                path.unlink()
+            elif which < 0.5 or chosen.random() < 0.5:
+                path.write_bytes(image.read_bytes())
+
+    def _switch(self, name: str, content: str | None) -> None:
+        path = self._images / name
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            beside = path.with_name(f"{name}.new")
+            beside.write_text(content)
+            beside.replace(path)
