@@ -51,9 +51,9 @@ def bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]]
 
     Raises BindingError if it is another machine's, sqlite3.Error if it cannot be used.
     """
-    (salt,) = db.execute("SELECT salt FROM device").fetchone()
+    (salt,) = db.execute("SELECT salt FROM intact_device").fetchone()
     digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in found}
-    stored = set(db.execute("SELECT kind, digest FROM binding"))
+    stored = set(db.execute("SELECT kind, digest FROM intact_binding"))
     if stored and not moved and not _same(stored, digests):
         raise BindingError(
             f"outbox {outbox} was begun on another machine: this looks like a copy of another device's disk. If the "

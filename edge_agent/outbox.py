@@ -30,6 +30,7 @@ from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, unpack_released
 from fugu.host.database import OUTBOX, open_database, transaction
+from fugu.host.files import damage
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError"]
 
@@ -132,11 +133,13 @@ class Outbox:
             "or give this one an outbox and a device name of its own",
         )
         try:
+            if problem := damage(self._db):
+                raise OutboxError(f"outbox {path} is damaged ({problem}): {OUTBOX.remedy}")
             with transaction(self._db):
                 if self._db.execute("SELECT 1 FROM device").fetchone() is None:
                     new = fleet, device, secrets.token_bytes(16)
                     self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", new)
-                *owner, counter = self._db.execute("SELECT fleet, device, counter FROM device").fetchone()
+                *owner, counter = self._db.execute("SELECT fleet, device, counter FROM intact_device").fetchone()
             if owner != [fleet, device]:
                 raise OutboxError(f"outbox {path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
             self.frames = StoredFrames(self._db, keeping)
@@ -164,7 +167,7 @@ class Outbox:
         """Let `counter` be that of watermarks under this key; those under another one count anew."""
         try:
             with transaction(self._db):
-                salt, known = self._db.execute("SELECT salt, watermark_key FROM device").fetchone()
+                salt, known = self._db.execute("SELECT salt, watermark_key FROM intact_device").fetchone()
                 if (name := hashlib.sha256(salt + key).digest()) == known:
                     return
                 self._db.execute("UPDATE device SET watermark_key = ?, counter = '0'", (name,))
@@ -175,7 +178,7 @@ class Outbox:
     def register(self, plan: StreamPlan) -> int:
         """Register a stream; the last tick maybe ever drawn, or -1. Raises OutboxError if its clock has changed."""
         row = self._db.execute(
-            "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?",
+            "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM intact_streams WHERE stream = ?",
             (plan.stream,),
         ).fetchone()
         if row is None:
@@ -184,7 +187,7 @@ class Outbox:
         if row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
         frame = OpenFrame(row[2], row[2], *row[3:])
-        drawn = "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick"
+        drawn = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
         for pending in self._db.execute(drawn, (plan.stream,)):
             frame.take(*pending)
         frame.stored = len(frame.outputs)
@@ -209,7 +212,7 @@ class Outbox:
 
     def anchor(self) -> Anchor | None:
         """What `keep_anchor` kept last."""
-        row = self._db.execute("SELECT boot, offset_us FROM anchor").fetchone()
+        row = self._db.execute("SELECT boot, offset_us FROM intact_anchor").fetchone()
         return None if row is None else Anchor(*row)
 
     def keep_anchor(self, anchor: Anchor) -> None:
@@ -222,7 +225,7 @@ class Outbox:
         """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
         ticks = (window.start, window.length, window.stride)
         row = self._db.execute(
-            "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?",
+            "SELECT start, length, stride, last_index FROM intact_windows WHERE stream = ? AND window = ?",
             (stream, window.name),
         ).fetchone()
         if row is None:
@@ -320,7 +323,7 @@ class Outbox:
                 window, index = one.window, one.index
                 key = (plan.stream, window.name)
                 (previous,) = self._db.execute(
-                    "SELECT last_index FROM windows WHERE stream = ? AND window = ?", key
+                    "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
                 ).fetchone()
                 if previous >= index:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")

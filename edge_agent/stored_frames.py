@@ -98,7 +98,7 @@ class StoredFrames:
 
     def next(self, after: int) -> StoredFrame | None:
         """The oldest frame with an id above `after` that is not known to be safe elsewhere."""
-        for row in self._db.execute("SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id", (after,)):
+        for row in self._db.execute("SELECT id, stream, payload FROM intact_frames WHERE id > ? ORDER BY id", (after,)):
             if row[0] not in self._covered:
                 return StoredFrame(*row)
         return None
@@ -130,7 +130,7 @@ class StoredFrames:
         reach = self._reach.get(sequence, 0)
         before, missing, whole = len(self._covered), list[int](), True
         rows = self._db.execute(
-            "SELECT id, previous, last FROM frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
+            "SELECT id, previous, last FROM intact_frames WHERE id > ? AND id <= ? AND stream = ? ORDER BY id",
             (prefix, sent_through, sequence),
         )
         for one, previous, last in rows:
@@ -186,7 +186,7 @@ class StoredFrames:
         """Drop the oldest frame that another of its sequence follows, which then accounts for its ticks as well."""
         for one, sequence, previous in self._db.execute("SELECT id, stream, previous FROM frames ORDER BY id"):
             following = self._db.execute(
-                "SELECT id, payload FROM frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1", (one, sequence)
+                "SELECT id, payload FROM intact_frames WHERE id > ? AND stream = ? ORDER BY id LIMIT 1", (one, sequence)
             ).fetchone()
             if following is not None:
                 self._delete([one])

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.host.files import FileLostError, HeldFiles, create_private, make_private
+from fugu.host.records import Checking, add_functions, with_checksums
 
 __all__ = [
     "FORMAT",
@@ -46,7 +47,7 @@ class FileKind(NamedTuple):
 
     name: str
     application: int
-    remedy: str = "put back a copy of it"
+    remedy: str
 
     def problem(self, name: str, application: int, version: int, tables: int) -> str:
         """Why a file cannot be used, in a line; empty for one of this kind and version, and for an empty one."""
@@ -59,10 +60,14 @@ class FileKind(NamedTuple):
         return f"{self.name} {name} is of an older version than this program: begin with a new file"
 
 
-OUTBOX = FileKind("outbox", 0x4655_4F42)
+OUTBOX = FileKind(
+    "outbox",
+    0x4655_4F42,
+    "never put back a copy, which would draw for ticks twice; move it away, and give the device a new name",
+)
 STORE = FileKind("store", 0x4655_5354, "put back a copy, or move it away; devices send again what they still hold")
 LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu gateway ledger resume")
-REGISTRY = FileKind("fleet registry", 0x4655_464C)
+REGISTRY = FileKind("fleet registry", 0x4655_464C, "put back the newest copy")
 SHARDS = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
 
 
@@ -115,18 +120,21 @@ def open_database(
     except sqlite3.Error as error:
         raise refused(f"cannot open the {kind.name} {shown}: {error}") from None
     try:
+        script, wanted = with_checksums(schema)
+        add_functions(db)
         for setting in () if read_only else settings:
             db.execute(f"PRAGMA {setting}")
-        if problem := _prepared(db, kind, schema, create, shown, wait_seconds, read_only):
+        if problem := _prepared(db, kind, script, wanted, create, shown, wait_seconds, read_only):
             raise refused(problem)
         if not read_only:
             make_private(path)
         db.files = HeldFiles(path, shown)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema is perhaps no text
         db.close()
+        why = f"cannot open the {kind.name} {shown}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
         if is_lost(error):
-            raise refused(f"cannot open the {kind.name} {shown}: {error}: {kind.remedy}") from None
-        raise refused(in_use if in_use and _busy(error) else f"cannot open the {kind.name} {shown}: {error}") from None
+            raise refused(f"{why}: {kind.remedy}") from None
+        raise refused(in_use if in_use and _busy(error) else why) from None
     except BaseException:
         db.close()
         raise
@@ -135,6 +143,11 @@ def open_database(
 
 class _Connection(sqlite3.Connection):
     files: HeldFiles | None = None
+
+    def execute(self, query: str, values: Any = (), /) -> sqlite3.Cursor:
+        if " FROM intact_" in query:
+            return self.cursor(Checking).execute(query, values)
+        return super().execute(query, values)
 
 
 def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
@@ -145,7 +158,10 @@ def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
 
 def is_lost(error: Exception) -> bool:
     """True if an error says that a database's file is damaged or gone, so that to try again is useless."""
-    return isinstance(error, FileLostError) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, FileLostError | UnicodeDecodeError) or _code(error) in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    )
 
 
 def is_full(error: Exception) -> bool:
@@ -190,7 +206,14 @@ def snapshot(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _prepared(
-    db: sqlite3.Connection, kind: FileKind, schema: str, create: bool, shown: str, wait: float, read_only: bool
+    db: sqlite3.Connection,
+    kind: FileKind,
+    schema: str,
+    wanted: frozenset[tuple[str, str, str]],
+    create: bool,
+    shown: str,
+    wait: float,
+    read_only: bool,
 ) -> str:
     """Make what is new; why the file cannot be used, empty if it can.
 
@@ -204,6 +227,8 @@ def _prepared(
                 return f"{shown} is no {kind.name}"
             if problem := kind.problem(shown, application, version, tables):
                 return problem
+            if tables and not wanted <= set(db.execute("SELECT type, name, sql FROM sqlite_master")):
+                return f"the tables of the {kind.name} {shown} are damaged, or another program's: {kind.remedy}"
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
             if not tables:
@@ -238,7 +263,7 @@ def _make(db: sqlite3.Connection, script: str) -> None:
                 statement = ""
 
 
-def _busy(error: sqlite3.Error) -> bool:
+def _busy(error: Exception) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from fugu.contract.errors import FuguError, Reason
+from fugu.host.records import damaged_record
 
 __all__ = [
     "FileLostError",
@@ -158,15 +159,17 @@ class HeldFiles:
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:
-    """What is wrong with an open database, in a line; reads all of it or of a table, in order.
+    """What is wrong with an open database, in a line; reads all of it or of a table, in order, and every checksum.
 
     Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
     """
     try:
         (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
+        return damaged_record(db, table) if found == "ok" else " ".join(found.split())
+    except UnicodeDecodeError as error:  # what is wrong is in words that are no text
+        return str(error)
     except sqlite3.DatabaseError as error:
-        return str(error) if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
-    return "" if found == "ok" else " ".join(found.split())
+        return str(error).partition("\n")[0] if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
 
 
 def _damage(file: Path) -> str:

@@ -121,7 +121,7 @@ class Registry:
     def keys(self) -> dict[str, bytes]:
         """The key of every device, with which watermarks are authenticated."""
         with self.snapshot():
-            return dict(self._db.execute("SELECT name, key FROM devices"))
+            return dict(self._db.execute("SELECT name, key FROM intact_devices"))
 
     def groups(self) -> dict[str, int]:
         """Every group, and how many devices it has."""
@@ -180,7 +180,7 @@ class Registry:
         """
         with self.transaction():
             known = self._db.execute(
-                "SELECT digest, payload FROM documents WHERE version=?", (document.version,)
+                "SELECT digest, payload FROM intact_documents WHERE version=?", (document.version,)
             ).fetchone()
             if known == (document.digest, document.payload):
                 return
@@ -202,7 +202,7 @@ class Registry:
     def document(self, version: int) -> Document:
         """A document. Raises UnknownNameError if there is none of this version."""
         with self.snapshot():
-            row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
+            row = self._db.execute(f"SELECT {DOCUMENT} FROM intact_documents WHERE version=?", (version,)).fetchone()
         if row is None:
             raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
         return document_of(row)
@@ -210,7 +210,10 @@ class Registry:
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
         with self.snapshot():
-            return [document_of(row) for row in self._db.execute(f"SELECT {DOCUMENT} FROM documents ORDER BY version")]
+            return [
+                document_of(row)
+                for row in self._db.execute(f"SELECT {DOCUMENT} FROM intact_documents ORDER BY version")
+            ]
 
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
@@ -256,8 +259,9 @@ class Registry:
         unless the document is pushed by hand.
         """
         query = (
-            "SELECT device, desired.version, payload FROM desired JOIN documents ON documents.version=desired.version "
-            "LEFT JOIN rollouts ON number=rollout WHERE published=0 AND COALESCE(phase, '') NOT IN "
+            "SELECT device, w.version, payload FROM intact_documents d "
+            "JOIN desired w ON d.version=w.version LEFT JOIN rollouts ON number=rollout "
+            "WHERE published=0 AND COALESCE(phase, '') NOT IN "
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
         with self.snapshot():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.host.database import REGISTRY, open_database, snapshot, transaction
+from fugu.host.files import damage
 from gateway.fleet.entries import (
     Desired,
     Device,
@@ -90,6 +91,8 @@ def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECO
     schema = _SCHEMA + first  # a checked name holds no quote
     db = open_database(path, REGISTRY, schema, RegistryError, create=fleet is not None, wait_seconds=busy_seconds)
     try:
+        if problem := damage(db):
+            raise RegistryError(f"the fleet registry {path.name} is damaged ({problem}): {REGISTRY.remedy}")
         (found,) = db.execute("SELECT name FROM fleet").fetchone()
         if fleet is not None and found != fleet:
             raise RegistryError(f"{path.name} is the registry of fleet {found}, not of {fleet}")

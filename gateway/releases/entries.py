@@ -429,26 +429,26 @@ class LedgerRows:
     def accounts(self) -> Rows:
         """Number, device, stream, audience, allowance, base, mechanism, exclusive entry, shifted, of each account."""
         columns = "id, device, stream, audience, allowance, base, mechanism, exclusive, shifted"
-        return self._db.execute(f"SELECT {columns} FROM accounts")
+        return self._db.execute(f"SELECT {columns} FROM intact_accounts")
 
     def allowances(self) -> Rows:
         """After which entry, account, allowance, base, mechanism, epsilon, adversary, chains; oldest first."""
         columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, chains"
         return self._db.execute(
-            f"SELECT {columns} FROM allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
+            f"SELECT {columns} FROM intact_allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
 
     def together(self) -> Rows:
         """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""
-        return self._db.execute("SELECT after_entry, device, stream, name FROM together ORDER BY serial")
+        return self._db.execute("SELECT after_entry, device, stream, name FROM intact_together ORDER BY serial")
 
     def members(self) -> Rows:
         """Group, device, charge and shift of each member of a group."""
-        return self._db.execute("SELECT in_group, device, charge, shift FROM members")
+        return self._db.execute("SELECT in_group, device, charge, shift FROM intact_members")
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """The entries, oldest first, as mappings from their columns."""
-        query = f"SELECT {', '.join(_ENTRY)} FROM entries WHERE number>? ORDER BY number LIMIT ?"
+        query = f"SELECT {', '.join(_ENTRY)} FROM intact_entries WHERE number>? ORDER BY number LIMIT ?"
         after = -1
         while page := self._db.execute(query, (after, _PAGE)).fetchall():
             after = page[-1][0]
@@ -461,7 +461,7 @@ class LedgerRows:
         each.
         """
         whose, values = ("", ()) if audience is None else ("audience=? AND ", (audience,))
-        query = f"SELECT {_SHOWN} FROM entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"
+        query = f"SELECT {_SHOWN} FROM intact_entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"
         return self._db.execute(query, (*values, before, limit)).fetchall()
 
     def group(self, number: int) -> tuple[int, str, int]:
@@ -480,17 +480,17 @@ class LedgerRows:
 
     def payload(self, number: int) -> bytes | None:
         """The content of an entry; `None` if there is no such entry."""
-        row = self._db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
+        row = self._db.execute("SELECT payload FROM intact_entries WHERE number=?", (number,)).fetchone()
         return None if row is None else row[0]
 
     def forgotten(self) -> Rows:
         """By device, the last entry whose sums were erased with it, if it is one of that entry's."""
-        return self._db.execute("SELECT device, through FROM forgotten")
+        return self._db.execute("SELECT device, through FROM intact_forgotten")
 
     def documents(self) -> Rows:
         """Number, digest and text of each question and noise table."""
-        return self._db.execute("SELECT id, digest, document FROM documents")
+        return self._db.execute("SELECT id, digest, document FROM intact_documents")
 
     def runs(self) -> Rows:
         """Account, first and last tick and charge of each run, by account and tick."""
-        return self._db.execute("SELECT account, first, last, charge FROM runs ORDER BY account, first")
+        return self._db.execute("SELECT account, first, last, charge FROM intact_runs ORDER BY account, first")

@@ -152,10 +152,10 @@ class Ledger:
 
     def _together(self, device: str, stream: str) -> tuple[str, frozenset[Stream]]:
         """The name of the streams that share a stream's charges, empty if it is alone; and these streams."""
-        query = "SELECT name FROM together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
+        query = "SELECT name FROM intact_together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
         if (row := self._one(query, device, stream)) is None:
             return "", frozenset([(device, stream)])
-        rows = self._db.execute("SELECT DISTINCT device, stream FROM together WHERE name=?", row)
+        rows = self._db.execute("SELECT DISTINCT device, stream FROM intact_together WHERE name=?", row)
         return str(row[0]), frozenset(map(tuple, rows))
 
     def _class(self, one: Allowance) -> int:
@@ -230,7 +230,7 @@ class Ledger:
 
     def _refuse_before(self, release: Release, device: str) -> None:
         """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
-        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        query = "SELECT first FROM intact_beginnings WHERE device=? AND stream=?"
         for member in self._together(device, release.stream)[1]:
             row = self._one(query, *member)
             first = release.first + (release.shifts.get(device, 0) if member[0] == device else 0)
@@ -298,13 +298,13 @@ class Ledger:
         return beside(runs, first, last, ahead)
 
     def _runs(self, account: int) -> list[ChargedTicks]:
-        query = "SELECT first, last, charge FROM runs WHERE account=?"
+        query = "SELECT first, last, charge FROM intact_runs WHERE account=?"
         return [ChargedTicks._make(row) for row in self._db.execute(query, (account,))]
 
     def _near(self, account: int, first: int, last: int) -> list[ChargedTicks]:
         """The runs that overlap or touch the ticks; at most one of them begins before the first."""
         rows = self._db.execute(
-            "SELECT first, last, charge FROM runs WHERE account=? AND first<=? AND first>=COALESCE("
+            "SELECT first, last, charge FROM intact_runs WHERE account=? AND first<=? AND first>=COALESCE("
             "(SELECT MAX(first) FROM runs WHERE account=? AND first<?), 0) ORDER BY first",
             (account, last + 1, account, first),
         )
@@ -330,12 +330,12 @@ class Ledger:
     @property
     def identity(self) -> str:
         """Random; a ledger that begins anew has another one."""
-        return str(self._one("SELECT identity FROM binding")[0])
+        return str(self._one("SELECT identity FROM intact_binding")[0])
 
     @property
     def store(self) -> str:
         """The identity of the store that it charges releases of, empty before there is one."""
-        return str(self._one("SELECT store FROM binding")[0])
+        return str(self._one("SELECT store FROM intact_binding")[0])
 
     @property
     def newest(self) -> int:
@@ -354,7 +354,7 @@ class Ledger:
 
     def beginning(self, devices: Iterable[str], stream: str) -> int:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
-        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        query = "SELECT first FROM intact_beginnings WHERE device=? AND stream=?"
         members = frozenset[Stream]().union(*(self._together(device, stream)[1] for device in devices))
         return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
 
@@ -414,7 +414,7 @@ class Ledger:
 
     def progress(self, name: str) -> int | None:
         """The tick at which a schedule goes on; `None` before its first window."""
-        row = self._one("SELECT next FROM progress WHERE name=?", name)
+        row = self._one("SELECT next FROM intact_progress WHERE name=?", name)
         return None if row is None else int(row[0])
 
     def set_progress(self, name: str, following: int) -> None:
@@ -463,13 +463,13 @@ class Ledger:
 
     def _find(self, key: Key) -> Any:
         columns = "id, allowance, base, exclusive, mechanism, shifted, device"
-        return self._one(f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
+        return self._one(f"SELECT {columns} FROM intact_accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
 
     def _accounts(self, where: str, *values: object) -> list[Account]:
         rows = self._db.execute(
             "SELECT device, stream, audience, allowance, base, COALESCE(MAX(charge), 0), COALESCE(MIN(first), -1), "
-            "COALESCE(MAX(last), -1), COUNT(charge), exclusive, mechanism FROM accounts LEFT JOIN runs ON account=id "
-            f"{where} GROUP BY id ORDER BY 1, 2, 3",
+            "COALESCE(MAX(last), -1), COUNT(charge), exclusive, mechanism "
+            f"FROM intact_accounts LEFT JOIN runs ON account=id {where} GROUP BY id ORDER BY 1, 2, 3",
             values,
         )
         return [self._spent_together(Account(Key(*row[:3]), *row[3:])) for row in rows.fetchall()]
@@ -490,7 +490,7 @@ class Ledger:
         self._db.execute(query, (name, following))
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
-        rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE {where}", values)
+        rows = self._db.execute(f"SELECT {_ENTRY} FROM intact_entries WHERE {where}", values)
         return [Entry._make((*row[:10], bool(row[10]), *row[11:])) for row in rows]
 
     def _one(self, query: str, *values: object) -> Any:

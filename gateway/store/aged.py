@@ -130,7 +130,7 @@ class AgedStore:
             mine = np.flatnonzero(journal.number == number)
             if len(mine):
                 some = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
-                query = "SELECT after, through FROM coverage WHERE stream=?"
+                query = "SELECT after, through FROM intact_coverage WHERE stream=?"
                 put_coverage(self._db, number, Coverage([*self._db.execute(query, (number,)), *some]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._keep(number, -1 if last is None else last + 1)
@@ -146,7 +146,7 @@ class AgedStore:
 
     def begin(self, number: int) -> int:
         """Where frames of a sequence begin that are kept: a tick, or a window's index."""
-        found: int = self._db.execute("SELECT begins FROM streams WHERE id=?", (number,)).fetchone()[0]
+        found: int = self._db.execute("SELECT begins FROM intact_streams WHERE id=?", (number,)).fetchone()[0]
         return found
 
     def _aged(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:

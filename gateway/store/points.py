@@ -29,6 +29,9 @@ class Measured(NamedTuple):
     belief: Floats
 
 
+_FRAMES = "SELECT payload, belief FROM intact_measured WHERE stream=? AND"
+
+
 class PointStore:
     """Frames of points and the tables that they were drawn from; used within the store's transactions."""
 
@@ -51,16 +54,16 @@ CREATE TABLE sent_tables (
 
     def before(self, stream: int, tick: int) -> Measured | None:
         """The last frame that begins before a tick."""
-        query = "SELECT payload, belief FROM measured WHERE stream=? AND first<? ORDER BY first DESC LIMIT 1"
+        query = f"{_FRAMES} first<? ORDER BY first DESC LIMIT 1"
         return self._frame(query, stream, tick)
 
     def at(self, stream: int, first: int) -> Measured | None:
         """The frame that begins at a tick."""
-        return self._frame("SELECT payload, belief FROM measured WHERE stream=? AND first=?", stream, first)
+        return self._frame(f"{_FRAMES} first=?", stream, first)
 
     def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[Measured]:
         """Frames that begin at the ticks first..last, in tick order, read as they are asked for."""
-        query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? ORDER BY first LIMIT 64"
+        query = f"{_FRAMES} first BETWEEN ? AND ? ORDER BY first LIMIT 64"
         while rows := self._db.execute(query, (stream, first, last)).fetchall():
             for row in rows:
                 measured = _measured(row)
@@ -69,15 +72,13 @@ CREATE TABLE sent_tables (
 
     def holding(self, stream: int, first: int, last: int) -> list[MeasureFrame]:
         """The frames that hold any of the ticks first..last, in tick order."""
-        query = (
-            "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
-        )
+        query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=? ORDER BY first"
         rows = self._db.execute(query, (stream, first - MAX_MEASURE_TICKS, last, first))
         return [_measured(row).frame for row in rows]
 
     def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
         """A stored frame that shares a tick with the given one."""
-        query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=?"
+        query = f"{_FRAMES} first BETWEEN ? AND ? AND last>=?"
         found = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
         return None if found is None else found.frame
 
@@ -92,12 +93,12 @@ CREATE TABLE sent_tables (
 
     def table(self, stream: int, version: int, number: int) -> TimedTable | None:
         """A table that was sent."""
-        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND number=?"
+        query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND number=?"
         return self._table(query, stream, version, number)
 
     def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
         """The table that was made for a key."""
-        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND key=?"
+        query = "SELECT message FROM intact_sent_tables WHERE stream=? AND policy_version=? AND key=?"
         return self._table(query, stream, version, key)
 
     def next_number(self, stream: int, version: int, least: int) -> int:
@@ -160,7 +161,7 @@ CREATE TABLE windows (
     def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
         query = (
             "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts, shift "
-            f"FROM windows JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
+            f"FROM intact_windows w JOIN streams ON id=w.stream WHERE w.stream=? AND {where}"
         )
         return [
             WindowFrame(

@@ -40,7 +40,7 @@ class DiscoveryStore:
 
     def every(self) -> dict[str, dict[str, str]]:
         """By device, the components that were ever published."""
-        return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM discovered")}
+        return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM intact_discovered")}
 
     def keep(self, device: str, components: Mapping[str, str]) -> None:
         """Store a document that is about to be published."""
@@ -90,7 +90,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
     def every(self) -> list[Conflict]:
         """All of them."""
-        return [Conflict(*row) for row in self._db.execute("SELECT * FROM conflicts") if self._owns(row[0])]
+        return [Conflict(*row) for row in self._db.execute("SELECT * FROM intact_conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
         """Note that a device is to draw nothing under policy documents up to a version."""
@@ -103,7 +103,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
     def stops(self) -> dict[str, tuple[int, bool]]:
         """By device: the version up to which it is or was stopped, and whether that is over."""
-        rows = self._db.execute("SELECT device, version, over FROM stops")
+        rows = self._db.execute("SELECT device, version, over FROM intact_stops")
         return {device: (version, bool(over)) for device, version, over in rows if self._owns(device)}
 
 
@@ -138,7 +138,7 @@ CREATE TABLE released (
 
     def charged(self) -> Charged:
         """To which ledger releases were charged, and how far."""
-        return Charged(*self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone())
+        return Charged(*self._db.execute("SELECT identity, ledger, entry FROM intact_release_record").fetchone())
 
     def bind(self, ledger: str) -> None:
         """Store the identity of the ledger."""
@@ -162,7 +162,7 @@ CREATE TABLE released (
 
     def released(self) -> list[Released]:
         """For every stream the last tick of a release."""
-        return [Released(*row) for row in self._db.execute("SELECT device, stream, last FROM released")]
+        return [Released(*row) for row in self._db.execute("SELECT device, stream, last FROM intact_released")]
 
 
 _TABLES = """
@@ -295,8 +295,8 @@ class Store:
     def policy_documents(self) -> list[str]:
         """The policies that stored frames were made under."""
         if self._shard is None:
-            return [row[0] for row in self._db.execute("SELECT document FROM policies")]
-        rows = self._db.execute("SELECT device, document FROM policies JOIN streams ON id=policies.stream")
+            return [row[0] for row in self._db.execute("SELECT document FROM intact_policies")]
+        rows = self._db.execute("SELECT device, document FROM intact_policies p JOIN streams ON id=p.stream")
         return [document for device, document in rows if self._owns(device)]
 
     def add_policy(self, stream: int, version: int, document: str) -> None:
@@ -313,19 +313,19 @@ class Store:
         tail = self.symbols.tail
         intervals = {number: tail.intervals(number) for number in numbers}
         spans: dict[int, list[Span]] = {number: [] for number in numbers}
-        for number, after, through in among(self._db, "SELECT * FROM coverage WHERE stream", numbers):
+        for number, after, through in among(self._db, "SELECT * FROM intact_coverage WHERE stream", numbers):
             intervals[number].append((after, through))
-        for number, *span in among(self._db, "SELECT * FROM shifts WHERE stream", numbers):
+        for number, *span in among(self._db, "SELECT * FROM intact_shifts WHERE stream", numbers):
             spans[number].append(Span(*span))
         return {number: (Coverage(intervals[number]), Shifts(spans[number])) for number in numbers}
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
-        return self._db.execute("SELECT after, through FROM coverage WHERE stream=?", (stream,)).fetchall()
+        return self._db.execute("SELECT after, through FROM intact_coverage WHERE stream=?", (stream,)).fetchall()
 
     def shifts(self, stream: int | None) -> Shifts:
         """By how much the numbers of a sequence are ahead of the wall clock."""
-        return Shifts(self._db.execute("SELECT shift, first, last FROM shifts WHERE stream=?", (stream,)))
+        return Shifts(self._db.execute("SELECT shift, first, last FROM intact_shifts WHERE stream=?", (stream,)))
 
     def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
         """Follow a change of the shifts; those below the oldest are forgotten."""
@@ -359,7 +359,7 @@ class Store:
 
     def reserved_counter(self) -> int:
         """The number of the newest watermark that may have been said, 0 if there was none."""
-        (reserved,) = self._db.execute("SELECT reserved FROM watermarks").fetchone()
+        (reserved,) = self._db.execute("SELECT reserved FROM intact_watermarks").fetchone()
         return int(reserved)
 
     def reserve_counter(self, number: int) -> None:

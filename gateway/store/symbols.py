@@ -372,7 +372,7 @@ CREATE TABLE heads (
         """What the journal holds: of all shards, or of one."""
         if self._tail is None:
             read, seen = Tail(), dict[int, tuple[int, int]]()
-            query = f"SELECT serial, shard, batch FROM journal {self._mine} ORDER BY serial"
+            query = f"SELECT serial, shard, batch FROM intact_journal {self._mine} ORDER BY serial"
             for serial, shard, batch in self._db.execute(query):
                 read.add(Columns.decode(bytes(batch)))
                 seen[shard] = seen.get(shard, (serial, serial))[0], serial
@@ -393,7 +393,7 @@ CREATE TABLE heads (
                 self._tail = None
                 return
             if first is not None and before != (first, last):
-                query = "SELECT batch FROM journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
+                query = "SELECT batch FROM intact_journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
                 through = -1 if before is None else before[1]
                 for (batch,) in self._db.execute(query, (shard, through, last)):
                     tail.add(Columns.decode(bytes(batch)))
@@ -430,7 +430,7 @@ CREATE TABLE heads (
 
     def heads(self, numbers: Sequence[int]) -> list[Head]:
         """Those of some streams that have been sealed."""
-        rows = among(self._db, "SELECT * FROM heads WHERE stream", numbers)
+        rows = among(self._db, "SELECT * FROM intact_heads WHERE stream", numbers)
         return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
     def last(self, number: int) -> int:
@@ -456,7 +456,7 @@ CREATE TABLE heads (
         query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
         (before,) = self._db.execute(query, (number, tick)).fetchone()
         tick = tick if before is None else before
-        query = "SELECT * FROM chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
+        query = "SELECT * FROM intact_chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
         while rows := self._db.execute(query, (number, tick, _PAGE)).fetchall():
             for row in rows:
                 yield _chunk(row)
@@ -501,7 +501,7 @@ CREATE TABLE heads (
     def take_out(self, numbers: Sequence[int]) -> Columns:
         """Remove sequences from the journal, and return what it had of them; `read_again` after the transaction."""
         gone = np.array(numbers, dtype=np.int64)
-        rows = self._db.execute("SELECT serial, batch FROM journal ORDER BY serial").fetchall()
+        rows = self._db.execute("SELECT serial, batch FROM intact_journal ORDER BY serial").fetchall()
         taken = []
         for serial, batch in rows:
             columns = Columns.decode(bytes(batch))

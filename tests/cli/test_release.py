@@ -12,6 +12,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
 from fugu.contract.reports import ReleaseFrame
+from fugu.host.records import add_functions
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import Lease
 from gateway.store.store import Store
@@ -107,6 +108,7 @@ def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(
 def test_a_device_that_is_refused_lets_nothing_of_the_others_out(fugu: Fugu, site: Path) -> None:
     assert fugu(*words(site, "each", 0)).code == 0
     with sqlite3.connect(site / "l.sqlite") as ledger:
+        add_functions(ledger)
         ledger.execute("UPDATE runs SET first=20, last=39 WHERE account=(SELECT id FROM accounts WHERE device='watch')")
     one_line(fugu(*words(site, "each", 20)), "watch/hr, audience public: ticks 20..39")
     shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
@@ -130,6 +132,7 @@ def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     assert [(one["device"], one["promised"]) for one in found["streams"]] == [("ring", 1.0), ("watch", 1.0)]
     assert all(0.4 < one["epsilon"] <= 1.0 for one in found["streams"])
     with sqlite3.connect(site / "l.sqlite") as ledger:
+        add_functions(ledger)
         ledger.execute("UPDATE runs SET charge=charge-1")
     changed = fugu(*audit)
     assert (changed.code, changed.out.count("WRONG")) == (1, 2)
@@ -149,6 +152,7 @@ def test_the_audit_believes_whom_the_auditor_believes(fugu: Fugu, site: Path) ->
     assert (done.out.count("by the ledger alone"), done.out.count("from what the auditor gave")) == (1, 2)
     forgetful = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)).model_dump(mode="json")
     with sqlite3.connect(site / "l.sqlite") as ledger:
+        add_functions(ledger)
         ledger.execute("UPDATE classes SET chains=?", (json.dumps([forgetful]),))
     assert fugu(*audit).code == 0
     assert "class of chains of no policy that was given" in fugu(*given).out

@@ -20,6 +20,7 @@ from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
+from fugu.host.records import add_functions
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
@@ -73,6 +74,7 @@ def left(agent: Agent) -> list[object]:
     found: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:
+        add_functions(disk)
         disk.executescript("UPDATE device SET salt = ''; DELETE FROM binding")  # random
         return [*found, *disk.iterdump(), told]
 

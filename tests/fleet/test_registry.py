@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fugu.host import database
+from fugu.host.records import add_functions
 from gateway.fleet.entries import (
     Desired,
     Due,
@@ -172,6 +173,7 @@ def test_what_a_device_says_does_not_fill_the_disk(registry: Registry) -> None:
 def test_history_refusals_and_documents_cannot_be_changed(registry: Registry, tmp_path: Path) -> None:
     registry.reported([PolicyReport("d000", 1, "refused", "x", START)])
     other = sqlite3.connect(tmp_path / "fleet.sqlite")
+    add_functions(other)
     for table in ("history", "refusals", "documents"):
         for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET rowid=rowid+1000"):
             with pytest.raises(sqlite3.IntegrityError, match="never"):
