@@ -128,9 +128,15 @@ def _said(*names: str) -> dict[str, str]:
 def _share(
     one: Description, of: str, topic: str, value: str, attributes: Mapping[str, str] | None, seconds: float
 ) -> Component:
+    return _number(f"{one.stream} share of {of}", topic, value, attributes, seconds, "%")
+
+
+def _number(
+    name: str, topic: str, value: str, attributes: Mapping[str, str] | None, seconds: float, unit: str
+) -> Component:
     return _entity(
-        *("sensor", f"{one.stream} share of {of}", topic, value, attributes),
-        unit_of_measurement="%",
+        *("sensor", name, topic, value, attributes),
+        unit_of_measurement=unit,
         state_class="measurement",
         suggested_display_precision=1,
         expire_after=_expires(seconds),
@@ -148,14 +154,20 @@ def _counted(one: Description) -> dict[str, Component]:
             every = {"": ("", " or ".join(window.states) if few else f"{len(window.states)} states")}
         for key, (ending, of) in every.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
-            percent = {name: f"(100 * {one} / value_json.observed) | round(2)" for name, one in members.items()}
+            numbers = {name: f"(100 * {one} / value_json.observed) | round(2)" for name, one in members.items()}
+            if window.clip is not None:  # a clipped count is no share of its window
+                numbers = dict(members)
             ours = f"value_json.window == {_literal(window.name)} and {members['value']} is defined"
-            value = f"{{% if {ours} %}}{{{{ {percent.pop('value')} }}}}{{% endif %}}"
+            value = f"{{% if {ours} %}}{{{{ {numbers.pop('value')} }}}}{{% endif %}}"
             of += "" if single else f" ({window.name})"
             # With several windows the messages of another would have no such attributes.
-            attributes = percent | _said("confidence", "since", "time", "useful") if single else None
-            share = _share(one, of, topic, value, attributes, window.stride * one.period_seconds)
-            found[f"window.{window.name}{key}"] = share
+            attributes = numbers | _said("confidence", "since", "time", "useful") if single else None
+            told = topic, value, attributes, window.stride * one.period_seconds
+            found[f"window.{window.name}{key}"] = (
+                _share(one, of, *told)
+                if window.clip is None
+                else _number(f"{one.stream} ticks of {of}, at most {window.clip}", *told, "ticks")
+            )
     return found
 
 

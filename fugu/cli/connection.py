@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["BROKER_HELP", "broker_of"]
 

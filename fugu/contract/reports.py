@@ -165,7 +165,7 @@ class WindowCount(JsonMessage):
     window: Annotated[str, Text(1, 32, WINDOW_NAME_PATTERN), "Its name in the policy."]
     states: Annotated[tuple[str, ...], Labels(), "Labels of the states that were counted; of a histogram, all."]
     values: Annotated[tuple[float, ...], Numbers("value"), "Ticks in the states, with noise, so below zero at times."]
-    low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count."]
+    low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count, or its clip."]
     high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     observed: Annotated[

@@ -24,7 +24,7 @@ from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
-from fugu.planning.answers import window_error
+from fugu.planning.answers import WindowError, window_error
 from fugu.privacy.utility import assess
 from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
 from gateway.fleet.keys import Root, read_root
@@ -310,16 +310,18 @@ def worth(policy: AnyPolicy) -> Worth:
         promise = policy.guarantee
         told = policy.stretches(promise.epsilon)
         if policy.table is None:
-            best = min(policy.windows, key=_share_error)
-            error, unit = _share_error(best), f"of the share of {best.name}"
-            return Worth(promise.epsilon, promise.adversary, error=error, unit=unit, stretches=told)
+            best = min(policy.windows, key=lambda window: (window.clip is not None, _error_of(window).share_mean))
+            off, unit = _error_of(best).share_mean, f"of the share of {best.name}"
+            if best.clip is not None:
+                off, unit = _error_of(best).count_mean, f"ticks of {best.name}, at most {best.clip}"
+            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told)
         return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy, policy.table), stretches=told)
-    off, unit = _error(policy)
-    return Worth(policy.epsilon, "", error=off, unit=unit)
+    error, unit = _error(policy)
+    return Worth(policy.epsilon, "", error=error, unit=unit)
 
 
-def _share_error(window: Window) -> float:
-    return window_error(Fraction(window.scale), window.length).share_mean
+def _error_of(window: Window) -> WindowError:
+    return window_error(Fraction(window.scale), window.length)
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
