@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_BY_HAND = ("pause", "resume", "moved")
+_BY_HAND = ("pause", "resume", "moved", "set-back")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -81,7 +81,9 @@ class Agent:
             from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
 
             whose = plan.fleet, plan.device, plan.managed
-            self._fleet = FleetPolicy(*whose, self._later, self._ticks.switch, self._offer_table, self._now)
+            self._fleet = FleetPolicy(
+                *whose, self._later, self._ticks.switch, self._offer_table, self._now, self._clock.known_synchronised
+            )
         followed = () if self._fleet is None else self._fleet.topics
         will = Status(False, _version(), 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
@@ -275,6 +277,8 @@ class Agent:
             found.add(StatusCode.PAUSED)
         if self._time.uncertain:
             found.add(StatusCode.CLOCK)
+        if self._fleet is not None and self._fleet.ahead(self._now()):
+            found.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
         return ordered(code for code in found if code is not None)

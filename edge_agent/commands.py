@@ -1,16 +1,19 @@
-"""`fugu-agent pause`, `resume` and `moved`: what people who sit at a device decide."""
+"""`fugu-agent pause`, `resume`, `moved` and `set-back`: what people who sit at a device decide."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
+from edge_agent.config_schema import AgentConfig
 from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
 from edge_agent.outbox import Outbox, OutboxError
 from fugu.contract.errors import StatusCode
+from fugu.host.files import write_secret
 from fugu.host.process import Parser
 
 __all__ = ["done"]
@@ -19,6 +22,7 @@ HELPS = {
     "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
     "resume": "End a pause.",
     "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
+    "set-back": "Go by this machine's clock again, after the gateway had signed a time far ahead.",
 }
 """The commands, and what they do."""
 
@@ -41,6 +45,8 @@ def done(words: Sequence[str]) -> str:
     outbox = config.parent / found.outbox
     if options.command == "moved":
         return _moved(outbox, found.fleet, found.device, found.binding)
+    if options.command == "set-back":
+        return _set_back(config, found, outbox)
     if options.command == "pause":
         return _paused(outbox, None if options.length is None else seconds_of(options.length))
     Pause(outbox).end()
@@ -70,6 +76,25 @@ def _waited_for(outbox: Path, seen: Callable[[Sequence[str]], bool]) -> bool:
             return False
         time.sleep(_POLL_SECONDS)
     return False
+
+
+def _set_back(path: Path, config: AgentConfig, outbox: Path) -> str:
+    from edge_agent.enrolled import open_trust
+
+    if config.enrolment is None:
+        raise LocalStatusError(f"{path}: this device is not enrolled, and follows no signed time")
+    if outbox.exists():
+        Outbox(
+            outbox, config.fleet, config.device
+        ).close()  # refused while the agent runs, which would write its own time
+    trust = open_trust(config, path.parent)
+    before, now = trust.state.time, int(time.time())
+    after = trust.set_back(now)
+    if after == before:
+        return f"nothing changes: the newest signed time, {before}, is not ahead of this machine's clock, {now}"
+    write_secret(path.parent / config.trust, json.dumps(trust.state.to_json()))
+    floor = "" if after == now else ", where the newest document that was accepted begins"
+    return f"the newest signed time was {before} and is {after} now{floor}; see that the gateway's clock is right"
 
 
 def _moved(outbox: Path, fleet: str, device: str, binding: str) -> str:

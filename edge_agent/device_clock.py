@@ -102,6 +102,10 @@ class SystemClock:
         """True if something that knows the time has set the wall clock."""
         return machine.synchronised()
 
+    def known_synchronised(self) -> bool:
+        """The same, and False where the system cannot know."""
+        return machine.known_synchronised()
+
     def boot(self) -> str:
         """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
         return machine.boot()

@@ -27,6 +27,7 @@ from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
+from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
 
 __all__ = ["FleetPolicy"]
@@ -35,6 +36,8 @@ JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
 TIME_STORED_SECONDS = 3600
 """A signed time is on the disk only if it is so much newer than the one there: gateways sign one every few minutes."""
+DAY_SECONDS = 86_400
+"""By how much a signed time may be ahead, as in `fugu.contract.trust`, which a running agent does not load."""
 MOST_WAITING = 16
 _PASSING = frozenset({Reason.NOT_YET_VALID, Reason.STORAGE, Reason.JUDGE, Reason.CONFIG})
 """Reasons that may be gone a minute later, with the same document."""
@@ -47,7 +50,8 @@ class FleetPolicy:
     """What an enrolled device follows.
 
     FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
-    time in seconds, by the device's clock. `refused` counts useless messages by reason.
+    time in seconds, by the device's clock, and `sure` whether that is known to be synchronised. `refused` counts
+    useless messages by reason.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class FleetPolicy:
         switch: Switch,
         offer_table: Callable[[str, bytes], bool],
         now: Callable[[], float] = time.time,
+        sure: Callable[[], bool] = known_synchronised,
     ) -> None:
         self.managed = managed
         self._stored_time = managed.time
@@ -66,6 +71,8 @@ class FleetPolicy:
         self._switch = switch
         self._offer_table = offer_table
         self._now = now
+        self._sure = sure
+        self._far = False
         self._status_topic = policy_status_topic(fleet, device)
         self._policy_topic = policy_set_topic(fleet, device)
         self._kinds = {root_topic(fleet): "root", self._policy_topic: "policy", time_topic(fleet): "time"}
@@ -123,6 +130,10 @@ class FleetPolicy:
             return StatusCode.STOPPED
         return StatusCode.POLICY_EXPIRED if self._expired(seconds) and self.managed.on_expiry == "stop" else None
 
+    def ahead(self, seconds: float) -> bool:
+        """True if the gateway's time is more than a day ahead of this device's clock, which is synchronised."""
+        return self._far or (self.managed.time > seconds + DAY_SECONDS and self._sure())
+
     def said(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
         """Topic and bytes of the status at a Unix time, if it is new or `connected_anew`."""
         status = PolicyStatus(
@@ -157,11 +168,12 @@ class FleetPolicy:
         topic = next(iter(self._waiting))
         payload = self._waiting.pop(topic)
         self._busy = True
-        now = max(int(self._now()), self.managed.time)
-        threading.Thread(target=self._judge, args=(self._kinds[topic], payload, now), name="judge", daemon=True).start()
+        kind, now, sure = self._kinds[topic], int(self._now()), self._sure()
+        now = now if kind == "time" else max(now, self.managed.time)
+        threading.Thread(target=self._judge, args=(kind, payload, now, sure), name="judge", daemon=True).start()
 
-    def _judge(self, kind: str, payload: bytes, now: int) -> None:
-        asked = (self.managed.config, kind, str(now), str(os.getpid()))
+    def _judge(self, kind: str, payload: bytes, now: int, sure: bool) -> None:
+        asked = (self.managed.config, kind, str(now), str(os.getpid()), "sure" if sure else "unsure")
         command = [sys.executable, "-P", "-m", "edge_agent.judge", *asked]
         answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
@@ -196,6 +208,7 @@ class FleetPolicy:
 
     def _refuse(self, kind: str, payload: bytes, reason: str, detail: str) -> None:
         self.refused[reason] += 1
+        self._far = self._far or reason == Reason.FAR_AHEAD
         name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
         self._refused += kind != "policy" or (name, reason) != self._policy
         self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
@@ -238,6 +251,7 @@ class FleetPolicy:
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
         self._settle(kind, payload, "")
+        self._far = self._far and kind not in ("time", "root")
         if kind in ("policy", "root"):
             self._again = {topic: one for topic, one in self._again.items() if self._kinds[topic] != kind}
         if kind == "policy":

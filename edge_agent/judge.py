@@ -1,4 +1,4 @@
-"""`python -m edge_agent.judge CONFIG KIND NOW PARENT < ENVELOPE`: judge one document, in a process that ends at once.
+"""`python -m edge_agent.judge CONFIG KIND NOW PARENT SURE < ENVELOPE`: judge a document, in a process of its own.
 
 So neither large libraries cost the running agent its memory, nor a fault in a parser its life. Memory and time are
 limited, and no file is written; the answer is one JSON object on standard output. What it accepts takes effect only
@@ -37,11 +37,11 @@ def main(arguments: list[str]) -> int:
         _, allowed = resource.getrlimit(what)
         most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(what, (most, most))
-    path, kind, now, parent = arguments
+    path, kind, now, parent, sure = arguments
     end_with_parent(int(parent))
     payload = sys.stdin.buffer.read(MAX_ENVELOPE_BYTES + 1)
     try:
-        answer = _judge(Path(path), kind, payload, int(now))
+        answer = _judge(Path(path), kind, payload, int(now), sure=sure == "sure")
     except FuguError as error:
         answer = {"refused": error.reason, "detail": str(error)}
     except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
@@ -51,13 +51,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _judge(path: Path, kind: str, payload: bytes, now: int) -> dict[str, Any]:
+def _judge(path: Path, kind: str, payload: bytes, now: int, *, sure: bool = False) -> dict[str, Any]:
     config = read_config(path)
     trust = open_trust(config, path.parent)
     if kind == "root":
         verdict = trust.follow_roots(payload)
     elif expected := _SENT.get(kind):
-        verdict = trust.judge(payload, expected, now)
+        verdict = trust.judge(payload, expected, now, sure=sure)
     else:
         raise TrustError(f"documents of kind {kind} are not sent")
     answer: dict[str, Any] = {

@@ -26,6 +26,7 @@ AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "pause": (("pause",), "Draw nothing and read no sensor, until it is over."),
     "resume": (("resume",), "End a pause."),
     "moved": (("moved",), "Let an outbox belong to this machine, to which its disk moved."),
+    "set-back": (("set-back",), "Go by this machine's clock again, after the gateway had signed a time far ahead."),
     "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
 }
 """By name: the words for `fugu-agent`, and the command's help."""

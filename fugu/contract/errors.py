@@ -67,6 +67,8 @@ class Reason(StrEnum):
     SAME_VERSION = "same_version"
     EXPIRED = "expired"
     NOT_YET_VALID = "not_yet_valid"
+    FAR_AHEAD = "far_ahead"
+    """A signed time that a device with a synchronised clock does not believe."""
     POLICY = "policy"
     GUARANTEE = "guarantee"
     PINNED = "pinned"
@@ -144,6 +146,8 @@ class StatusCode(StrEnum):
     """The person who is measured has asked that nothing be drawn."""
     TABLE_REFUSED = "table-refused"
     """The newest table of a measured stream was refused."""
+    GATEWAY_CLOCK = "gateway-clock"
+    """The gateway has signed a time that is more than a day ahead of the device's synchronised clock."""
 
 
 def printable(text: str) -> str:

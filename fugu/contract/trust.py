@@ -8,6 +8,7 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
 with other content is refused;
 5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
+a device whose own clock is synchronised takes no signed time that is more than a day ahead of it;
 6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
 
 The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
@@ -46,8 +47,10 @@ from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 
-__all__ = ["Trust", "TrustState", "Verdict"]
+__all__ = ["FAR_AHEAD_SECONDS", "Trust", "TrustState", "Verdict"]
 
+FAR_AHEAD_SECONDS = 86_400
+"""By how much a signed time may be ahead of a synchronised clock."""
 _Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument, StopDocument)
 
 
@@ -128,10 +131,11 @@ class Trust:
             self.state = replace(self.state, root=root, time=0, stopped=0, enrolled=enrolled)
         self.root = self._own_root(self.state.root)
 
-    def judge(self, payload: bytes, kind: Kind, now: int) -> Verdict:
+    def judge(self, payload: bytes, kind: Kind, now: int, *, sure: bool = False) -> Verdict:
         """Judge a document at a Unix time in seconds; what is accepted takes effect in `state`.
 
-        `kind` is what is expected where it came from. The TrustError says why it is refused.
+        `kind` is what is expected where it came from; `sure` says that `now` is of a clock known to be synchronised.
+        The TrustError says why it is refused.
         """
         envelope = _envelope(payload)
         if envelope.kind != kind or kind == "root":
@@ -139,7 +143,8 @@ class Trust:
         if kind == "policy":
             verdict = self._judge_policy(envelope, payload, now)
         else:
-            verdict = {"table": self._judge_table, "stop": self._judge_stop}.get(kind, self._judge_time)(envelope)
+            judges = {"table": self._judge_table, "stop": self._judge_stop}
+            verdict = judges[kind](envelope) if kind in judges else self._judge_time(envelope, now if sure else None)
         self.state = verdict.state
         return verdict
 
@@ -245,13 +250,28 @@ class Trust:
             return Verdict(self.state, document, changes=False)
         return Verdict(replace(self.state, stopped=document.version), document)
 
-    def _judge_time(self, envelope: Envelope) -> Verdict:
+    def set_back(self, now: int) -> int:
+        """Take a time for the signed one that is ahead of it, by the word of the device's owner; the time from then on.
+
+        It is never below the beginning that the newest accepted document has. TrustError as for `in_force`.
+        """
+        document = None if (verdict := self.in_force()) is None else verdict.document
+        floor = document.valid_from if isinstance(document, PolicyDocument) else 0
+        self.state = replace(self.state, time=min(self.state.time, max(now, floor)))
+        return self.state.time
+
+    def _judge_time(self, envelope: Envelope, now: int | None) -> Verdict:
         verified(envelope, self.root.gateway, self.root.public_keys)
         document = _read(TimeDocument, envelope)
         if document.fleet != self.enrolment.fleet:
             raise TrustError(f"the time of fleet {document.fleet}", Reason.NOT_ADDRESSED)
         if document.time < self.state.time:
             raise TrustError(f"the time {document.time}; {self.state.time} has been before", Reason.REPLAYED)
+        if now is not None and document.time > now + FAR_AHEAD_SECONDS:
+            raise TrustError(
+                f"the time {document.time} is more than a day ahead of this device's synchronised clock",
+                Reason.FAR_AHEAD,
+            )
         return Verdict(replace(self.state, time=document.time), document, changes=document.time > self.state.time)
 
     def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:

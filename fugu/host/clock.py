@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Wake", "synchronised"]
+__all__ = ["Wake", "known_synchronised", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""
@@ -20,7 +20,12 @@ _UNSYNCHRONISED = 5  # TIME_ERROR, of adjtimex(2)
 
 def synchronised() -> bool:
     """True if the wall clock is steered by a time server, as far as the system says; but on Linux it is believed."""
-    return not sys.platform.startswith("linux") or _TIMESYNC.exists() or _steered()
+    return not sys.platform.startswith("linux") or known_synchronised()
+
+
+def known_synchronised() -> bool:
+    """True if the system says that a time server steers the wall clock; False where it cannot know."""
+    return sys.platform.startswith("linux") and (_TIMESYNC.exists() or _steered())
 
 
 def boot() -> str:

@@ -182,7 +182,16 @@ def test_a_broker_that_cannot_be_looked_up(fugu: Fugu, address: str) -> None:
 
 CONFIG = 'fleet = "home"\ndevice = "watch"\noutbox = "{outbox}"\nceiling = 1.0\n[broker]\nhost = "{host}"\n'
 CONFIG += '[[streams]]\npolicy = "watch.json"\nsensor = {{ kind = "stdin" }}\n'
-AGENT: tuple[list[str], ...] = (["pause"], ["resume"], ["moved"], ["--status"], ["--doctor"], ["--check"], [])
+AGENT: tuple[list[str], ...] = (
+    ["pause"],
+    ["resume"],
+    ["moved"],
+    ["set-back"],
+    ["--status"],
+    ["--doctor"],
+    ["--check"],
+    [],
+)
 
 
 @pytest.mark.parametrize("words", AGENT, ids=lambda words: " ".join(words) or "run")

@@ -129,8 +129,8 @@ def test_words_that_cannot_be_read(leaf: Leaf, fugu: Fugu) -> None:
         (("pause",), 2),
         (("pause", "agent.toml", "--no-such-option"), 2),
         *((("--check", file), 1) for file in ("none", "folder", "empty", "bytes")),
-        *(((word, "none"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved")),
-        *(((word, "bytes"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved")),
+        *(((word, "none"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved", "set-back")),
+        *(((word, "bytes"), 1) for word in ("--status", "--doctor", "pause", "resume", "moved", "set-back")),
         (("pause", "none", "--for", "soon"), 1),
     ],
 )  # fmt: skip

@@ -33,11 +33,11 @@ def trust(**fields: Any) -> Trust:
     return Trust(KEYS.enrolment(**fields))
 
 
-def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW) -> TrustError:
+def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW, *, sure: bool = False) -> TrustError:
     """The reason why a document is refused; fails if it is not, or if anything has changed."""
     before, root = device.state, device.root
     with pytest.raises(TrustError) as caught:
-        device.judge(payload, kind, now)
+        device.judge(payload, kind, now, sure=sure)
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
     return caught.value
@@ -444,3 +444,25 @@ def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int
     mutated = payload[:start] + noise + payload[max(start, end) :]
     if mutated != payload:
         assert refused(trust(), mutated).reason in ("malformed", "wrong_role", "bad_signature", "threshold")
+
+
+def test_a_device_that_knows_the_time_takes_none_that_is_more_than_a_day_ahead() -> None:
+    """A gateway whose clock is wrong, or whoever has its key, would have good documents refused as expired."""
+    device = trust()
+    device.judge(KEYS.signed_time(NOW + 86_400), "time", NOW, sure=True)
+    error = refused(trust(), KEYS.signed_time(NOW + 86_401), "time", sure=True)
+    assert error.reason is Reason.FAR_AHEAD
+    trust().judge(KEYS.signed_time(NOW * 2), "time", 0)  # a board without a battery learns the time here
+
+
+def test_the_owner_s_word_sets_the_signed_time_back_and_not_below_the_newest_document() -> None:
+    device = trust()
+    ahead = KEYS.signed_time(NOW + 300 * 86_400)
+    device.judge(ahead, "time", NOW)
+    good = KEYS.signed(changed(DOCUMENT, valid_from=NOW - 5, valid_until=NOW + 86_400))
+    assert refused(device, good).reason is Reason.EXPIRED
+    assert device.set_back(NOW) == NOW
+    device.judge(good, "policy", NOW)
+    device.judge(ahead, "time", NOW)
+    assert device.set_back(NOW - 86_400) == NOW - 5
+    assert device.set_back(NOW) == NOW - 5, "it is never set forward"

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
+from edge_agent.fleet_policy import DAY_SECONDS, MOST_WAITING, FleetPolicy, _name
 from edge_agent.judge import _judge
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus
 from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
-from fugu.contract.trust import TrustError
+from fugu.contract.trust import FAR_AHEAD_SECONDS, TrustError
 from tests.support.brokers import PATIENCE
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -176,10 +176,14 @@ def test_documents_are_judged_at_the_newest_time_that_is_known(
     """A signed time that is not on the disk yet counts, although somebody has set the clock back."""
     fleet = Bench(tmp_path, time=9_000).fleet
     fleet._now = lambda: 9_000.0 + ahead
-    judged: SimpleQueue[tuple[str, bytes, int]] = SimpleQueue()
+    fleet._sure = lambda: True
+    judged: SimpleQueue[tuple[str, bytes, int, bool]] = SimpleQueue()
     monkeypatch.setattr(FleetPolicy, "_judge", lambda _fleet, *what: judged.put(what))
     fleet.arrived(POLICY, b"three")
-    assert judged.get(timeout=PATIENCE) == ("policy", b"three", asked)
+    assert judged.get(timeout=PATIENCE) == ("policy", b"three", asked, True)
+    fleet._busy = False
+    fleet.arrived(TIME, b"time")
+    assert judged.get(timeout=PATIENCE) == ("time", b"time", 9_000 + ahead, True), "a time by the clock itself"
 
 
 def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) -> None:
@@ -282,3 +286,22 @@ def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(
     bench.judge(TIME, b"time", refusal("judge"))
     bench.judge(TIME, b"time", refusal("judge"))
     assert bench.asked[4:] == [b"time", b"time"], "what may pass is asked again"
+
+
+def test_a_time_far_ahead_is_named_until_another_comes(bench: Bench) -> None:
+    now = time.time()
+    assert not bench.fleet.ahead(now)
+    assert bench.judge(TIME, b"far", refusal("far_ahead")).reason == "far_ahead"
+    assert bench.fleet.ahead(now)
+    bench.judge(TIME, b"near", {"kind": "time", "changes": True, "state": {"time": 9, "stopped": 0, "version": 0}})
+    assert not bench.fleet.ahead(now)
+
+
+@pytest.mark.parametrize(("over", "sure", "ahead"), [(0, True, False), (1, True, True), (1, False, False)])
+def test_a_time_far_ahead_that_was_taken_before_is_named_where_the_clock_is_known(
+    tmp_path: Path, over: int, sure: bool, ahead: bool
+) -> None:
+    fleet = Bench(tmp_path, time=1_000_000 + 86_400 + over).fleet
+    fleet._sure = lambda: sure
+    assert fleet.ahead(1_000_000) is ahead
+    assert DAY_SECONDS == FAR_AHEAD_SECONDS

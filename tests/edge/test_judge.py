@@ -13,16 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.__main__ import main
+from edge_agent.config_file import read_config
 from edge_agent.fleet_policy import FleetPolicy
+from edge_agent.outbox import Outbox
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.policy import Policy
 from fugu.contract.topics import policy_set_topic
+from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
 KEYS = Keys()
+ASKED = ("policy", str(int(time.time())), str(os.getpid()), "unsure")
 PAYLOAD = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
 
 
@@ -37,9 +42,38 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "agent.toml"
 
 
+@pytest.mark.parametrize(("sure", "refused"), [("sure", "far_ahead"), ("unsure", None)])
+@pytest.mark.long
+def test_it_knows_whether_the_devices_clock_is_synchronised(config: Path, sure: str, refused: str | None) -> None:
+    now = int(time.time())
+    words = [str(config), "time", str(now), str(os.getpid()), sure]
+    command = [sys.executable, "-m", "edge_agent.judge", *words]
+    ahead = KEYS.signed_time(now + 300 * 86_400)
+    answer = json.loads(subprocess.run(command, input=ahead, capture_output=True, check=True).stdout)
+    assert answer.get("refused") == refused
+
+
+def test_the_owner_sets_the_signed_time_back_on_the_device(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = int(time.time())
+    trust = Trust(KEYS.enrolment())
+    trust.judge(KEYS.signed_time(now + 300 * 86_400), "time", now)
+    file = config.parent / read_config(config).trust
+    file.write_text(json.dumps(trust.state.to_json()))
+    agent = Outbox(config.with_name("outbox.sqlite"), "home", "watch")
+    assert main(["set-back", str(config)]) == 1, "the agent runs, and would write its own time"
+    assert capsys.readouterr().err.count("\n") == 1
+    agent.close()
+    assert main(["set-back", str(config)]) == 0
+    assert now <= json.loads(file.read_text())["time"] <= time.time()
+    assert "see that the gateway's clock is right" in capsys.readouterr().out
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert main(["set-back", str(config)]) == 0
+    assert capsys.readouterr().out.startswith("nothing changes")
+
+
 @pytest.mark.long
 def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED]
     answer = json.loads(subprocess.run(command, input=PAYLOAD[:-1], capture_output=True, check=True).stdout)
     assert answer["refused"] == "malformed"
     assert answer["detail"]
@@ -49,7 +83,7 @@ def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
     most = 30 if what == resource.RLIMIT_CPU else 400 << 20
     done = subprocess.run(
-        [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())],
+        [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED],
         input=PAYLOAD,
         capture_output=True,
         preexec_fn=lambda: resource.setrlimit(what, (most, most)),
@@ -64,7 +98,7 @@ def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
         exclude={"table", "frame_ticks", "windows_guarantee"}
     )
     payload = KEYS.signed(policy_document(Policy(**fields), version=5))
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time())), str(os.getpid())]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED]
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     ((made, sensor),) = answer["plans"]
     plan = StreamPlan.of(made, sensor)
@@ -91,7 +125,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
 @pytest.mark.parametrize(
     "begun",
     [
-        "subprocess.Popen([sys.executable, '-m', 'edge_agent.judge', sys.argv[1], 'policy', '0', str(os.getpid())])",
+        "subprocess.Popen([sys.executable, '-m', 'edge_agent.judge', *sys.argv[1:], str(os.getpid()), ''])",
         "edge_agent.config.check_in_child('/dev/stdin')",
     ],
 )
@@ -102,7 +136,9 @@ def test_it_does_not_outlive_the_agent(config: Path, begun: str) -> None:
     )
     reader, writer = os.pipe()
     try:
-        agent = subprocess.Popen([sys.executable, "-c", script, str(config)], stdin=reader, stdout=subprocess.PIPE)
+        agent = subprocess.Popen(
+            [sys.executable, "-c", script, str(config), "policy", "0"], stdin=reader, stdout=subprocess.PIPE
+        )
         assert agent.stdout is not None
         assert agent.stdout.readline() == b"begun\n"
         (child,) = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
