@@ -81,6 +81,13 @@ def test_operating(tmp_path: Path) -> None:
         wait_until(lambda: (tmp_path / "gateway.sqlite").exists())
 
 
+def test_backing_up(broker: Mosquitto, tmp_path: Path) -> None:
+    with Page("docs/backup.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run() == 11
+    assert {"gateway.toml", "history"} <= {file.name for file in tmp_path.iterdir()}
+    assert not list(tmp_path.glob("*.sqlite"))
+
+
 def test_releasing(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/releases.md", tmp_path, {"1883": str(broker.port)}) as page:
         assert page.run() == 5
