@@ -217,6 +217,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         )
     elif Path(name).stem not in (
         "audit",
+        "backup",
         "broker",
         "deploy",
         "firmware",
