@@ -164,12 +164,12 @@ def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
         return True
 
     for vary in (0, 1):
-        fixed = (found.threshold1, found.threshold0)[vary]
+        fixed = found.thresholds[1 - vary]
 
         def pair(other: int, vary: int = vary, fixed: int = fixed) -> tuple[int, int]:
             return (other, fixed) if vary == 0 else (fixed, other)
 
-        least = (found.threshold0, found.threshold1)[vary]
+        least = found.thresholds[vary]
         assert certifies(*pair(least))
         steps = 0
         while certifies(*pair(least - 1)):

@@ -39,7 +39,7 @@ def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
 
     def decode(payload: bytes) -> object:
         if not isinstance(found := decode_estimate(payload), kind):
-            raise Reason.WRONG_TYPE("another estimate")
+            raise FrameError("another estimate", Reason.WRONG_TYPE)
         return found
 
     return decode
