@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +21,10 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
 
 def read_config(path: Path) -> AgentConfig:
     """Read a configuration file. Raises ConfigError if it cannot be read, or a field is wrong."""
-    from pydantic import ValidationError
-
     from edge_agent.config_schema import AgentConfig
-    from fugu.contract._document import first_problem
+    from fugu.host.toml_file import read_toml
 
-    try:
-        return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None
+    return read_toml(path, AgentConfig, ConfigError)
 
 
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:

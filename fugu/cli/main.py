@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from fugu.cli import edge
-from fugu.contract.errors import FuguError, UsageError, printable
+from fugu.contract.errors import FuguError, UsageError, cause, printable
 from fugu.host.process import print_any_text, version_line
 
 __all__ = ["guarded", "main"]
@@ -89,7 +89,7 @@ def guarded(command: Callable[[], int]) -> int:
             raise
         return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra}]'", 1)
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+        return _fail(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
     except KeyboardInterrupt:
         return 130
     except ValueError as error:

@@ -6,6 +6,7 @@ bring about any of them. What troubles a sensor stays on the device.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -162,8 +163,16 @@ def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
     return tuple(sorted(set(codes), key=list(StatusCode).index))
 
 
+_REMEDIES = {
+    errno.EADDRINUSE: "another program listens there: stop it, or name another port",
+    errno.EMFILE: "too many open files: let this process have more (ulimit -n, or LimitNOFILE in its unit)",
+}
+"""What the system's words do not say of itself: what to do."""
+
+
 def cause(error: BaseException | None) -> str:
     """Our own text, what the system says, or an error's class; any other text may hold a reading or a password."""
     if error is None or isinstance(error, FuguError):
         return str(error or "")
-    return getattr(error, "strerror", None) or type(error).__name__
+    remedy = _REMEDIES.get(getattr(error, "errno", None) or 0) if isinstance(error, OSError) else None
+    return remedy or getattr(error, "strerror", None) or type(error).__name__

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.host.files import FileLostError, HeldFiles, create_private, make_private
+from fugu.host.files import FileLostError, HeldFiles, create_private, make_private, why_not_open
 from fugu.host.records import Checking, add_functions, with_checksums
 
 __all__ = [
@@ -118,7 +118,7 @@ def open_database(
             uri=read_only,
         )
     except sqlite3.Error as error:
-        raise refused(f"cannot open the {kind.name} {shown}: {error}") from None
+        raise refused(f"cannot open the {kind.name} {shown}: {why_not_open(path, error)}") from None
     try:
         script, wanted = with_checksums(schema)
         add_functions(db)

@@ -13,7 +13,7 @@ import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import FuguError, Reason, cause
 from fugu.host.records import damaged_record
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "new_folder",
     "of_database",
     "read_text",
+    "why_not_open",
     "write_public",
     "write_secret",
 ]
@@ -116,6 +117,17 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
 
 _ENDS = ("-wal", "-shm")
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+
+
+def why_not_open(path: Path, error: Exception) -> str:
+    """Say why a database cannot be opened, where SQLite does not: its folder is missing, or what the system says."""
+    try:
+        os.close(os.open(path.absolute().parent, os.O_RDONLY))
+    except FileNotFoundError:
+        return f"there is no folder {path.absolute().parent.name}: make it, or name another"
+    except OSError as reason:
+        return cause(reason)
+    return getattr(error, "strerror", None) or str(error)
 
 
 class FileLostError(sqlite3.DatabaseError):

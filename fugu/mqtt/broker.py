@@ -83,9 +83,14 @@ class Broker:
         """HOST:PORT, as `parse` reads it."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def has_tls(self) -> bool:
+        """True if one of its files switches TLS on."""
+        return bool(self.ca_file or self.cert_file or self.key_file)
+
     def tls_context(self) -> ssl.SSLContext | None:
         """The TLS settings, or `None` for a plain connection; LinkError if a file cannot be read."""
-        if not (self.ca_file or self.cert_file or self.key_file):
+        if not self.has_tls:
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file)

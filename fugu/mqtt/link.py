@@ -31,6 +31,10 @@ from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
 __all__ = ["Link", "Will"]
 
 _log = logging.getLogger(__name__)
+_AUTHORITY = "give the certificate of its authority, as ca_file"
+_OWN_ACCOUNT = "stop that one, or give each an account of its own"
+_TAKEN_OVER = "Session taken over"
+_TIMES, _SHORT_SECONDS = 3, 30.0
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
 SESSION_SECONDS = 7 * 24 * 3600
 MAX_PAYLOAD = 1 << 21
@@ -171,6 +175,8 @@ class Link:
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _fall_back: bool = field(default=False, init=False)
     _opened: float | None = field(default=None, init=False)
+    _accepted: float = field(default=float("-inf"), init=False)
+    _cut: int = field(default=0, init=False)
     _largest: int | None = field(default=None, init=False)
     _not_sent: int = field(default=0, init=False)
     _waits_since: float | None = field(default=None, init=False)
@@ -343,6 +349,7 @@ class Link:
             return
         self.last_error = ""
         self._waits_since = None
+        self._accepted = time.monotonic()
         if (certificate_of := getattr(client.socket(), "getpeercert", None)) is not None:
             self.certificate_end = float(ssl.cert_time_to_seconds(certificate_of()["notAfter"]))
         self._largest = getattr(properties, "MaximumPacketSize", None)
@@ -353,13 +360,23 @@ class Link:
     def _connect_failed(self) -> None:
         error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
         reason = cause(error)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"its certificate is not trusted ({error.verify_message}): {_AUTHORITY}"
+        elif self.broker.has_tls and isinstance(error, ssl.SSLError | ConnectionResetError):
+            reason += "; if it speaks no TLS there, name the port where it does"
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
     def _disconnected(self, reason: Any) -> None:
-        self._opened = None
+        unanswered, self._opened = self._opened is not None, None
         self._requests.disconnected()
-        if reason.is_failure and not self.last_error:
+        short = reason.is_failure and time.monotonic() - self._accepted < _SHORT_SECONDS
+        self._cut = self._cut + 1 if short else 0
+        if self._cut >= _TIMES or str(reason) == _TAKEN_OVER:  # not every broker says so
+            self.last_error = f"connection lost: another program seems to use this account: {_OWN_ACCOUNT}"
+        elif reason.is_failure and not self.last_error:
             self.last_error = f"connection lost: {reason}"
+            if unanswered and not self.broker.has_tls:
+                self.last_error += f"; it never answered: if it speaks TLS there, {_AUTHORITY}"
 
     def _received(self, messages: list[Message]) -> None:
         if self.on_messages is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError
+from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError, cause
 from fugu.contract.frames import sequence_name
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
@@ -43,9 +43,11 @@ class Catalogue:
         try:
             files = sorted(path for path in directory.iterdir() if path.suffix == ".json")
         except OSError as error:
-            raise PolicyError(f"cannot read the policies directory: {error.strerror}") from None
+            raise PolicyError(f"cannot read the folder of policies {directory.name}: {cause(error)}") from None
         if not files:
-            raise PolicyError("the policies directory holds no .json file")
+            raise PolicyError(
+                f"the folder of policies {directory.name} holds no .json file: copy the policy of each device there"
+            )
         for path in files:
             try:
                 catalogue.add(read_policy(path.read_bytes()))

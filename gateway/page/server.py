@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from fugu.contract.errors import cause
 from fugu.host.process import LogSettings, end_with_parent, log_settings, log_to_stderr
 from fugu.mqtt import Broker
 from gateway.page.login import SESSION_SECONDS, Login, PageError
@@ -265,4 +266,4 @@ def _listen(settings: PageSettings) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
-        raise PageError(f"nobody can listen at {settings.address}: {error.strerror or error}") from None
+        raise PageError(f"nobody can listen at {settings.address}: {cause(error)}") from None

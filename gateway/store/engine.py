@@ -18,7 +18,7 @@ from typing import Any, Protocol, TextIO
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
-from fugu.host.files import create_private, damage
+from fugu.host.files import create_private, damage, why_not_open
 
 __all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
 
@@ -230,7 +230,7 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     try:
         held = lock.open("a+")
     except OSError as error:
-        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {error.strerror}") from None
+        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {why_not_open(path, error)}") from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -105,7 +105,9 @@ def test_no_database_and_no_folder_are_one_clear_line(path: Path, tmp_path: Path
     path.write_bytes(b"no database, and long enough to be seen as none" * 100)
     with pytest.raises(RefusedError, match=r"cannot open the ledger drops\.sqlite: file is not a database"):
         opened(path)
-    with pytest.raises(RefusedError, match="cannot open the ledger here: unable to open"):
+    with pytest.raises(
+        RefusedError, match=r"cannot open the ledger here: there is no folder nowhere: make it, or name another$"
+    ):
         opened(tmp_path / "nowhere" / "l", shown="here")
 
 
@@ -208,3 +210,21 @@ def test_a_file_that_cannot_be_read_now_is_not_called_damaged(path: Path) -> Non
         with pytest.raises(sqlite3.OperationalError, match="interrupted"):
             db.execute("PRAGMA quick_check")
         assert damage(db) == ""
+
+
+@pytest.mark.long
+def test_too_many_open_files_are_said_with_what_to_do(tmp_path: Path) -> None:
+    script = (
+        "import os, resource, sys\nfrom fugu.cli.main import guarded\n"
+        "from pathlib import Path\nfrom edge_agent.outbox import Outbox\n"
+        "given = {'outbox': lambda: Outbox(Path(sys.argv[2]), 'home', 'watch'), 'file': lambda: open('/dev/null')}\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))\n"
+        "held = [os.open('/dev/null', os.O_RDONLY) for _ in range(7)]\n"
+        "sys.exit(guarded(given[sys.argv[1]]))"
+    )
+    for what in ("outbox", "file"):
+        words = [sys.executable, "-c", script, what, str(tmp_path / "outbox.sqlite")]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "too many open files: let this process have more (ulimit -n, or LimitNOFILE" in done.stderr
+        assert done.stderr.count("\n") == 1

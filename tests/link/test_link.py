@@ -151,6 +151,38 @@ def test_without_the_certificate_or_with_another_authority_there_is_no_connectio
         link.stop()
 
 
+@pytest.mark.long
+def test_who_gives_no_authority_or_the_wrong_one_or_the_wrong_port_is_told_so(
+    secured: tuple[Mosquitto, Path], broker: Mosquitto, tmp_path: Path
+) -> None:
+    tls, folder = secured
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    for address, text in (
+        (Broker(port=tls.port), "it never answered: if it speaks TLS there, give the certificate of its authority"),
+        (Broker(port=tls.port, ca_file=str(other)), "its certificate is not trusted"),
+        (
+            Broker(port=broker.port, ca_file=str(folder / "ca.pem")),
+            "if it speaks no TLS there, name the port where it does",
+        ),
+    ):
+        link = open_link(replace(address, max_backoff=1))
+        wait_until(partial(getattr, link, "last_error"))
+        assert text in link.last_error
+        link.stop()
+
+
+@pytest.mark.long
+def test_two_with_one_account_are_told_so(broker: Mosquitto) -> None:
+    address = replace(broker.broker, max_backoff=1)
+    first = open_link(address, name="watch")
+    wait_until(lambda: first.connected)
+    second = open_link(address, name="watch")
+    wait_until(lambda: "another program seems to use this account: stop that one" in first.last_error)
+    first.stop()
+    second.stop()
+
+
 def test_a_wrong_password_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     (tmp_path / "password").write_text("wrong\n")

@@ -148,7 +148,8 @@ def test_a_port_that_is_taken_ends_the_start_with_a_line(capsys: pytest.CaptureF
         file = gateway_file(tmp_path / "gateway.toml", 1, policies=policies, store="s", metrics=port)
         done = runner(capsys)("gateway", "run", file)
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"fugu: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
+    why = "another program listens there: stop it, or name another port"
+    assert done.err == f"fugu: metrics cannot be served at 127.0.0.1:{port}: {why}\n"
 
 
 def test_an_address_that_is_not_of_this_machine_is_refused() -> None:

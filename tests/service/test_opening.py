@@ -103,7 +103,7 @@ def test_no_policies_at_all_are_refused(tmp_path: Path, there: bool) -> None:
         (tmp_path / "policies").mkdir()
     with pytest.raises(PolicyError) as error:
         Catalogue.load(tmp_path / "policies", "home")
-    assert "policies directory" in line(error)
+    assert "the folder of policies policies" in line(error)
 
 
 def test_a_policy_changed_under_stored_frames_is_refused(tmp_path: Path) -> None:

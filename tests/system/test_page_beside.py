@@ -102,7 +102,11 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
         port = taken.getsockname()[1]
         here, site, gateway = "127.0.0.1:1", Broker(port=1), Broker(port=1, username="gateway")
         refused: list[tuple[Broker, dict[str, object], str]] = [
-            (site, {"listen": f"127.0.0.1:{port}", "no_login": True}, "Address already in use"),
+            (
+                site,
+                {"listen": f"127.0.0.1:{port}", "no_login": True},
+                "another program listens there: stop it, or name another port",
+            ),
             (site, {"listen": "0.0.0.0:1", "no_login": True}, "needs a password"),
             (site, {"listen": "0.0.0.0:1", "login_file": "login"}, "needs a certificate"),
             (gateway, {"listen": here, "no_login": True}, "an account of its own"),
