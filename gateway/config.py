@@ -110,6 +110,7 @@ class FleetConfig(Document):
         roots: every root.envelope that there has been.
         key: of the gateway, for tables and the time.
         operator: as whom policies are published.
+        trusted_clock: the time is signed although nothing synchronises the clock, which is right.
     """
 
     registry: FileName
@@ -117,6 +118,7 @@ class FleetConfig(Document):
     key: FileName | None = None
     passphrase_file: FileName | None = None
     operator: Account = Account()
+    trusted_clock: bool = False
 
 
 class PageConfig(Document):
@@ -176,7 +178,8 @@ class GatewayConfig(Document):
         enrolled = None
         if (signed := self.signed) is not None:
             operator = signed.operator.of(self.broker)
-            enrolled = FleetFiles(signed.registry, signed.roots, operator, signed.key, signed.passphrase_file)
+            files = signed.registry, signed.roots, operator, signed.key, signed.passphrase_file
+            enrolled = FleetFiles(*files, signed.trusted_clock)
         return GatewaySettings(
             self.fleet,
             self.broker,

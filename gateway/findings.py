@@ -149,6 +149,10 @@ KINDS = {
     AlarmCode.CERTIFICATE: Kind(
         *("warning", "a certificate ends within 30 days"), "renew it before it ends", holds=60.0
     ),
+    AlarmCode.CLOCK: Kind(
+        *("critical", "the gateway signs no time, as its clock may be wrong, or a device says that it is far ahead"),
+        "set the gateway's clock right; a device that is named then needs fugu-agent set-back",
+    ),
 }
 """By code, in the order in which alarms are told."""
 OF_DEVICES = frozenset(code for code, kind in KINDS.items() if kind.about == "device")

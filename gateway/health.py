@@ -192,6 +192,15 @@ class Monitor:
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
             self._heard[device] = Heard(now, end if before is None else max(end, before.end), limit)
 
+    def clock_ahead(self) -> float | None:
+        """Seconds by which this clock is ahead of the newest tick of a device that has just sent: the nearest one's.
+
+        `None` if none has. A frame is told after its last tick, by its length and what waited in the outbox.
+        """
+        now, wall = self._seconds(), self._wall()
+        recent = (one for one in self._heard.values() if now - one.at <= _SILENT_SECONDS)
+        return min((wall - (now - one.at) - one.end for one in recent), key=abs, default=None)
+
     # The thread
 
     def _work(self) -> None:

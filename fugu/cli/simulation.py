@@ -188,6 +188,7 @@ def _gateway(folder: Path, fleet: str, port: int) -> Iterator[subprocess.Popen[b
     (folder / "gateway.toml").write_text(
         f'fleet = "{fleet}"\nstore = "gateway.sqlite"\npolicies = "policies"\nbroker = {{port = {port}}}\n[signed]\n'
         'registry = "fleet.sqlite"\nroots = ["root.envelope"]\nkey = "gateway.key"\npassphrase_file = "passphrase"\n'
+        "trusted_clock = true\n"
     )
     command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", str(folder / "gateway.toml")]
     log = folder / "gateway.log"

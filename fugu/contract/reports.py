@@ -339,6 +339,7 @@ class AlarmCode(StrEnum):
     BROKER = "broker"
     SHARD = "shard"
     CERTIFICATE = "certificate"
+    CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +360,7 @@ class HealthAlarm(JsonMessage):
 class Health(JsonMessage):
     """How a gateway is."""
 
-    MOST: ClassVar[int] = 1 << 15
+    MOST: ClassVar[int] = 36 << 10
 
     format: Annotated[str, Constant(FORMAT_NAME)] = field(default=FORMAT_NAME, init=False)
     online: Annotated[bool, Flag(), "False is the last will: nothing else is known then."]

@@ -168,6 +168,7 @@ class FleetFiles:
         roots: envelopes of all root documents, in any order.
         operator: the broker, with the operator's credentials; nobody else may publish policies.
         key: the gateway's private key, for tables, the time and stops; `None` signs nothing.
+        trusted_clock: the owner says that this machine's clock is right although nothing synchronises it.
     """
 
     registry: Path
@@ -175,6 +176,7 @@ class FleetFiles:
     operator: Broker
     key: Path | None = None
     passphrase_file: Path | None = None
+    trusted_clock: bool = False
 
 
 class Enrolled:

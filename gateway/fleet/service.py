@@ -14,11 +14,11 @@ import hashlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fugu.contract.envelope import encode_roots
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import (
     parse_topic,
@@ -28,6 +28,8 @@ from fugu.contract.topics import (
     status_topic,
     time_topic,
 )
+from fugu.contract.trust import FAR_AHEAD_SECONDS
+from fugu.host.clock import synchronised
 from fugu.mqtt import Link
 from gateway.fleet.enrolled import Enrolled, FleetFiles
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
@@ -238,10 +240,30 @@ _TIME_SECONDS = 300.0
 
 
 class FleetService(Part):
-    """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread."""
+    """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread.
 
-    def __init__(self, fleet: str, files: FleetFiles, link: Link, enrolled: Enrolled, counters: Counter[str]) -> None:
+    `ahead` is by how many seconds this clock is ahead of the devices', `None` if no device says; `sure` whether it is
+    synchronised; `hold` is told for whom there is an alarm about it: devices, and "" for the gateway.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        files: FleetFiles,
+        link: Link,
+        enrolled: Enrolled,
+        counters: Counter[str],
+        ahead: Callable[[], float | None],
+        hold: Callable[[Iterable[str]], None],
+        sure: Callable[[], bool] = synchronised,
+    ) -> None:
         self._fleet = fleet
+        self._ahead = ahead
+        self._hold = hold
+        self._trusted = files.trusted_clock
+        self._sure = sure
+        self._unsigned = ""
+        self._doubting: set[str] = set()
         self._link = link
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
         self._signer = enrolled.signer
@@ -264,7 +286,10 @@ class FleetService(Part):
         try:
             parsed = parse_topic(topic)
             if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._messages.seen(parsed.device, Status.decode(payload))
+                self._messages.seen(parsed.device, status := Status.decode(payload))
+                self._doubting.discard(parsed.device)
+                if StatusCode.GATEWAY_CLOCK in status.codes:
+                    self._doubting.add(parsed.device)
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
                 self._messages.reported(parsed.device, payload)
                 return True
@@ -282,8 +307,23 @@ class FleetService(Part):
         self._messages.pump(listening=self._link.connected)
         self._publish_root()
         if self._signer is not None and now >= self._time_at and self._link.connected:
-            sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)
+            sent = None
+            if not self._doubts():
+                sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)
             self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
+        self._hold([*([""] if self._unsigned else []), *sorted(self._doubting)])
+
+    def _doubts(self) -> str:
+        """Why this machine's clock may be wrong, or empty: devices could not go back from a time that was signed."""
+        ahead, why = self._ahead(), ""
+        if not (self._trusted or self._sure()):
+            why = "this clock is not synchronised: let NTP set it, or, if it is right, say trusted_clock = true"
+        elif ahead is not None and abs(ahead) > FAR_AHEAD_SECONDS:
+            why = f"this clock is {ahead / 86_400:+.1f} days off those of the devices that send: set it right"
+        if why and not self._unsigned:
+            _log.warning("no time is signed, as %s", why)
+        self._unsigned = why
+        return why
 
     def _publish_root(self) -> None:
         connections = self._messages.connections

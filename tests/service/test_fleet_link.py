@@ -7,17 +7,22 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status
-from fugu.contract.topics import parse_topic, policy_set_topic
+from fugu.contract.topics import parse_topic, policy_set_topic, status_topic, time_topic
 from fugu.mqtt import Link
+from gateway.fleet.enrolled import FleetFiles
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.service import FleetLink
+from gateway.fleet.service import FleetLink, FleetService
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
+from tests.support.signing import Keys
 from tests.support.simulated_fleets import START, names, new_registry, plan
 
 WHO = {"who": "ann", "time_us": START}
@@ -328,3 +333,52 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     after = held(operator.link)
     assert not any(size > sizes[0].get(where, 0) for where, size in after.items() if "counters" not in where)
     operator.link.stop()
+
+
+@pytest.mark.parametrize(
+    ("sure", "trusted", "ahead", "signs"),
+    [
+        (True, False, None, True),
+        (True, False, 86_400.0, True),
+        (True, False, 86_401.0, False),
+        (True, False, -86_401.0, False),
+        (False, False, None, False),
+        (False, False, 0.0, False),
+        (False, True, 0.0, True),
+        (False, True, 300 * 86_400.0, False),
+    ],
+)
+@pytest.mark.long
+def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
+    broker: Mosquitto, tmp_path: Path, sure: bool, trusted: bool, ahead: float | None, signs: bool
+) -> None:
+    """What is signed a moment too far ahead no device ever forgets."""
+    new_registry(tmp_path / "fleet.db", ["watch"]).close()
+    files = FleetFiles(tmp_path / "fleet.db", (), broker.broker, trusted_clock=trusted)
+    keys, link = Keys(), Link(broker.broker, "gateway", (time_topic("home"),))
+    heard: list[str] = []
+    link.on_message = lambda topic, _payload, _retained: heard.append(topic)
+    held: list[tuple[str, ...]] = []
+    enrolled: Any = SimpleNamespace(roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time))
+    hold = lambda names: held.append(tuple(names))  # noqa: E731
+    service = FleetService("home", files, link, enrolled, Counter(), lambda: ahead, hold, lambda: sure)
+    link.start()
+    service.start()
+    try:
+        wait_until(lambda: link.connected)
+
+        def done() -> bool:
+            service.pump()
+            link.maintain()
+            return bool(heard) if signs else ("",) in held
+
+        wait_until(done)
+        assert (bool(heard), held[-1]) == (signs, () if signs else ("",))
+        doubting = Status(True, "0.1.0", 3, (StatusCode.GATEWAY_CLOCK,), ())
+        for status, names in ((doubting, ("watch",)), (ONLINE, ())):
+            service.heard(status_topic("home", "watch"), status.encode())
+            service.pump()
+            assert held[-1] == (*(() if signs else ("",)), *names)
+    finally:
+        service.close()
+        link.stop()

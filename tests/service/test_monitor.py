@@ -283,3 +283,17 @@ def test_a_log_of_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(line)
     assert (found["message"], found["alarm"], found["count"]) == ("alarm: silent\nwatch", "silent", 2)
     assert datetime.fromisoformat(found["time"]).timestamp() <= time.time() + 1
+
+
+def test_how_far_this_clock_is_ahead_is_what_the_nearest_device_of_late_says(tmp_path: Path) -> None:
+    """Ticks begin in 1970: a clock that is 300 days ahead is so beside what devices send, but not beside old frames."""
+    scene = Scene(tmp_path)
+    monitor = scene.monitor
+    assert monitor.clock_ahead() is None
+    now = int(1.8e9 + scene.now)
+    monitor.received([Heard("watch", "hr", 1, now - 3 * 86_400, 0), Heard("ring", "hr", 1, now - 30, 0)])
+    assert monitor.clock_ahead() == pytest.approx(29, abs=1)
+    scene.now += 599
+    assert monitor.clock_ahead() == pytest.approx(29, abs=1)
+    scene.now += 2
+    assert monitor.clock_ahead() is None

@@ -55,7 +55,7 @@ class Gateway:
     ) -> None:
         self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
         signed = {"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key", "operator": operator}
-        signed["passphrase_file"] = "passphrase"
+        signed |= {"passphrase_file": "passphrase", "trusted_clock": True}
         file = gateway_file(folder / "gateway.toml", broker, store=self.store, signed=signed, **values)
         command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
         with self.log.open("ab") as log:

@@ -366,6 +366,7 @@ class World:
             "roots": [self.folder / "keys" / "root.envelope"],
             "key": key,
             "passphrase_file": self.folder / "gateway-secret",
+            "trusted_clock": True,
             "operator": operator,
         }
         file = gateway_file(
