@@ -110,7 +110,7 @@ def _round(folder: Path, *, wait: bool) -> list[float]:
 
 def _exchange(broker: Broker) -> list[float]:
     """Publish frame by frame, each when the estimate of the one before is there; seconds from one to the other."""
-    answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+    answers: queue.Queue[int] = queue.Queue()
     link = Link(
         broker,
         client_id="device",
@@ -133,7 +133,7 @@ def _exchange(broker: Broker) -> list[float]:
     return times[10:]
 
 
-def _answered(answers: queue.SimpleQueue[int], first: int, number: int) -> bool:
+def _answered(answers: queue.Queue[int], first: int, number: int) -> bool:
     """Whether the estimate of a frame has come; the first has to wait for the gateway, and is sent until it has."""
     try:
         while answers.get(timeout=60.0 if number else 0.5) < first:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import queue
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,22 +46,19 @@ class Wake:
     """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
 
     A handler in the main thread would wait for the lock of a `threading.Event` for ever while this is about to wait, or
-    to clear the event. Putting into a SimpleQueue is safe at any moment.
+    to clear the event. Releasing a lock is safe at any moment. A SimpleQueue does not do: if `get` with a timeout is
+    held up for longer than that at the wrong moment, CPython waits in it for ever.
     """
 
     def __init__(self) -> None:
-        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
     def set(self) -> None:
         """Wake the thread that waits, or the next one that will."""
-        self._tokens.put(None)
+        with suppress(RuntimeError):  # it is set
+            self._lock.release()
 
     def wait(self, seconds: float) -> bool:
         """Wait until it is set; whether it was, before the time was over."""
-        try:
-            self._tokens.get(timeout=seconds)
-        except queue.Empty:
-            return False
-        while not self._tokens.empty():
-            self._tokens.get()
-        return True
+        return self._lock.acquire(timeout=seconds)

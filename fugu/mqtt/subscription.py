@@ -68,7 +68,7 @@ class Subscriber:
         )
         self.messages = 0
         self._timeout = timeout
-        self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._arrived: queue.Queue[tuple[str, bytes]] = queue.Queue()
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self._ready: deque[Reading] = deque()
         self._left = False

@@ -208,7 +208,7 @@ def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str
     `waiting` is told once why, if there has been no connection for 3 seconds. Raises LinkError if the credentials
     cannot be read; DeploymentError if the broker cannot be reached, or denies it.
     """
-    answers: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
+    answers: queue.Queue[tuple[int, bool]] = queue.Queue()
     link = Link(
         broker,
         client_id=f"clear-{secrets.token_hex(6)}",
