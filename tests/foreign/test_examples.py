@@ -45,7 +45,7 @@ FAULTS = {
     "disk read-only": "FuguStore",
     "agent power lost": "FuguSilent",
     "gateway power lost": "FuguGatewayRestarts",
-    "gateway clock behind": "FuguFuture",
+    "gateway clock behind": "FuguClock",
     "reader deaf": None,
 }
 """Which alert tells of a fault that lasts; what is said again, and who does not read, are no fault to anybody else."""
