@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from fugu.mqtt import Broker, Link
 from gateway.config import GatewayConfigError
 from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
+from gateway.fleet.registry import Registry
+from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.gateway_files import gateway_file
@@ -297,3 +299,23 @@ def test_policies_of_a_gateway_that_end(tmp_path: Path) -> None:
         ends = gateway_policy().model_copy(update={"valid_until": int(time.time()) + left})
         (tmp_path / "watch.json").write_text(ends.to_json())
         assert worst(examine(Installation("home", policies=tmp_path)), "policies") == verdict
+
+
+@pytest.mark.parametrize("kind", ["ledger", "fleet registry"])
+def test_every_database_of_a_gateway_is_looked_at(tmp_path: Path, kind: str) -> None:
+    ledger, registry = tmp_path / "ledger.sqlite", tmp_path / "registry.sqlite"
+    Store(tmp_path / "store.sqlite").close()
+    Ledger(ledger).close()
+    Registry(registry, fleet="home").close()
+    there = Installation("home", store=tmp_path / "store.sqlite", ledger=ledger, registry=registry)
+    file = ledger if kind == "ledger" else registry
+    assert (worst(examine(there), kind), worst(examine(there), f"file {file.name}")) == ("ok", "ok")
+    file.chmod(0o640)
+    assert worst(examine(there), f"file {file.name}") == "FAIL"
+    table, column = (b"binding", "identity") if kind == "ledger" else (b"fleet", "name")
+    with closing(sqlite3.connect(file)) as db:
+        (value,) = db.execute(f"SELECT {column} FROM {table.decode()}").fetchone()
+    data = file.read_bytes()
+    at = data.rindex(value.encode())
+    file.write_bytes(data[:at] + b"x" + data[at + 1 :])
+    assert worst(examine(there), kind) == "FAIL", "a record is damaged"
