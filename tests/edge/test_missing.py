@@ -210,9 +210,8 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
     connection: sqlite3.Connection = agent._outbox._db
     payloads = [row[0] for row in connection.execute("SELECT payload FROM frames ORDER BY id")]
     seen += connection.execute("SELECT id, stream, previous, last, LENGTH(payload) FROM frames ORDER BY id").fetchall()
-    seen += (
-        connection.execute("SELECT * FROM streams").fetchall() + connection.execute("SELECT * FROM windows").fetchall()
-    )
+    for table in ("streams", "windows"):
+        seen += connection.execute(f"SELECT * FROM intact_{table}").fetchall()
     seen += [(frame.first, frame.previous, frame.last, frame.padding) for frame in symbol_frames(agent._outbox)]
     seen += [(f.index, f.first, f.length, f.observed, len(f.counts)) for f in window_frames(agent._outbox)]
     seen += [(f.first, f.last, f.previous, [one.table for one in f.released]) for f in measure_frames(agent._outbox)]

@@ -33,7 +33,7 @@ def sealed_form(scene: Scene) -> list[tuple[object, ...]]:
         return [
             row
             for table in ("chunks", "heads", "coverage")
-            for row in database.execute(f"SELECT * FROM {table} ORDER BY stream, 2").fetchall()
+            for row in database.execute(f"SELECT * FROM {table} ORDER BY stream, 3").fetchall()
         ]
 
 

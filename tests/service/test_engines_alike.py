@@ -29,7 +29,7 @@ def rows(scene: Scene) -> dict[str, list[Any]]:
     database = scene.store._db
     with scene.store.snapshot():
         found = {
-            name: sorted(database.execute(f"SELECT * FROM {name}"), key=repr)
+            name: sorted(database.execute(f"SELECT * FROM intact_{name}"), key=repr)
             for name in re.findall(r"CREATE TABLE (\w+)", KIND.schema)
         }
     del found["release_record"]

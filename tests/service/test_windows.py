@@ -52,8 +52,11 @@ def commit(scene: Scene, name: str = "hr/high") -> StreamCommit:
     return found
 
 
+COLUMNS = "stream, number, previous, policy_version, first, length, observed, counts, shift"
+
+
 def stored(path: Path) -> list[tuple[object, ...]]:
-    return asked(path, "SELECT * FROM windows ORDER BY 1, 2")
+    return asked(path, f"SELECT {COLUMNS} FROM windows ORDER BY 1, 2")
 
 
 # What is refused
