@@ -57,7 +57,7 @@ COMMANDS = {
     "fleet": ("fleet:app", "A fleet: its keys, its devices, and their signed documents."),
     **{f"deploy {name}": (f"deploy:app:{name}", about) for name, about in {
         "broker": "Write a Mosquitto configuration with TLS and access lists.",
-        "renew": "Renew the broker's certificate, or an account's credentials.",
+        "renew": "Renew the certificate of the broker or of an account.",
         "device": "Add a device: its account, and the folder for it.",
         "streams": "Say anew which streams a device may publish.",
         "gateway": "Add the gateway: its account, and its folder.",

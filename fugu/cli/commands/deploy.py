@@ -260,7 +260,7 @@ def broker(
 
 @command(app, "renew")
 def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFolderOption) -> None:
-    """Renew the broker's certificate, or an account's credentials.
+    """Renew the certificate of the broker or of an account.
 
     For the broker's certificate its clients need nothing new. Of an account the folder has new credentials and how to
     connect with them, to be copied over those that are in use; nothing else about it changes. The authority's key is
