@@ -8,7 +8,8 @@ by one. What cannot be reserved must not be drawn. What was drawn and cannot be 
 again before the next tick.
 
 A window's counts come here once, with their noise, and are a frame at once, `{stream}/{window}` by index. The window's
-index and what was drawn for its ticks are committed with it, so that none is released twice.
+index and what was drawn for its ticks are committed with it, so that none is released twice. Counts under way are never
+here, nor in this file's log: see `edge_agent.window_file`.
 """
 
 from __future__ import annotations
@@ -174,6 +175,10 @@ class Outbox:
             self.counter = self._stored_counter = 0
         except sqlite3.Error as error:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
+
+    def salt(self) -> bytes:
+        """Bytes of this file alone."""
+        return bytes(self._db.execute("SELECT salt FROM device").fetchone()[0])
 
     def register(self, plan: StreamPlan) -> int:
         """Register a stream; the last tick maybe ever drawn, or -1. Raises OutboxError if its clock has changed."""

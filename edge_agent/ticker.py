@@ -6,14 +6,15 @@ for by an eighth of a period with each tick, since readings closer together than
 policy's class says. Numbers never go back: see `edge_agent.device_clock`.
 
 A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
-end. A count that cannot be made durable is thrown away.
+end. A count that cannot be made durable is thrown away, as is one whose record cannot be made blank before.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from errno import ENOSPC
 from math import lcm
 
 from edge_agent.device_clock import SMALL_US, DeviceClock, TickClock
@@ -22,6 +23,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
 from edge_agent.window import StreamWindows
+from edge_agent.window_file import KeptCount, WindowFile
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.host.database import is_full
@@ -62,6 +64,7 @@ class Ticker:
         silent: Callable[[float], StatusCode | None],
     ) -> None:
         self._outbox = outbox
+        self._window_file = WindowFile(outbox.path, outbox.salt())
         self._clock = clock
         self._entropy = entropy
         self._silent = silent
@@ -76,10 +79,15 @@ class Ticker:
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
         """Begin with the tick after this one.
 
-        Streams with the same sensor and clock get the same readings. Raises OutboxError for a changed clock or window.
+        Streams with the same sensor and clock get the same readings. Raises OutboxError for a changed clock or window,
+        and for a file of windows that cannot be used.
         """
+        try:
+            kept = self._window_file.begin(plans)
+        except OSError as error:
+            raise OutboxError(f"cannot use the windows of outbox {self._outbox.path}: {error}") from None
         for plan, sensor in zip(plans, sensors, strict=True):
-            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor)))
+            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), kept))
         drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
         for stream in [one for one in self.streams if one.clock in drawn]:
             stream.drawn_us = self._clock.elapsed_us()  # when that was, nobody knows: perhaps a moment ago
@@ -116,6 +124,10 @@ class Ticker:
                 store()
             _align(streams, self.streams)
             self.streams = streams
+            try:  # counts of the old policy are over; their records would not be used in any case
+                self._window_file.begin(plans, anew=True)
+            except OSError as error:
+                self.storage_failed(error)
         finally:
             if self._placed and any(self._is_misplaced(stream) for stream in self.streams):
                 self._placed = -1
@@ -168,15 +180,21 @@ class Ticker:
         """True if all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
-    def _open(self, plan: StreamPlan, sensor: SharedSensor) -> Stream:
+    def _open(
+        self, plan: StreamPlan, sensor: SharedSensor, kept: Mapping[tuple[str, str], Sequence[KeptCount]] | None = None
+    ) -> Stream:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
-        return Stream(plan, clock, sensor, self._entropy, last_tick, self._windows(plan, clock.since))
+        records = [  # one of a later tick than the outbox has is not of its life
+            [record for record in (kept or {}).get((plan.stream, window.name), ()) if record.through <= last_tick]
+            for window in plan.windows
+        ]
+        return Stream(plan, clock, sensor, self._entropy, last_tick, self._windows(plan, clock.since, records))
 
-    def _windows(self, plan: StreamPlan, since: int) -> StreamWindows:
+    def _windows(self, plan: StreamPlan, since: int, kept: Sequence[Sequence[KeptCount]] = ()) -> StreamWindows:
         released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
-        return StreamWindows(plan.windows, released, self._entropy, since)
+        return StreamWindows(plan.windows, released, self._entropy, since, kept)
 
     # The clock
 
@@ -276,20 +294,30 @@ class Ticker:
             stream.trouble = None
             if not stream.discretiser.beginning:
                 stream.windows.observe(tick, state)
-        if closed := stream.windows.close(tick):
-            try:
-                self._outbox.append_windows(stream.plan, closed)
-            except (sqlite3.Error, OutboxFullError) as error:
-                self.storage_failed(error)
+        self._close_windows(stream, tick)
 
-    def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
+    def _close_windows(self, stream: Stream, tick: int) -> None:
+        """Let windows that have ended leave, and keep the counts of others; in this order for any kill between them."""
+        windows = stream.windows
+        closed, kept = windows.close(tick), windows.keep(tick)
+        try:
+            self._window_file.blank(stream.plan, windows.to_blank)
+            windows.to_blank.clear()
+            if closed or kept:  # what is counted in a record is durable before it is: no tick is counted twice
+                self._outbox.append_windows(stream.plan, closed)
+            self._window_file.keep(stream.plan, kept)
+        except (sqlite3.Error, OutboxFullError, OSError) as error:
+            self.storage_failed(error)
+
+    def storage_failed(self, error: sqlite3.Error | OutboxFullError | OSError) -> None:
         """Note that the outbox took nothing. Raises OutboxError if its file is gone: only a start can help."""
         if isinstance(error, FileLostError):
             raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
-        full = isinstance(error, OutboxFullError) or is_full(error)
+        full = isinstance(error, OutboxFullError) or is_full(error) or getattr(error, "errno", 0) == ENOSPC
         trouble = StatusCode.STORAGE_FULL if full else StatusCode.STORAGE
         if trouble != self.storage_trouble:
-            _log.error("outbox %s: %s; nothing is drawn until it takes something again", self._outbox.path, error)
+            lost = "counts of windows are lost" if isinstance(error, OSError) else "nothing is drawn"
+            _log.error("outbox %s: %s; %s until it takes something again", self._outbox.path, error, lost)
         self.storage_trouble = trouble
 
 

@@ -1,14 +1,15 @@
-"""Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
+"""Counting states over windows of ticks, with the noise in the count from its first moment.
 
 A count begins at its noise, so the true count is nowhere. The noise is drawn before the window's first tick, so that
 the moment at which anything leaves says nothing about it. A clipped count needs to know how many ticks it may still
 count: that number stays in the window, and dies with it.
 
-A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a
+A window holds ticks that the agent has drawn for, under one version of the policy. Ticks without a
 usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on
-no reading, and without any usable one it is its noise. After a restart, counting begins anew: windows under way hold
-the ticks from then on and say how many those are. So every tick is in the windows of the version in force when it
-happened, and loses at most that version's rate.
+no reading, and without any usable one it is its noise. After a restart under the same policy a window that is still
+under way goes on from its record (`edge_agent.window_file`): the ticks since then are in no count, and it says how many
+it has observed. One without a record begins anew. So every tick is in the windows of the version in force when it
+happened, once, and loses at most that version's rate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from edge_agent.plan import WindowPlan
-from fugu.contract.frames import COUNT_HIGH, COUNT_LOW
+from edge_agent.window_file import KeptCount
+from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, MAX_WINDOW_TICKS
 from fugu.contract.noise_table import discrete_laplace, uniform_below
 
 __all__ = ["ClosedWindow", "StreamWindows"]
@@ -37,19 +39,22 @@ class ClosedWindow:
 class WindowCount:
     """The noisy counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
 
-    They begin at `noise`; `clip` is the most that is counted, None for all.
+    They begin at `noise`, or where a record has them; `clip` is the most that is counted, None for all. `goes_on` is
+    True once a tick was added since the start of the agent.
     """
 
-    __slots__ = ("_counts", "_left", "observed")
+    __slots__ = ("_counts", "_left", "goes_on", "observed")
 
-    def __init__(self, noise: Sequence[int], clip: int | None = None) -> None:
+    def __init__(self, noise: Sequence[int], clip: int | None = None, observed: int = 0) -> None:
         self._counts = list(noise)
         self._left = clip
-        self.observed = 0
+        self.observed = observed
+        self.goes_on = False
 
     def add(self, place: int | None) -> None:
         """Count one observed tick, in a place or in none; the same is done whichever it is."""
         self.observed += 1
+        self.goes_on = True
         if self._left is not None:
             counts = place is not None and self._left > 0
             self._left -= counts
@@ -62,6 +67,11 @@ class WindowCount:
         self._counts.clear()
         self._left = None
         return counts
+
+    def kept(self, index: int, through: int) -> KeptCount:
+        """What a record holds of it. Ticks to come cannot bring what is beyond these bounds back into a frame's."""
+        counts = (min(max(count, COUNT_LOW - MAX_WINDOW_TICKS), COUNT_HIGH) for count in self._counts)
+        return KeptCount(index, through, self.observed, tuple(counts))
 
     def __repr__(self) -> str:
         return "<window count>"
@@ -79,6 +89,10 @@ class StreamWindows:
     Args:
         last_indices: for each of its definitions, the index of the last window that was ever released, -1 for none.
         since: no window that begins before this tick is counted: it would hold ticks from before the clock was set.
+        kept: for each definition, the records of windows that go on if their time is not over.
+
+    Attributes:
+        to_blank: whose records are to be blank before anything is released: definitions, and remainders of indices.
     """
 
     def __init__(
@@ -87,17 +101,30 @@ class StreamWindows:
         last_indices: Sequence[int],
         entropy: Callable[[memoryview], None],
         since: int = 0,
+        kept: Sequence[Sequence[KeptCount]] = (),
     ) -> None:
         self._plans = plans
         self._draw = uniform_below(entropy)
         self._next = [max(last + 1, plan.first_from(since)) for plan, last in zip(plans, last_indices, strict=True)]
         self._open: list[dict[int, WindowCount]] = [{} for _ in plans]
+        self.to_blank = {(plan, slot) for plan in plans if plan.clip is None for slot in range(plan.overlap)}
+        kept = kept or [()] * len(plans)
+        for plan, following, counts, records in zip(plans, self._next, self._open, kept, strict=True):
+            for record in records:
+                if record.index >= following:
+                    counts[record.index] = WindowCount(record.counts, observed=record.observed)
+                    self.to_blank.discard((plan, record.index % plan.overlap))
 
     def prepare(self, tick: int) -> None:
-        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
+        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing.
+
+        Those that a record had are forgotten, too, if none of their ticks has come since: a copy of the disk that was
+        put back after their end releases nothing.
+        """
         for plan, following, counts in zip(self._plans, self._next, self._open, strict=True):
-            for index in [i for i, count in counts.items() if plan.last(i) < tick and not count.observed]:
+            for index in [i for i, count in counts.items() if plan.last(i) < tick and not count.goes_on]:
                 del counts[index]
+                self._blank(plan, index)
             for index in plan.holding(tick):
                 if index >= following and index not in counts:
                     scale = plan.scale_numerator, plan.scale_denominator
@@ -119,6 +146,20 @@ class StreamWindows:
             for index in sorted(i for i in counts if plan.last(i) <= tick):
                 count = counts.pop(index)
                 self._next[number] = index + 1
-                if count.observed:
+                self._blank(plan, index)
+                if count.goes_on or (count.observed and plan.last(index) == tick):
                     closed.append(ClosedWindow(plan, index, count.observed, count.take()))
         return closed
+
+    def keep(self, tick: int) -> list[tuple[WindowPlan, KeptCount]]:
+        """What is to be in the records of windows of which a quarter ends at a tick, the last one left out."""
+        return [
+            (plan, counts[index].kept(index, tick))
+            for plan, counts in zip(self._plans, self._open, strict=True)
+            for index in plan.holding(tick)
+            if index in counts and plan.clip is None and plan.is_kept(index, tick)
+        ]
+
+    def _blank(self, plan: WindowPlan, index: int) -> None:
+        if plan.clip is None:
+            self.to_blank.add((plan, index % plan.overlap))

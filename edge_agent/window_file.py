@@ -1,0 +1,151 @@
+"""Noisy counts of windows under way, on the device's disk: they outlast a restart of the agent.
+
+The noise is in a count from its first moment, so one look at a count under way is private. Two are not: their
+difference is exact. So a window has one record of a fixed size in a file of its own, beside the outbox and not in its
+log. The record is rewritten in place when the window's quarters end, by the numbers of ticks alone, and is blank before
+the window's frame is made. At any moment the disk has one look at a window at most: its record, or its frame.
+
+A record's checksum is over the outbox's salt, the policy's version, the discretiser, and the window with its noise. A
+torn or foreign record, and one of another policy, is blank. A clipped count has no record: what it may still count is
+true. Source: docs/proofs/device-windows.md, "Restarts".
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from edge_agent.plan import StreamPlan, WindowPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KeptCount", "WindowFile"]
+
+_CHECK_BYTES = 16
+_HEAD = Struct("<QQQ")
+_COUNT_BYTES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCount:
+    """The noisy counts of a window under way: of the `observed` ticks of it up to tick `through`."""
+
+    index: int
+    through: int
+    observed: int
+    counts: tuple[int, ...]
+
+
+class _Place(NamedTuple):
+    """Where the records of one definition are: `slots` of `size` bytes from `offset` on."""
+
+    offset: int
+    slots: int
+    size: int
+    key: bytes
+
+    def at(self, slot: int) -> slice:
+        return slice(self.offset + slot * self.size, self.offset + (slot + 1) * self.size)
+
+    def encode(self, kept: KeptCount) -> bytes:
+        counts = (count.to_bytes(_COUNT_BYTES, "little", signed=True) for count in kept.counts)
+        body = _HEAD.pack(kept.index, kept.through, kept.observed) + b"".join(counts)
+        return self._check(body) + body
+
+    def decode(self, record: bytes) -> KeptCount | None:
+        body = record[_CHECK_BYTES:]
+        if len(record) != self.size or record[:_CHECK_BYTES] != self._check(body):
+            return None
+        counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
+        index, through, observed = _HEAD.unpack_from(body)
+        numbers = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
+        return KeptCount(index, through, observed, numbers)
+
+    def _check(self, body: bytes) -> bytes:
+        return sha256(self.key + body).digest()[:_CHECK_BYTES]
+
+
+class WindowFile:
+    """The records beside an outbox; they are of use with the outbox of this salt only."""
+
+    def __init__(self, outbox: Path, salt: bytes) -> None:
+        self.path = Path(f"{outbox}.windows")
+        self._salt = salt
+        self._places: dict[tuple[str, str], _Place] = {}
+
+    def begin(self, plans: Sequence[StreamPlan], *, anew: bool = False) -> dict[tuple[str, str], list[KeptCount]]:
+        """The records of these plans' windows, by stream and window; none if `anew`.
+
+        All else in the file becomes blank. Raises OSError.
+        """
+        self._places, end = {}, 0
+        for plan in plans:
+            for window in (window for window in plan.windows if window.clip is None):
+                size = _CHECK_BYTES + _HEAD.size + window.counts * _COUNT_BYTES
+                self._places[plan.stream, window.name] = _Place(end, window.overlap, size, self._key(plan, window))
+                end += window.overlap * size
+        try:
+            before = self.path.read_bytes()
+        except FileNotFoundError:
+            before = b""
+        after, kept = bytearray(max(end, len(before))), dict[tuple[str, str], list[KeptCount]]()
+        for name, place in self._places.items():
+            for slot in range(0 if anew else place.slots):
+                record = before[place.at(slot)]
+                if (found := place.decode(record)) is not None and found.index % place.slots == slot:
+                    kept.setdefault(name, []).append(found)
+                    after[place.at(slot)] = record
+        if before or end:
+            with self._open() as file:
+                _write(file, bytes(after), 0)
+                os.ftruncate(file, end)
+        return kept
+
+    def keep(self, plan: StreamPlan, kept: Iterable[tuple[WindowPlan, KeptCount]]) -> None:
+        """Force the counts of windows to disk, in place of what their records were. Raises OSError."""
+        places = [(self._places[plan.stream, window.name], count) for window, count in kept]
+        self._change((place.at(count.index % place.slots).start, place.encode(count)) for place, count in places)
+
+    def blank(self, plan: StreamPlan, slots: Iterable[tuple[WindowPlan, int]]) -> None:
+        """Force blanks over records of windows, given by the remainders of their indices. Raises OSError."""
+        places = [(self._places[plan.stream, window.name], slot) for window, slot in slots]
+        self._change((place.at(slot).start, bytes(place.size)) for place, slot in places)
+
+    def _change(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+        if changes := list(pieces):
+            with self._open() as file:
+                for offset, piece in changes:
+                    _write(file, piece, offset)
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """The file that is there now, forced to disk at the end: a copy that was put back is changed as well."""
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.fchmod(file, 0o600)
+                yield file
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+
+    def _key(self, plan: StreamPlan, window: WindowPlan) -> bytes:
+        clock = plan.epoch_us, plan.period_us
+        what = (plan.stream, plan.version, clock, json.dumps(plan.discretiser, sort_keys=True), window)
+        return sha256(self._salt + repr(what).encode()).digest()
+
+
+def _write(file: int, piece: bytes, offset: int) -> None:
+    if os.pwrite(file, piece, offset) != len(piece):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
