@@ -57,7 +57,7 @@ class WindowPlan:
         """The most windows that hold one tick."""
         return -(-self.length // self.stride)
 
-    def is_kept(self, index: int, tick: int) -> bool:
+    def is_recorded(self, index: int, tick: int) -> bool:
         """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
         done = tick - self.first(index) + 1
         return done < self.length and 4 * done // self.length > 4 * (done - 1) // self.length

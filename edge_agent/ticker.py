@@ -23,7 +23,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
 from edge_agent.window import StreamWindows
-from edge_agent.window_file import KeptCount, WindowFile
+from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.host.database import is_full
@@ -83,11 +83,11 @@ class Ticker:
         and for a file of windows that cannot be used.
         """
         try:
-            kept = self._window_file.begin(plans)
+            stored = self._window_file.begin(plans)
         except OSError as error:
             raise OutboxError(f"cannot use the windows of outbox {self._outbox.path}: {error}") from None
         for plan, sensor in zip(plans, sensors, strict=True):
-            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), kept))
+            self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored))
         drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
         for stream in [one for one in self.streams if one.clock in drawn]:
             stream.drawn_us = self._clock.elapsed_us()  # when that was, nobody knows: perhaps a moment ago
@@ -181,20 +181,23 @@ class Ticker:
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
     def _open(
-        self, plan: StreamPlan, sensor: SharedSensor, kept: Mapping[tuple[str, str], Sequence[KeptCount]] | None = None
+        self,
+        plan: StreamPlan,
+        sensor: SharedSensor,
+        stored: Mapping[tuple[str, str], Sequence[WindowRecord]] | None = None,
     ) -> Stream:
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
         records = [  # one of a later tick than the outbox has is not of its life
-            [record for record in (kept or {}).get((plan.stream, window.name), ()) if record.through <= last_tick]
+            [record for record in (stored or {}).get((plan.stream, window.name), ()) if record.through <= last_tick]
             for window in plan.windows
         ]
         return Stream(plan, clock, sensor, self._entropy, last_tick, self._windows(plan, clock.since, records))
 
-    def _windows(self, plan: StreamPlan, since: int, kept: Sequence[Sequence[KeptCount]] = ()) -> StreamWindows:
+    def _windows(self, plan: StreamPlan, since: int, records: Sequence[Sequence[WindowRecord]] = ()) -> StreamWindows:
         released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
-        return StreamWindows(plan.windows, released, self._entropy, since, kept)
+        return StreamWindows(plan.windows, released, self._entropy, since, records)
 
     # The clock
 
@@ -299,13 +302,13 @@ class Ticker:
     def _close_windows(self, stream: Stream, tick: int) -> None:
         """Let windows that have ended leave, and keep the counts of others; in this order for any kill between them."""
         windows = stream.windows
-        closed, kept = windows.close(tick), windows.keep(tick)
+        closed, records = windows.close(tick), windows.keep(tick)
         try:
             self._window_file.blank(stream.plan, windows.to_blank)
             windows.to_blank.clear()
-            if closed or kept:  # what is counted in a record is durable before it is: no tick is counted twice
+            if closed or records:  # what is counted in a record is durable before it is: no tick is counted twice
                 self._outbox.append_windows(stream.plan, closed)
-            self._window_file.keep(stream.plan, kept)
+            self._window_file.keep(stream.plan, records)
         except (sqlite3.Error, OutboxFullError, OSError) as error:
             self.storage_failed(error)
 

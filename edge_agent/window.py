@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from edge_agent.plan import WindowPlan
-from edge_agent.window_file import KeptCount
+from edge_agent.window_file import WindowRecord
 from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, MAX_WINDOW_TICKS
 from fugu.contract.noise_table import discrete_laplace, uniform_below
 
@@ -68,10 +68,10 @@ class WindowCount:
         self._left = None
         return counts
 
-    def kept(self, index: int, through: int) -> KeptCount:
+    def record(self, index: int, through: int) -> WindowRecord:
         """What a record holds of it. Ticks to come cannot bring what is beyond these bounds back into a frame's."""
         counts = (min(max(count, COUNT_LOW - MAX_WINDOW_TICKS), COUNT_HIGH) for count in self._counts)
-        return KeptCount(index, through, self.observed, tuple(counts))
+        return WindowRecord(index, through, self.observed, tuple(counts))
 
     def __repr__(self) -> str:
         return "<window count>"
@@ -89,7 +89,7 @@ class StreamWindows:
     Args:
         last_indices: for each of its definitions, the index of the last window that was ever released, -1 for none.
         since: no window that begins before this tick is counted: it would hold ticks from before the clock was set.
-        kept: for each definition, the records of windows that go on if their time is not over.
+        records: for each definition, the records of windows that go on if their time is not over.
 
     Attributes:
         to_blank: whose records are to be blank before anything is released: definitions, and remainders of indices.
@@ -101,16 +101,16 @@ class StreamWindows:
         last_indices: Sequence[int],
         entropy: Callable[[memoryview], None],
         since: int = 0,
-        kept: Sequence[Sequence[KeptCount]] = (),
+        records: Sequence[Sequence[WindowRecord]] = (),
     ) -> None:
         self._plans = plans
         self._draw = uniform_below(entropy)
         self._next = [max(last + 1, plan.first_from(since)) for plan, last in zip(plans, last_indices, strict=True)]
         self._open: list[dict[int, WindowCount]] = [{} for _ in plans]
         self.to_blank = {(plan, slot) for plan in plans if plan.clip is None for slot in range(plan.overlap)}
-        kept = kept or [()] * len(plans)
-        for plan, following, counts, records in zip(plans, self._next, self._open, kept, strict=True):
-            for record in records:
+        records = records or [()] * len(plans)
+        for plan, following, counts, own in zip(plans, self._next, self._open, records, strict=True):
+            for record in own:
                 if record.index >= following:
                     counts[record.index] = WindowCount(record.counts, observed=record.observed)
                     self.to_blank.discard((plan, record.index % plan.overlap))
@@ -151,13 +151,13 @@ class StreamWindows:
                     closed.append(ClosedWindow(plan, index, count.observed, count.take()))
         return closed
 
-    def keep(self, tick: int) -> list[tuple[WindowPlan, KeptCount]]:
+    def keep(self, tick: int) -> list[tuple[WindowPlan, WindowRecord]]:
         """What is to be in the records of windows of which a quarter ends at a tick, the last one left out."""
         return [
-            (plan, counts[index].kept(index, tick))
+            (plan, counts[index].record(index, tick))
             for plan, counts in zip(self._plans, self._open, strict=True)
             for index in plan.holding(tick)
-            if index in counts and plan.clip is None and plan.is_kept(index, tick)
+            if index in counts and plan.clip is None and plan.is_recorded(index, tick)
         ]
 
     def _blank(self, plan: WindowPlan, index: int) -> None:

@@ -28,7 +28,7 @@ from edge_agent.plan import StreamPlan, WindowPlan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["KeptCount", "WindowFile"]
+__all__ = ["WindowFile", "WindowRecord"]
 
 _CHECK_BYTES = 16
 _HEAD = Struct("<QQQ")
@@ -36,7 +36,7 @@ _COUNT_BYTES = 9
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCount:
+class WindowRecord:
     """The noisy counts of a window under way: of the `observed` ticks of it up to tick `through`."""
 
     index: int
@@ -56,19 +56,19 @@ class _Place(NamedTuple):
     def at(self, slot: int) -> slice:
         return slice(self.offset + slot * self.size, self.offset + (slot + 1) * self.size)
 
-    def encode(self, kept: KeptCount) -> bytes:
-        counts = (count.to_bytes(_COUNT_BYTES, "little", signed=True) for count in kept.counts)
-        body = _HEAD.pack(kept.index, kept.through, kept.observed) + b"".join(counts)
+    def encode(self, record: WindowRecord) -> bytes:
+        counts = (count.to_bytes(_COUNT_BYTES, "little", signed=True) for count in record.counts)
+        body = _HEAD.pack(record.index, record.through, record.observed) + b"".join(counts)
         return self._check(body) + body
 
-    def decode(self, record: bytes) -> KeptCount | None:
+    def decode(self, record: bytes) -> WindowRecord | None:
         body = record[_CHECK_BYTES:]
         if len(record) != self.size or record[:_CHECK_BYTES] != self._check(body):
             return None
         counts = (body[i : i + _COUNT_BYTES] for i in range(_HEAD.size, len(body), _COUNT_BYTES))
         index, through, observed = _HEAD.unpack_from(body)
         numbers = tuple(int.from_bytes(count, "little", signed=True) for count in counts)
-        return KeptCount(index, through, observed, numbers)
+        return WindowRecord(index, through, observed, numbers)
 
     def _check(self, body: bytes) -> bytes:
         return sha256(self.key + body).digest()[:_CHECK_BYTES]
@@ -82,7 +82,7 @@ class WindowFile:
         self._salt = salt
         self._places: dict[tuple[str, str], _Place] = {}
 
-    def begin(self, plans: Sequence[StreamPlan], *, anew: bool = False) -> dict[tuple[str, str], list[KeptCount]]:
+    def begin(self, plans: Sequence[StreamPlan], *, anew: bool = False) -> dict[tuple[str, str], list[WindowRecord]]:
         """The records of these plans' windows, by stream and window; none if `anew`.
 
         All else in the file becomes blank. Raises OSError.
@@ -97,22 +97,22 @@ class WindowFile:
             before = self.path.read_bytes()
         except FileNotFoundError:
             before = b""
-        after, kept = bytearray(max(end, len(before))), dict[tuple[str, str], list[KeptCount]]()
+        after, records = bytearray(max(end, len(before))), dict[tuple[str, str], list[WindowRecord]]()
         for name, place in self._places.items():
             for slot in range(0 if anew else place.slots):
                 record = before[place.at(slot)]
                 if (found := place.decode(record)) is not None and found.index % place.slots == slot:
-                    kept.setdefault(name, []).append(found)
+                    records.setdefault(name, []).append(found)
                     after[place.at(slot)] = record
         if before or end:
             with self._open() as file:
                 _write(file, bytes(after), 0)
                 os.ftruncate(file, end)
-        return kept
+        return records
 
-    def keep(self, plan: StreamPlan, kept: Iterable[tuple[WindowPlan, KeptCount]]) -> None:
+    def keep(self, plan: StreamPlan, records: Iterable[tuple[WindowPlan, WindowRecord]]) -> None:
         """Force the counts of windows to disk, in place of what their records were. Raises OSError."""
-        places = [(self._places[plan.stream, window.name], count) for window, count in kept]
+        places = [(self._places[plan.stream, window.name], count) for window, count in records]
         self._change((place.at(count.index % place.slots).start, place.encode(count)) for place, count in places)
 
     def blank(self, plan: StreamPlan, slots: Iterable[tuple[WindowPlan, int]]) -> None:

@@ -23,7 +23,7 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import ReplaySensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
-from edge_agent.window_file import KeptCount, WindowFile
+from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
@@ -82,7 +82,7 @@ class Device:
         return [(frame.index, frame.observed, frame.counts) for frame in window_frames(self.outbox)]
 
 
-def kept(folder: Path, plan: StreamPlan) -> dict[tuple[str, str], list[KeptCount]]:
+def kept(folder: Path, plan: StreamPlan) -> dict[tuple[str, str], list[WindowRecord]]:
     """The records as the disk has them, read from a copy."""
     copy = folder.with_name(f"{folder.name}-looked-at")
     shutil.rmtree(copy, ignore_errors=True)
@@ -160,7 +160,7 @@ def test_the_record_is_written_as_quarters_end_and_blank_before_the_frame_is_mad
 @pytest.mark.parametrize("length", range(1, 14))
 def test_a_window_of_any_length_is_written_three_times_at_most(length: int) -> None:
     plan = window_plan(length=length, start=5)
-    written = [tick for tick in range(5, 5 + length) if plan.is_kept(0, tick)]
+    written = [tick for tick in range(5, 5 + length) if plan.is_recorded(0, tick)]
     assert len(written) == min(3, length - 1)
     assert 5 + length - 1 not in written
 
@@ -333,7 +333,7 @@ def test_when_and_where_is_written_depends_on_ticks_alone(
     """With the same noise, records are as far apart as the partial counts are; nothing else differs."""
     windows = window_plan(length=12, stride=5, **NOISY), window_plan(name="day", length=64, **NOISY)
     seen: list[list[tuple[int, int, int]]] = []
-    records: list[list[list[KeptCount]]] = []
+    records: list[list[list[WindowRecord]]] = []
     pwrite = os.pwrite
 
     def watched(file: int, piece: bytes, offset: int) -> int:
@@ -378,7 +378,7 @@ def test_counts_beyond_what_a_frame_holds_are_kept_as_far_as_ticks_can_bring_the
     plan = stream_plan(windows=(window_plan(counts=3),))
     file = WindowFile(tmp_path / "outbox", b"salt")
     file.begin([plan])
-    edge = KeptCount(4, 44, 5, (-(2**63) - 2**31, 2**63 - 1, 0))
+    edge = WindowRecord(4, 44, 5, (-(2**63) - 2**31, 2**63 - 1, 0))
     file.keep(plan, [(plan.windows[0], edge)])
     assert WindowFile(tmp_path / "outbox", b"salt").begin([plan]) == {("hr", "high"): [edge]}
     assert WindowFile(tmp_path / "outbox", b"other").begin([plan]) == {}

@@ -16,7 +16,7 @@ import pytest
 import edge_agent.window
 from edge_agent.plan import WindowPlan
 from edge_agent.window import StreamWindows
-from edge_agent.window_file import KeptCount
+from edge_agent.window_file import WindowRecord
 from tests.support.agents import window_plan
 
 pytestmark = pytest.mark.long
@@ -33,7 +33,7 @@ class Device:
 
     def __init__(self, plan: WindowPlan, noise: Sequence[int]) -> None:
         self.plan = plan
-        self.records: dict[int, KeptCount] = {}
+        self.records: dict[int, WindowRecord] = {}
         self.published: list[tuple[str, int, int]] = []
         self.looks: list[tuple[str, int, int]] = []
         self._released = -1
@@ -111,7 +111,7 @@ def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int
         return tuple(device.published)
 
     losses = loss(ONE, 2, life)  # where there is no record, noise is drawn anew
-    in_record = max([tick + 1 for tick in range(killed) if ONE.is_kept(0, tick)], default=0)
+    in_record = max([tick + 1 for tick in range(killed) if ONE.is_recorded(0, tick)], default=0)
     counted = [tick < in_record or tick >= back for tick in range(TICKS)]
     assert all(one <= BOUND if inside else one < 1e-9 for one, inside in zip(losses, counted, strict=True))
     assert max(losses) > BOUND - 1e-6
