@@ -34,7 +34,7 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
 
 
 @command(app, "show")
-def show(*, ledger: str, as_json: JsonOption = False) -> int:
+def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: JsonOption = False) -> int:
     """Show what is allowed, spent and left, and the releases.
 
     For every stream and audience.
@@ -43,11 +43,12 @@ def show(*, ledger: str, as_json: JsonOption = False) -> int:
     examples:
       fugu gateway ledger show --ledger home-ledger.db
       fugu gateway ledger show --ledger home-ledger.db --json
+      fugu gateway ledger show --store postgresql://fugu@db/home
 
     Args:
-        ledger (FILE|URL): The gateway's ledger.
+        store (FILE|URL): The gateway's store, for the ledger beside it.
     """
-    with closing(Ledger(store_location(ledger), create=False)) as opened:
+    with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
         answer(
             as_json,
