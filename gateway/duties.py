@@ -126,6 +126,7 @@ class Alone:
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
+        loop.link.subscribe(frame_topics(self._settings.fleet))
         recorder, monitor = self._take_frames(loop, self._needed)
         self._do_once(loop, monitor, StoreProgress(loop.store, recorder))
         return recorder

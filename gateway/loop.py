@@ -194,7 +194,7 @@ class Gateway:
             self._seats = {call: [part for part in self._parts if _does(part, call)] for call in _CALLS}
             streams = None if recorder is None else recorder.streams
             self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams)
-            self._link.subscriptions = tuple(dict.fromkeys(topic for part in self._parts for topic in part.topics))
+            self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
             for part in self._parts:
                 part.start()

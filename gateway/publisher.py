@@ -159,8 +159,6 @@ class Publisher(Part):
         self._counter = WatermarkCounter(store)
         self._key = key
 
-        self.topics = frame_topics(fleet)
-
     def born(self, device: str) -> None:
         """Publish the device's watermark at the next opportunity."""
         self._owed[device] = None
