@@ -36,6 +36,7 @@ from fugu.contract.measure_table import decoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
+from fugu.host.records import add_functions
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import decrypted, encrypted
 from gateway.fleet.registry import Registry
@@ -549,8 +550,11 @@ def told(fugu: Fugu, keys: Path, tmp_path: Path) -> Path:
 def _forged(registry: Path, version: int, payload: bytes, place: int | None = None) -> None:
     """Change the registry as somebody can who has the gateway's host."""
     with closing(sqlite3.connect(registry)) as db:
+        add_functions(db)
+        (trigger,) = db.execute("SELECT sql FROM sqlite_master WHERE name='documents_stay'").fetchone()
         db.execute("DROP TRIGGER documents_stay")
         db.execute("UPDATE documents SET payload=?, version=? WHERE version=?", (payload, place or version, version))
+        db.execute(trigger)
         db.commit()
 
 
@@ -592,6 +596,7 @@ def test_a_registry_that_was_changed_gets_nothing_signed(fugu: Fugu, keys: Path,
     out.unlink()
     _unbarred = replace(envelope, signatures=envelope.signatures[:1]).encode()
     with closing(sqlite3.connect(told)) as db, db:
+        add_functions(db)
         db.execute("UPDATE documents SET payload=? WHERE version=1", (_unbarred,))
     assert "version 1 of the registry is not believed: it has 1 of 2 signatures" in fugu(*words).err
     assert not out.exists()
