@@ -594,10 +594,7 @@ def test_a_registry_that_was_changed_gets_nothing_signed(fugu: Fugu, keys: Path,
     assert "version 1 of the registry is not believed: 0 of its 2 signatures are valid" in done.err
     assert fugu(*words[:3], 2, *words[4:]).code == 0, "the other one is as it was signed"
     out.unlink()
-    _unbarred = replace(envelope, signatures=envelope.signatures[:1]).encode()
-    with closing(sqlite3.connect(told)) as db, db:
-        add_functions(db)
-        db.execute("UPDATE documents SET payload=? WHERE version=1", (_unbarred,))
+    _forged(told, 1, replace(envelope, signatures=envelope.signatures[:1]).encode())
     assert "version 1 of the registry is not believed: it has 1 of 2 signatures" in fugu(*words).err
     assert not out.exists()
 
