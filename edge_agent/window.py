@@ -69,7 +69,7 @@ class WindowCount:
         return counts
 
     def record(self, index: int, through: int) -> WindowRecord:
-        """What a record holds of it. Ticks to come cannot bring what is beyond these bounds back into a frame's."""
+        """Make its record. Ticks to come cannot bring what is beyond these bounds back into a frame's."""
         counts = (min(max(count, COUNT_LOW - MAX_WINDOW_TICKS), COUNT_HIGH) for count in self._counts)
         return WindowRecord(index, through, self.observed, tuple(counts))
 
@@ -152,7 +152,7 @@ class StreamWindows:
         return closed
 
     def keep(self, tick: int) -> list[tuple[WindowPlan, WindowRecord]]:
-        """What is to be in the records of windows of which a quarter ends at a tick, the last one left out."""
+        """Return the records of windows of which a quarter ends at a tick, the last one left out."""
         return [
             (plan, counts[index].record(index, tick))
             for plan, counts in zip(self._plans, self._open, strict=True)

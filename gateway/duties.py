@@ -51,7 +51,7 @@ class NotArrangedError(FuguError):
 
 
 class Loop(NamedTuple):
-    """What parts are made with, and where they go, in the order of a round.
+    """The things that parts are made with, and the list that they go to, in the order of a round.
 
     `enrolled` is None for a site without a fleet of signed documents. `watch` makes the monitor, given the devices of
     which frames are stored.
@@ -114,7 +114,7 @@ class Alone:
         return 0 if self.watch is None else sum(report["inbox"] for report in dict(self.watch.reports).values())
 
     def details(self) -> dict[str, object]:
-        """What it adds to what the gateway tells of itself."""
+        """Return its share of what the gateway tells of itself."""
         return {}
 
     def await_turn(self) -> None:
@@ -247,7 +247,7 @@ class OneShard(Alone):
 
 
 class WholeFleet(Alone):
-    """What a site has once, where shards have the devices."""
+    """The process that does once for a site what shards do not."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         super().__init__(settings)

@@ -211,12 +211,15 @@ class Gateway:
         """Make the monitor, of devices that are not missed unless they are `known`."""
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
-        age = lambda: time.monotonic() - self._last_round  # noqa: E731
         sources = Sources(
-            *(catalogue, self.counters, known, age, STUCK_SECONDS, self._certificates, self._details, duty.watch, tell)
+            *(catalogue, self.counters, known, self._round_age, STUCK_SECONDS, self._certificates, self._details),
+            *(duty.watch, tell),
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
+
+    def _round_age(self) -> float:
+        return time.monotonic() - self._last_round
 
     def _tell(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
@@ -249,7 +252,7 @@ class Gateway:
     def _measured(self) -> Reading:
         connected = self._link.connected and not self._duty.missing
         return Reading(
-            *(self._monitor.latest, self._monitor.counters(), connected, time.monotonic() - self._last_round),
+            *(self._monitor.latest, self._monitor.counters(), connected, self._round_age()),
             *(self._inbox.waiting + self._duty.inbox, self._store_bytes()),
         )
 
@@ -286,7 +289,7 @@ class Gateway:
     @property
     def is_alive(self) -> bool:
         """True if the worker has finished a round of late, and could store what there was."""
-        return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
+        return self._failing_since is None and self._round_age() < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:

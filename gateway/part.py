@@ -1,4 +1,4 @@
-"""What the gateway's loop calls of each of its parts; only parts that are configured are made.
+"""The calls that the gateway's loop makes to each of its parts; only parts that are configured are made.
 
 A round: what was heard is stored in one transaction, the parts hear of it, and then each does one small piece of work.
 The worker's thread calls all but `start` and `close`. What a call raises of store or ledger the loop counts, and goes
@@ -67,5 +67,5 @@ class Part:
         return True
 
     def details(self) -> dict[str, object]:
-        """What it adds to what the gateway tells of itself."""
+        """Return its share of what the gateway tells of itself."""
         return {}

@@ -135,7 +135,7 @@ class Releasing(Part):
 
 
 class OfShards(NamedTuple):
-    """What is known of the devices of shards.
+    """The channel to shards, and how far their devices are.
 
     The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
     """

@@ -85,7 +85,7 @@ class Sensor:
         return self._trouble
 
     def poll(self, tick: int) -> SensorUpdate:
-        """What there is at a tick."""
+        """Return the update for a tick."""
         raise NotImplementedError
 
     def read(self, tick: int) -> Reading | None:
@@ -101,7 +101,7 @@ class Sensor:
 
 
 class LiveSensor(Sensor):
-    """What sensors have in common whose readings come from a thread of their own: nothing gets lost between the two."""
+    """The base of sensors whose readings come from a thread of their own: nothing gets lost between the two."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

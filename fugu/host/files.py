@@ -171,7 +171,7 @@ class HeldFiles:
 
 
 def damage(db: sqlite3.Connection, table: str = "") -> str:
-    """What is wrong with an open database, in a line; reads all of it or of a table, in order, and every checksum.
+    """Say what is wrong with an open database, in a line; reads all of it or of a table, in order, and every checksum.
 
     Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
     """

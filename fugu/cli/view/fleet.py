@@ -159,7 +159,7 @@ def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
 
 
 def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
-    """What a document says as JSON, beside the one before it."""
+    """Describe a document as JSON, beside the one before it."""
     found: dict[str, Any] = {"content": contents(document), "former": None, "former_content": None, "weaker": []}
     if former is not None:
         found |= {"former": former.version, "former_content": contents(former), "weaker": weaker(former, document)}
