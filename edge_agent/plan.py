@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from edge_agent.randomiser import SymbolNoise
 from edge_agent.watch import watched_class
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.queries import COUNT, Query, query_of
 
 if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
@@ -21,7 +22,7 @@ __all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
 class WindowPlan:
     """One verified window: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
 
-    `places` has for each state the number that it counts towards, or None; `clip` is the most that is counted, or None.
+    `places` has for each state the number that it counts towards, or None.
     """
 
     name: str
@@ -32,24 +33,23 @@ class WindowPlan:
     places: tuple[int | None, ...]
     scale_numerator: int
     scale_denominator: int
-    clip: int | None = None
+    query: Query = COUNT
 
     @classmethod
     def of(cls, window: dict[str, Any], labels: list[str]) -> WindowPlan:
         """Take the parts of a verified window's JSON form; `labels` are the names of the states."""
         numerator, _, denominator = window["scale"].partition("/")
-        counts = len(labels)
-        places: list[int | None] = list(range(counts))
-        if window["states"] != "histogram":
-            counted = {labels.index(s) if isinstance(s, str) else s for s in window["states"]}
-            counts, places = 1, [0 if state in counted else None for state in places]
+        query = query_of(window)
+        counted = labels if query.each else window["states"]
+        groups = query.groups([labels.index(state) if isinstance(state, str) else state for state in counted])
+        numbers = {state: number for number, group in enumerate(groups) for state in group}
         return cls(
             **{key: window[key] for key in ("name", "start", "length", "stride")},
-            counts=counts,
-            places=tuple(places),
+            counts=len(groups),
+            places=tuple(map(numbers.get, range(len(labels)))),
             scale_numerator=int(numerator),
             scale_denominator=int(denominator or "1"),
-            clip=window.get("clip"),
+            query=query,
         )
 
     @property

@@ -1,8 +1,8 @@
 """Counting states over windows of ticks, with the noise in the count from its first moment.
 
 A count begins at its noise, so the true count is nowhere. The noise is drawn before the window's first tick, so that
-the moment at which anything leaves says nothing about it. A clipped count needs to know how many ticks it may still
-count: that number stays in the window, and dies with it.
+the moment at which anything leaves says nothing about it. Where what a tick adds depends on those before it, as in a
+clipped count, the window remembers a number of its query: it is in no record, and dies with the window.
 
 A window holds ticks that the agent has drawn for, under one version of the policy. Ticks without a
 usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on
@@ -22,6 +22,7 @@ from edge_agent.plan import WindowPlan
 from edge_agent.window_file import WindowRecord
 from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, MAX_WINDOW_TICKS
 from fugu.contract.noise_table import discrete_laplace, uniform_below
+from fugu.contract.queries import COUNT, Query
 
 __all__ = ["ClosedWindow", "StreamWindows"]
 
@@ -39,15 +40,16 @@ class ClosedWindow:
 class WindowCount:
     """The noisy counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
 
-    They begin at `noise`, or where a record has them; `clip` is the most that is counted, None for all. `goes_on` is
-    True once a tick was added since the start of the agent.
+    They begin at `noise`, or where a record has them. `goes_on` is True once a tick was added since the start of the
+    agent.
     """
 
-    __slots__ = ("_counts", "_left", "goes_on", "observed")
+    __slots__ = ("_counts", "_memory", "_query", "goes_on", "observed")
 
-    def __init__(self, noise: Sequence[int], clip: int | None = None, observed: int = 0) -> None:
+    def __init__(self, noise: Sequence[int], query: Query = COUNT, observed: int = 0) -> None:
         self._counts = list(noise)
-        self._left = clip
+        self._query = query
+        self._memory = 0
         self.observed = observed
         self.goes_on = False
 
@@ -55,17 +57,14 @@ class WindowCount:
         """Count one observed tick, in a place or in none; the same is done whichever it is."""
         self.observed += 1
         self.goes_on = True
-        if self._left is not None:
-            counts = place is not None and self._left > 0
-            self._left -= counts
-            place = place if counts else None
+        place, self._memory = self._query.counted(place, self._memory)
         self._counts = [count + (number == place) for number, count in enumerate(self._counts)]
 
     def take(self) -> tuple[int, ...]:
         """The noisy counts, as a frame can hold them; afterwards there are none."""
         counts = tuple(min(max(count, COUNT_LOW), COUNT_HIGH) for count in self._counts)
         self._counts.clear()
-        self._left = None
+        self._memory = 0
         return counts
 
     def record(self, index: int, through: int) -> WindowRecord:
@@ -107,12 +106,12 @@ class StreamWindows:
         self._draw = uniform_below(entropy)
         self._next = [max(last + 1, plan.first_from(since)) for plan, last in zip(plans, last_indices, strict=True)]
         self._open: list[dict[int, WindowCount]] = [{} for _ in plans]
-        self.to_blank = {(plan, slot) for plan in plans if plan.clip is None for slot in range(plan.overlap)}
+        self.to_blank = {(plan, slot) for plan in plans if plan.query.additive for slot in range(plan.overlap)}
         records = records or [()] * len(plans)
         for plan, following, counts, own in zip(plans, self._next, self._open, records, strict=True):
             for record in own:
                 if record.index >= following:
-                    counts[record.index] = WindowCount(record.counts, observed=record.observed)
+                    counts[record.index] = WindowCount(record.counts, plan.query, record.observed)
                     self.to_blank.discard((plan, record.index % plan.overlap))
 
     def prepare(self, tick: int) -> None:
@@ -129,7 +128,7 @@ class StreamWindows:
                 if index >= following and index not in counts:
                     scale = plan.scale_numerator, plan.scale_denominator
                     noise = [discrete_laplace(self._draw, *scale) for _ in range(plan.counts)]
-                    counts[index] = WindowCount(noise, plan.clip)
+                    counts[index] = WindowCount(noise, plan.query)
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
@@ -157,9 +156,9 @@ class StreamWindows:
             (plan, counts[index].record(index, tick))
             for plan, counts in zip(self._plans, self._open, strict=True)
             for index in plan.holding(tick)
-            if index in counts and plan.clip is None and plan.is_recorded(index, tick)
+            if index in counts and plan.query.additive and plan.is_recorded(index, tick)
         ]
 
     def _blank(self, plan: WindowPlan, index: int) -> None:
-        if plan.clip is None:
+        if plan.query.additive:
             self.to_blank.add((plan, index % plan.overlap))

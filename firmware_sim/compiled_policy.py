@@ -234,15 +234,15 @@ def _table(policy: Policy) -> bytes:
 
 
 def _window(window: Window, labels: tuple[str, ...]) -> bytes:
-    scale, histogram = Fraction(window.scale), window.query.each
-    if window.query.clip is not None:
-        raise FirmwareError(f"window {window.name} is of clipped counts, which the firmware does not do: use the agent")
+    name, query, scale = window.name, window.query, Fraction(window.scale)
+    if not query.additive:
+        raise FirmwareError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
     if window.overlap * window.counts(len(labels)) > 1024:
-        raise FirmwareError(f"window {window.name} holds more than 1024 counts at a time: too much for the firmware")
-    numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, histogram)
+        raise FirmwareError(f"window {name} holds more than 1024 counts at a time: too much for the firmware")
+    numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, query.each)
     counted = set(window.counted(labels))
-    places = b"" if histogram else bytes(0 if state in counted else _NONE for state in range(len(labels)))
-    return _text(window.name) + struct.pack(">QIIQQB", *numbers) + places
+    places = b"" if query.each else bytes(0 if state in counted else _NONE for state in range(len(labels)))
+    return _text(name) + struct.pack(">QIIQQB", *numbers) + places
 
 
 def _chains(policy: Policy) -> bytes:

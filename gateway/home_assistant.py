@@ -125,12 +125,6 @@ def _said(*names: str) -> dict[str, str]:
     return {name.rpartition(".")[2]: f"value_json.{name}" for name in names}
 
 
-def _share(
-    one: Description, of: str, topic: str, value: str, attributes: Mapping[str, str] | None, seconds: float
-) -> Component:
-    return _number(f"{one.stream} share of {of}", topic, value, attributes, seconds, "%")
-
-
 def _number(
     name: str, topic: str, value: str, attributes: Mapping[str, str] | None, seconds: float, unit: str
 ) -> Component:
@@ -147,27 +141,25 @@ def _counted(one: Description) -> dict[str, Component]:
     topic, single = count_topic(one.fleet, one.device, one.stream), len(one.windows) == 1
     found = {}
     for window in one.windows:
-        if isinstance(window.states, str):  # a histogram
+        if window.query.each:
             every = {f".{index}": (f"_{label}", label) for index, label in _shown(one.states)}
         else:
-            few = len(window.states) <= _MOST_NAMED
-            every = {"": ("", " or ".join(window.states) if few else f"{len(window.states)} states")}
+            (states,) = window.groups(one.states)
+            every = {"": ("", " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states")}
+        share = window.query.additive  # other numbers are no shares of their window
+        number = "(100 * {} / value_json.observed) | round(2)" if share else "{}"
         for key, (ending, of) in every.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
-            numbers = {name: f"(100 * {one} / value_json.observed) | round(2)" for name, one in members.items()}
-            if window.clip is not None:  # a clipped count is no share of its window
-                numbers = dict(members)
+            numbers = {name: number.format(member) for name, member in members.items()}
             ours = f"value_json.window == {_literal(window.name)} and {members['value']} is defined"
             value = f"{{% if {ours} %}}{{{{ {numbers.pop('value')} }}}}{{% endif %}}"
             of += "" if single else f" ({window.name})"
             # With several windows the messages of another would have no such attributes.
             attributes = numbers | _said("confidence", "since", "time", "useful") if single else None
-            told = topic, value, attributes, window.stride * one.period_seconds
-            found[f"window.{window.name}{key}"] = (
-                _share(one, of, *told)
-                if window.clip is None
-                else _number(f"{one.stream} ticks of {of}, at most {window.clip}", *told, "ticks")
-            )
+            name, unit = (f"share of {of}", "%") if share else (window.query.words(of), window.query.unit)
+            seconds = window.stride * one.period_seconds
+            told = _number(f"{one.stream} {name}", topic, value, attributes, seconds, unit)
+            found[f"window.{window.name}{key}"] = told
     return found
 
 
@@ -177,7 +169,8 @@ def _estimated(one: Description) -> dict[str, Component]:
     for index, label in _shown(one.states):
         member = _member(f"share_{label}")
         value = f"{{% if {member} is defined %}}{{{{ (100 * {member}) | round(2) }}}}{{% endif %}}"
-        found[f"share.{index}"] = _share(one, label, topic, value, attributes, one.frame_ticks * one.period_seconds)
+        name, seconds = f"{one.stream} share of {label}", one.frame_ticks * one.period_seconds
+        found[f"share.{index}"] = _number(name, topic, value, attributes, seconds, "%")
     return found
 
 

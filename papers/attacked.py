@@ -82,7 +82,7 @@ def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilo
         scale = Fraction(math.ceil(100 / math.log(min(allowed_ratios(chains, epsilon, adversary)))), 100)
         generator = np.random.default_rng(1)
         symbols = release_symbols(states, table.table, generator)
-        counts = release_counts(states, segments, WINDOW_TICKS, scale, (1,), generator, k=2)
+        counts = release_counts(states, segments, WINDOW_TICKS, scale, ((1,),), generator, k=2)
         releases: list[tuple[str, float, Outputs]] = [("symbols", max(table.rho0, table.rho1), symbols)]
         if counts.counts.size:
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))

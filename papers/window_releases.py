@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.windows import WINDOW_QUERIES
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import quilt_accountant

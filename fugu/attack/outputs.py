@@ -12,7 +12,6 @@ import numpy as np
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Each
 
 __all__ = [
     "CountOutputs",
@@ -110,7 +109,7 @@ def release_counts(
     segments: Ints,
     length: int,
     scale: Fraction,
-    counted: tuple[int, ...] | Each,
+    groups: tuple[tuple[int, ...], ...],
     generator: np.random.Generator,
     *,
     k: int,
@@ -119,10 +118,8 @@ def release_counts(
     """Noisy counts of tumbling windows as a device would release them, for simulations only.
 
     States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
-    beyond, and the rest is not released. The `counted` states are counted together, with `EACH` each for itself;
-    `scale` is in ticks.
+    beyond, and the rest is not released. The states of each group are counted together; `scale` is in ticks.
     """
-    groups = HISTOGRAM.groups(range(k)) if counted == EACH else COUNT.groups(counted)
     edges = np.flatnonzero(np.diff(segments)) + 1
     stretches = zip([0, *edges], [*edges, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)

@@ -17,6 +17,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
+from fugu.contract.queries import EACH, Each
 from fugu.contract.sentences import (
     class_sentence,
     instant,
@@ -27,7 +28,7 @@ from fugu.contract.sentences import (
     unprotected_sentence,
 )
 from fugu.contract.stretches import Stretch
-from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Clipping, Each, Window
+from fugu.contract.windows import Asking, Window
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
@@ -76,7 +77,7 @@ class Described(Document):
     stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
 
 
-class DescribedWindow(Clipping):
+class DescribedWindow(Asking):
     """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
 
     Attributes:
@@ -95,7 +96,7 @@ class DescribedWindow(Clipping):
 
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """The names of the states that each count counts."""
-        return HISTOGRAM.groups(names) if self.states == EACH else COUNT.groups(self.states)
+        return self.query.groups(names if self.states == EACH else self.states)
 
 
 class PlaceGrid(Document):

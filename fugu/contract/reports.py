@@ -32,9 +32,10 @@ from fugu.contract.json_message import (
     check_intervals,
 )
 from fugu.contract.message import Flag, Integer, Many, Text, Word, integer, length
+from fugu.contract.queries import QUERIES, Query, QueryKind
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import NAME_PATTERN
-from fugu.contract.windows import ADVERSARIES, QUERIES, Each, Mechanism, Query
+from fugu.contract.windows import ADVERSARIES, Mechanism
 
 __all__ = [
     "MAX_NAMES",
@@ -44,7 +45,6 @@ __all__ = [
     "HealthAlarm",
     "Noise",
     "PlaceEstimate",
-    "QueryKind",
     "ReleaseFrame",
     "StateEstimate",
     "ValueEstimate",
@@ -211,7 +211,6 @@ def _check_times(since: datetime, time: datetime) -> None:
         raise FrameError("since is after time", Reason.OUT_OF_RANGE)
 
 
-QueryKind = Literal["count", Each, "frequency", "dwell"]
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _NAME = Text(1, 64, NAME_PATTERN)
 _MOST_DEVICES = 2**32 - 1
@@ -288,8 +287,7 @@ class ReleaseFrame(JsonMessage):
     @classmethod
     def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
         """The same."""
-        labels: Sequence[str] = found["states"] if QUERIES[found["query"]].each else ()
-        return labels
+        return found["states"] if QUERIES[found["query"]].each else ()
 
     def _consistent(self) -> None:
         integer(self.length, 1, MAX_TICK - self.first + 1, "length")

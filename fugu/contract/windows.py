@@ -5,41 +5,31 @@ symbol, add up. Source: docs/proofs/device-windows.md, "Windows counted on the d
 With the mechanisms "chain", "mqm-exact" and "mqm-approx" the losses of any number of counts add up tick by tick; the
 noise of "wasserstein" and "group" covers one release of one window, ever. Source: docs/proofs/published-mechanisms.md,
 "The published mechanisms".
-A query says how many numbers its answer has, which states each of them counts, how far one tick can move them, and what
-they are called. Windows, releases, plans and pages ask it; none of them compares names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document, Printable
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.queries import EACH, Each, Query, query_of
 
 __all__ = [
     "ADVERSARIES",
     "ALONE",
-    "COUNT",
-    "EACH",
-    "HISTOGRAM",
     "MAX_OPEN_COUNTS",
     "MAX_WINDOWS",
-    "QUERIES",
-    "WINDOW_QUERIES",
-    "Clipping",
+    "Asking",
     "Composing",
-    "Each",
     "Mechanism",
-    "Query",
     "Window",
     "covers",
     "total_rate",
-    "window_query",
 ]
 
 
@@ -57,71 +47,6 @@ def covers(mechanism: Mechanism, adversary: str) -> bool:
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
 
 
-Each = Literal["histogram"]
-EACH: Final = "histogram"
-"""Instead of the states of a window that are counted together: a count for each."""
-_State = TypeVar("_State", int, str)
-
-
-@dataclass(frozen=True)
-class Query:
-    """One kind of question.
-
-    Attributes:
-        each: every state has a number, not some together.
-        clip: the most a number can be; without one, it is the sum of what its ticks add.
-    """
-
-    name: str
-    each: bool = False
-    unit: str = "ticks"
-    clip: int | None = None
-
-    def moved(self, ticks: int, windows: int) -> int:
-        """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
-
-        A tick moves a number by at most 1, and a clipped number moves by at most `clip`, however many ticks change.
-        Source: docs/proofs/device-windows.md, "Windows counted on the device".
-        """
-        return self.sensitivity * (ticks if self.clip is None else min(ticks, self.clip * windows))
-
-    @property
-    def sensitivity(self) -> int:
-        """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
-        return 2 if self.each else 1
-
-    def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
-        """For each number the states that it counts, of those that are asked about."""
-        return tuple((state,) for state in states) if self.each else (tuple(states),)
-
-    def labels(self, states: Sequence[str]) -> tuple[str, ...]:
-        """What each number is called."""
-        return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
-
-
-def clipped(most: int) -> Query:
-    """Ticks in some states, and `most` where they are more: whether something happened, or how often up to a limit."""
-    return Query("clipped", clip=most)
-
-
-def window_query(text: str) -> Query:
-    """The query of a window by "count", "histogram" or "clipped:N"; ValueError if it is none of them."""
-    name, colon, most = text.partition(":")
-    if name == "clipped" and most.isdecimal() and int(most) > 0:
-        return clipped(int(most))
-    if colon or name not in WINDOW_QUERIES:
-        raise ValueError(f"query must be {', '.join(WINDOW_QUERIES)} or clipped:N, got {text!r:.40}")
-    return WINDOW_QUERIES[name]
-
-
-COUNT = Query("count")
-HISTOGRAM = Query(EACH, each=True)
-WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
-"""By name: what windows count."""
-QUERIES = {query.name: query for query in (COUNT, HISTOGRAM, Query("frequency", unit="share"), Query("dwell"))}
-"""By name: what releases of the gateway answer."""
-
-
 MAX_WINDOWS = 16
 MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
@@ -130,16 +55,21 @@ MAX_OPEN_COUNTS = 16_384
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 
 
-class Clipping(Document):
-    """A document with a field `clip`, which is left out where it is None."""
+class Asking(Document):
+    """A document whose fields `states` and `clip` say what is asked; `clip` is left out where it is None."""
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
         return {name: value for name, value in document.items() if name != "clip" or value is not None}
 
+    @property
+    def query(self) -> Query:
+        """What is asked about its ticks."""
+        return query_of(vars(self))
 
-class Window(Clipping):
+
+class Window(Asking):
     """A count over every so many ticks: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
@@ -177,13 +107,6 @@ class Window(Clipping):
         return -(-self.length // self.stride)
 
     @property
-    def query(self) -> Query:
-        """What is asked about its ticks."""
-        if self.clip is not None:
-            return clipped(self.clip)
-        return HISTOGRAM if self.states == EACH else COUNT
-
-    @property
     def rate(self) -> Fraction:
         """The loss that this window adds to every tick, in nats: overlap * sensitivity / scale, exactly."""
         return self.overlap * self.query.sensitivity / Fraction(self.scale)
@@ -199,7 +122,7 @@ class Window(Clipping):
 
     def counts(self, states: int) -> int:
         """How many counts a frame of this window has, for a stream of so many states."""
-        return states if self.query.each else 1
+        return len(self.query.groups(range(states)))
 
     def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
         """The indices of the states that each count counts."""

@@ -17,7 +17,6 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.reports import Estimate, ReleaseFrame, WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
-from fugu.contract.windows import EACH
 
 __all__ = [
     "CountReading",
@@ -312,6 +311,5 @@ def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[
     found = next((one for one in known.windows if one.name == window), None) if known else None
     if known is None or found is None:
         return None
-    if found.states == EACH:
-        return known.states if counts == len(known.states) else None
-    return found.states if counts == 1 else None
+    groups = found.groups(known.states)
+    return sum(groups, ()) if counts == len(groups) else None

@@ -12,7 +12,6 @@ import numpy as np
 from fugu.attack.evaluation import Attack, attack
 from fugu.attack.outputs import Outputs, known_every, release_counts, release_symbols
 from fugu.contract.policy import Policy
-from fugu.contract.windows import EACH, Each
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
@@ -60,16 +59,16 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
         noise = float(1 - seen.emission.diagonal().min()) if seen.emission.shape[1] == k else math.nan
         releases.append(("symbols", noise, policy.guarantee.epsilon, seen))
     for window in policy.windows:
-        if window.stride < window.length or policy.windows_alone is None or window.query.clip is not None:
+        if window.stride < window.length or policy.windows_alone is None or not window.query.additive:
             continue
         scale, ticks = Fraction(window.scale), window.length
-        counted: tuple[int, ...] | Each = EACH if window.query.each else window.counted(names)
-        alone = release_counts(states, segments, ticks, scale, counted, generator, k=k)
+        groups = window.groups(names)
+        alone = release_counts(states, segments, ticks, scale, groups, generator, k=k)
         if not alone.counts.size:
             continue
         releases.append((f"window {window.name}", float(scale), policy.windows_alone.epsilon, alone))
         if seen is not None:
-            both = release_counts(states, segments, ticks, scale, counted, generator, k=k, beside=seen)
+            both = release_counts(states, segments, ticks, scale, groups, generator, k=k, beside=seen)
             releases.append((f"symbols, {window.name}", float(scale), policy.guarantee.epsilon, both))
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")

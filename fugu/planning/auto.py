@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, check_guarantee
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
-from fugu.contract.windows import EACH
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -322,8 +321,7 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         except FuguError:
             return None
         assert candidate.window_ticks is not None
-        counted: Any = problem.bins[0] if len(problem.bins) == 1 else EACH
-        return release_counts(*cut, candidate.window_ticks, scale, counted, rng, k=problem.k)
+        return release_counts(*cut, candidate.window_ticks, scale, problem.bins, rng, k=problem.k)
 
     return attacked
 

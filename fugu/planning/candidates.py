@@ -19,7 +19,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import UsefulFor
-from fugu.contract.windows import EACH
+from fugu.contract.queries import EACH
 from fugu.planning.answers import (
     Assessed,
     Shares,

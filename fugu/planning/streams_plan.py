@@ -21,7 +21,8 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.windows import EACH, Window, total_rate
+from fugu.contract.queries import EACH
+from fugu.contract.windows import Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal

@@ -175,7 +175,7 @@ def attack_model(
         if chains.states > 2:
             return (seen,)
         scale = lawful_scale(count_scale(chains, epsilon))
-        return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, (1,), generator, k=2)
+        return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, ((1,),), generator, k=2)
 
     found = true_class(states, segments, model.states, epsilon, attacked, generator)
     return model.model_copy(

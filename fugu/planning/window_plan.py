@@ -18,8 +18,9 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.rounding import exp_up
-from fugu.contract.windows import Composing, Each, Window, total_rate
+from fugu.contract.windows import Composing, Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
@@ -48,7 +49,7 @@ _WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the
 class WantedWindow(NamedTuple):
     """A window to plan: length and stride (by default the length) in ticks, states counted together or `EACH`.
 
-    `clip` is the most that is told of a count; `share` is of the loss of a tick, in (0, 1], by default what the others
+    `query` is asked of states, not of `EACH`; `share` is of the loss of a tick, in (0, 1], by default what the others
     leave, for equal errors of shares.
     """
 
@@ -57,7 +58,7 @@ class WantedWindow(NamedTuple):
     states: Each | tuple[int | str, ...]
     stride: int | None = None
     share: float | None = None
-    clip: int | None = None
+    query: Query = COUNT
 
     def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
         """The window with this noise, planned by a mechanism."""
@@ -69,7 +70,7 @@ class WantedWindow(NamedTuple):
             states=self.states,
             scale=str(scale),
             mechanism=mechanism,
-            clip=self.clip,
+            **self.query.fields,
         )
 
 

@@ -22,9 +22,9 @@ from scipy.optimize import brentq
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import Stretch, stretch_epsilon, stretches
-from fugu.contract.windows import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
@@ -297,8 +297,8 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request.length)
     if request.segments is not None:
         raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
-    if WINDOW_QUERIES[request.query].each:
-        raise ChainClassError("releases one number: it has no histograms")
+    if not WINDOW_QUERIES[request.query].single:
+        raise ChainClassError(f"releases one count: it has no {request.query}")
     members = only_chains(request.chains, request.start)
     (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
     counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"

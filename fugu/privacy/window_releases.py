@@ -12,8 +12,8 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import OUTWARD
-from fugu.contract.windows import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains
 from fugu.privacy.chain_class import ChainClassError

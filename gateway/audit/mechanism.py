@@ -107,10 +107,10 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts. AuditError if it clips counts, whose likelihoods no attack here has."""
+    """What the device counts. AuditError if it is no sum over ticks: no attack here has other likelihoods."""
     names = policy.discretiser.states
-    if odd := [one.name for one in policy.windows if one.query.clip is not None]:
-        raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
+    if odd := [one for one in policy.windows if not one.query.additive]:
+        raise AuditError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
     return tuple(
         Definition(
             *(one.name, False, one.start, one.length, one.stride),
@@ -149,11 +149,11 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
     if window is not None:
         asked = answers(window, labels, query)
         assert asked is not None
-        own = window.groups(labels)
-        groups = tuple(tuple(x for n in row.nonzero()[0] for x in own[n]) for row in asked)
         terms = plan.length // window.length * int(asked.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
-        found.append(Definition(_called(policy, plan), True, *spans, groups, False, Fraction(window.scale), terms))
+        found.append(
+            Definition(_called(policy, plan), True, *spans, query.groups, False, Fraction(window.scale), terms)
+        )
     if policy.table is not None:
         made = _of_symbols(policy, plan, config, query)
         found.append(made._replace(part=" beside windows") if found else made)
@@ -165,12 +165,10 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
 def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
     assert policy.table is not None
     symbols = policy.table.symbols
-    consecutive = plan.query == "dwell"
+    consecutive = query.asked.pairs
     groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
-    if plan.query in ("count", "frequency"):
-        rule = two_valued(policy.table, query.states)
-        if rule is not None:
-            groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
+    if query.asked.single and (rule := two_valued(policy.table, query.states)) is not None:
+        groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
     alone = plan.mechanism in ALONE
     if alone:
         scale = _whole(policy, plan, config, query, len(groups))

@@ -126,11 +126,11 @@ def release_noise(
             continue
         labels = policy.discretiser.states
         rule = None
-        if policy.table is not None and frame.query in ("count", "frequency") and definition.symbols:
+        if policy.table is not None and frame.asked.single and definition.symbols:
             rule = two_valued(policy.table, tuple(map(labels.index, frame.states)))
         if rule is None or frame.observed == 0:
             continue
-        value = frame.values[0] * (frame.observed if frame.query == "frequency" else 1)
+        value = frame.values[0] * frame.asked.divisor(frame.observed)
         count = (value - rule.b * frame.observed) / rule.a
         if abs(count - round(count)) < _WHOLE:
             found.append(round(count) - int(np.isin(inside, definition.groups[0]).sum()))

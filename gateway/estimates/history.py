@@ -41,7 +41,7 @@ def estimated_window(policy: Policy) -> Window | None:
     fit = [
         window
         for window in policy.windows
-        if window.query.clip is None
+        if window.query.additive
         and window.stride == window.length <= MOST_TICKS
         and (not window.query.each or len(labels) == 2)
     ]

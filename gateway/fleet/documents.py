@@ -310,10 +310,10 @@ def worth(policy: AnyPolicy) -> Worth:
         promise = policy.guarantee
         told = policy.stretches(promise.epsilon)
         if policy.table is None:
-            best = min(policy.windows, key=lambda window: (window.clip is not None, _error_of(window).share_mean))
+            best = min(policy.windows, key=lambda window: (not window.query.additive, _error_of(window).share_mean))
             off, unit = _error_of(best).share_mean, f"of the share of {best.name}"
-            if best.clip is not None:
-                off, unit = _error_of(best).count_mean, f"ticks of {best.name}, at most {best.clip}"
+            if not best.query.additive:
+                off, unit = _error_of(best).count_mean, best.query.words(best.name)
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told)
         return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy, policy.table), stretches=told)
     error, unit = _error(policy)

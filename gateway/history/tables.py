@@ -18,7 +18,6 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import unix_us
-from fugu.contract.windows import QUERIES
 from gateway.estimates.models import PointEstimates
 from gateway.estimates.past import TickProbabilities
 from gateway.estimates.reporting import window_count
@@ -248,7 +247,7 @@ def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     whole = {name: getattr(frame, name) for name in names} | {
         "time": unix_us(frame.time),
         "since": unix_us(frame.since),
-        "unit": QUERIES[frame.query].unit,
+        "unit": frame.unit,
     }
     numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
     for one, value, low, high, error in numbers:

@@ -246,14 +246,9 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
     Raises AttackerError if there is none.
     """
     for window in told.windows:
-        if window.clip is not None:
-            continue
-        if window.states == "histogram":
-            if len(told.states) == 2:
-                return window, (1,)
-            continue
-        group = tuple(told.states.index(state) for state in window.states if state in told.states)
-        if 0 < len(group) < len(told.states):
+        groups = window.groups(told.states)
+        group = tuple(told.states.index(state) for state in groups[-1] if state in told.states)
+        if window.query.additive and len(groups) <= 2 and 0 < len(group) < len(told.states):
             return window, group
     raise AttackerError("No attacker of this page reads histograms of several states: fugu check attack --policy does.")
 

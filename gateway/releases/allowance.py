@@ -61,7 +61,8 @@ from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.reports import QueryKind, ReleaseFrame
+from fugu.contract.queries import QUERIES, QueryKind
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import OUTWARD
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
@@ -346,7 +347,7 @@ def counted_symbols(
 
 def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
     """How much all symbols of a device's window move its counts, in L1; a dwell time has less than T pairs."""
-    return length * (1 if numbers == 1 and query in ("count", "frequency") else 2)
+    return length * (1 if numbers == 1 and QUERIES[query].single else 2)
 
 
 @lru_cache(maxsize=4096)

@@ -21,9 +21,9 @@ from fugu.contract._document import Document
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Adversary
-from fugu.contract.reports import QueryKind
+from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
-from fugu.contract.windows import ALONE, QUERIES, Mechanism, covers
+from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
@@ -129,7 +129,7 @@ class Scheduled(Document):
             raise ValueError(f"{what} composes: once is for those that do not")
         if self.mechanism != "chain" and self.audience == SITE:
             raise ValueError(f"release {self.name}: the site sees the symbols, whatever the mechanism")
-        if self.mechanism == "wasserstein" and self.query not in ("count", "frequency"):
+        if self.mechanism == "wasserstein" and not QUERIES[self.query].single:
             raise ValueError(f"{what} releases one number, and no {self.query}")
 
     @property

@@ -182,7 +182,7 @@ def answer(query: Query, total: Addend, confidence: float) -> Estimates:
     """
     errors = np.sqrt(total.variances)
     width = quantile(confidence) * errors + total.steps
-    divisor = float(total.ticks) if query.kind == "frequency" else 1.0
+    divisor = query.asked.divisor(total.ticks)
     return Estimates(*(one / divisor for one in (total.values, errors, total.values - width, total.values + width)))
 
 

@@ -161,7 +161,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     audience = config.audiences.get(plan.audience) or _site(newest)
     topic = release_topic(catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
-    useful = plan.query != "dwell" and all(policy.useful_for == "share" for policy in newest)
+    useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent),
@@ -237,14 +237,11 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     """The counts of a window that add up to each answer, (answers, counts) of 0 and 1; `None` if they do not."""
-    if query.kind == "dwell" or window.query.clip is not None:
+    if not (query.asked.additive and window.query.additive):
         return None
-    if query.asked.each:
-        return np.eye(len(labels), dtype=np.int64) if window.query.each else None
-    asked = np.isin(np.arange(len(labels)), query.states)
-    if window.query.each:
-        return asked.astype(np.int64)[np.newaxis]
-    return np.ones((1, 1), dtype=np.int64) if set(window.counted(tuple(labels))) == set(query.states) else None
+    counts = window.groups(tuple(labels))
+    rows = np.array([[set(counted) <= set(states) for counted in counts] for states in query.groups], dtype=np.int64)
+    return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
 
 
 def _site(policies: Iterable[Policy]) -> Audience:

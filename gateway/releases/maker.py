@@ -17,7 +17,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.windows import ALONE, QUERIES
+from fugu.contract.windows import ALONE
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
 from gateway.releases.allowance import (
@@ -349,7 +349,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         standard_errors=tuple(found.standard_errors.tolist()),
         low=tuple(found.low.tolist()),
         high=tuple(found.high.tolist()),
-        unit=QUERIES[job.question.query.kind].unit,
+        unit=job.question.query.asked.unit,
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,

@@ -35,9 +35,8 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE, NoiseTable, discrete_laplace
-from fugu.contract.reports import QueryKind
-from fugu.contract.windows import QUERIES
-from fugu.contract.windows import Query as Asked
+from fugu.contract.queries import QUERIES, QueryKind
+from fugu.contract.queries import Query as Asked
 
 __all__ = [
     "Estimates",
@@ -113,6 +112,11 @@ class Query(NamedTuple):
         """What is asked."""
         return QUERIES[self.kind]
 
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """For each number of the answer the states that it is about."""
+        return self.asked.groups(self.states)
+
 
 class Part(NamedTuple):
     """Counts of symbols of one table.
@@ -177,7 +181,7 @@ class SymbolCounter:
 
     def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: NoiseTable) -> Ints:
         m = table.symbols
-        if self.query.kind == "dwell":
+        if self.query.asked.pairs:
             inversion(table)
             return np.bincount((symbols[:-1] * m + symbols[1:])[both], minlength=m * m).reshape(m, m)
         histogram = np.bincount(symbols[seen], minlength=m)
@@ -212,7 +216,7 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
 
     Raises ReleaseError if there are no symbols (no pairs of consecutive ones, for a dwell time).
     """
-    if query.kind == "dwell":
+    if query.asked.pairs:
         return dwell(query.states, parts, scale, confidence)
     ticks = sum(part.ticks for part in parts)
     if ticks == 0:
@@ -221,7 +225,7 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
         sum(column) for column in zip(*(_one_table(query, part, scale) for part in parts), strict=True)
     )
     low, high = _bounds(query, parts, scale, np.asarray(values), confidence)
-    divisor = ticks if query.kind == "frequency" else 1
+    divisor = query.asked.divisor(ticks)
     return Estimates(*(one / divisor for one in (np.asarray(values), np.sqrt(variances), low, high)))
 
 
@@ -255,9 +259,8 @@ def _bounds(
     query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """Ends (n,) of the intervals: the least and the largest count that the values do not contradict."""
-    sets = query.asked.groups(query.states)
     ends = []
-    for j, (states, value) in enumerate(zip(sets, values.tolist(), strict=True)):
+    for j, (states, value) in enumerate(zip(query.groups, values.tolist(), strict=True)):
         ticks, variances, step = _worst_variances(query, j, states, parts, scale)
         centre = min(max(value, 0.0), float(ticks[-1]))
 

@@ -43,7 +43,7 @@ def test_released_symbols_have_the_distribution_of_the_table():
 def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch():
     states = np.tile([0, 1, 1, 2, -1], 20_000)
     segments = np.repeat([0, 1], [50_003, 49_997])
-    outputs = release_counts(states, segments, 5, Fraction(3), "histogram", np.random.default_rng(1), k=3)
+    outputs = release_counts(states, segments, 5, Fraction(3), ((0,), (1,), (2,)), np.random.default_rng(1), k=3)
     assert outputs.first[10_000] == 50_003
     assert len(outputs.first) == 10_000 + 9_999
     noise = outputs.counts[:10_000] - [1, 2, 1]
@@ -119,7 +119,7 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
     if attackers is ATTACKERS:
         outputs = release_symbols(states, table(0.2, 3), generator)
     else:
-        outputs = release_counts(states, segments, 30, Fraction(2), "histogram", generator, k=3)
+        outputs = release_counts(states, segments, 30, Fraction(2), ((0,), (1,), (2,)), generator, k=3)
     for known in (None, known_every(states, 10)):
         found = attack(states, segments, outputs, 1.0, known=known)
         assert {one.attacker for one in found} == set(attackers)
@@ -156,8 +156,8 @@ def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
         told = None if known is None else known_every(states, known)
         for outputs in (
             release_symbols(states, table(0.4), generator),
-            release_counts(states, segments, 2, Fraction(1, 50), (1,), generator, k=2),
-            release_counts(states, segments, 2000, Fraction(2), "histogram", generator, k=2),
+            release_counts(states, segments, 2, Fraction(1, 50), ((1,),), generator, k=2),
+            release_counts(states, segments, 2000, Fraction(2), ((0,), (1,)), generator, k=2),
         ):
             for one in attack(states, segments, outputs, 1.0, known=told):
                 assert 0.0 <= one.low <= one.success <= one.high <= 1.0
@@ -193,7 +193,7 @@ def test_the_change_of_odds_is_that_of_enumeration():
 def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale):
     states = walked(STICKY, 6000)
     segments = states * 0
-    outputs = release_counts(states, segments, length, Fraction(scale), (1,), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, segments, length, Fraction(scale), ((1,),), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
     seen = outputs.seen()
     tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.distribution, STICKY, knowledge.lengths)
@@ -207,8 +207,8 @@ def test_two_states_histogram_is_two_counts_of_the_same():
     """Half the noise of a count, in variance: the histogram's posterior is that of the difference of both."""
     states = walked(STICKY, 2000)
     segments = states * 0
-    both = release_counts(states, segments, 20, Fraction(4), "histogram", np.random.default_rng(1), k=2)
-    one = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(1), k=2)
+    both = release_counts(states, segments, 20, Fraction(4), ((0,), (1,)), np.random.default_rng(1), k=2)
+    one = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
     right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (both, one)]
     assert right[0] > right[1]
@@ -218,8 +218,8 @@ def test_symbols_and_counts_together_say_more_than_either():
     states = walked(STICKY, 4000)
     segments = states * 0
     symbols = release_symbols(states, table(0.4), np.random.default_rng(1))
-    counts = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(2), k=2)
-    joint = release_counts(states, segments, 20, Fraction(4), (1,), np.random.default_rng(2), k=2, beside=symbols)
+    counts = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(2), k=2)
+    joint = release_counts(states, segments, 20, Fraction(4), ((1,),), np.random.default_rng(2), k=2, beside=symbols)
     knowledge = Knowledge(STICKY, segments)
     right = [(smoothing(outputs, knowledge).argmax(axis=1) == states).mean() for outputs in (joint, symbols, counts)]
     assert right[0] > max(right[1:])

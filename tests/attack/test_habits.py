@@ -118,8 +118,8 @@ def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
 def released(person, seed):
     """What the demo's plan for a night releases."""
     [window] = policy_for(person, epoch=0.0, period_seconds=1.0).windows
-    generator = np.random.default_rng(seed)
-    return release_counts(person.states, person.segments, window.length, Fraction(window.scale), (1,), generator, k=2)
+    generator, scale = np.random.default_rng(seed), Fraction(window.scale)
+    return release_counts(person.states, person.segments, window.length, scale, ((1,),), generator, k=2)
 
 
 def demo_attacks(name):

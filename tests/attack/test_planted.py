@@ -110,7 +110,7 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
 @pytest.mark.long
 def test_single_windows_betray_noise_that_is_too_small():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
-    outputs = release_counts(states, ONE, 1, Fraction(1, 4), (1,), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, ONE, 1, Fraction(1, 4), ((1,),), np.random.default_rng(1), k=2)
     one = reached(states, outputs)["single window"]
     assert one.low > one.ceiling
     assert one.epsilon_low > 1.0
@@ -120,7 +120,7 @@ def test_single_windows_betray_noise_that_is_too_small():
 def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     """Noise that is right for a single tick in a single window."""
     states = walk(np.full(TICKS, 0.5))
-    outputs = release_counts(states, ONE, 2, Fraction(1), (1,), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, ONE, 2, Fraction(1), ((1,),), np.random.default_rng(1), k=2)
     found = reached(states, outputs)
     assert found["forward-backward"].low > found["forward-backward"].ceiling
     assert found["forward-backward"].low > found["single window"].high
@@ -129,7 +129,7 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
 @pytest.mark.long
 def test_learned_levels_find_slow_regimes_in_counts():
     states = walk(regimes(0.95, 0.05, ticks=300))
-    outputs = release_counts(states, ONE, 20, Fraction(10), (1,), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, ONE, 20, Fraction(10), ((1,),), np.random.default_rng(1), k=2)
     found = reached(states, outputs, transition=np.full((2, 2), 0.5))
     assert found["learned levels"].low > found["learned levels"].ceiling
     assert found["learned levels"].success > found["forward-backward"].success + 0.05
@@ -137,7 +137,7 @@ def test_learned_levels_find_slow_regimes_in_counts():
 
 def test_supervision_finds_counts_of_other_states_than_the_policy_says():
     states = walk(regimes(0.95, 0.05))
-    outputs = release_counts(states, ONE, 50, Fraction(5), (0,), np.random.default_rng(1), k=2)
+    outputs = release_counts(states, ONE, 50, Fraction(5), ((0,),), np.random.default_rng(1), k=2)
     wrong = replace(outputs, groups=((1,),))
     found = reached(states, wrong)
     assert found["supervised"].low > found["supervised"].ceiling
@@ -159,7 +159,7 @@ def test_nothing_is_found_in_pure_noise(name):
 @pytest.mark.parametrize("name", COUNT_ATTACKERS)
 def test_nothing_is_found_in_counts_of_pure_noise(name):
     states, others = walk(np.full(TICKS, 0.5)), np.random.default_rng(4).integers(0, 2, TICKS)
-    outputs = release_counts(others, ONE, 50, Fraction(5), (1,), np.random.default_rng(1), k=2)
+    outputs = release_counts(others, ONE, 50, Fraction(5), ((1,),), np.random.default_rng(1), k=2)
     (one,) = attack(states, ONE, outputs, 1.0, attackers={name: COUNT_ATTACKERS[name]})
     assert one.low <= one.guess
     assert one.high < one.ceiling

@@ -20,6 +20,7 @@ from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
 from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, Gap, WindowFrame
+from fugu.contract.queries import HISTOGRAM
 from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
@@ -154,7 +155,9 @@ def test_a_plan_is_what_the_policy_says() -> None:
     one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
     assert WindowPlan.of(one.model_dump(mode="json"), LABELS) == WindowPlan("w", 2, 9, 3, 1, (0, None, 0), 7, 3)
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
-    assert WindowPlan.of(many.model_dump(mode="json"), LABELS) == WindowPlan("w", 0, 9, 9, 3, (0, 1, 2), 20, 1)
+    assert WindowPlan.of(many.model_dump(mode="json"), LABELS) == WindowPlan(
+        "w", 0, 9, 9, 3, (0, 1, 2), 20, 1, HISTOGRAM
+    )
 
 
 # Noise

@@ -171,7 +171,7 @@ def test_windows_are_attacked_as_windows() -> None:
     one = np.zeros(states.size, dtype=np.int64)
 
     def windows(chains: ChainClass, generator: np.random.Generator) -> Outputs:
-        return release_counts(states, one, 60, lawful_scale(count_scale(chains, 1.0)), (1,), generator, k=2)
+        return release_counts(states, one, 60, lawful_scale(count_scale(chains, 1.0)), ((1,),), generator, k=2)
 
     found = true_class(states, one, 2, 1.0, windows, np.random.default_rng(1))
     assert found.chains is not None

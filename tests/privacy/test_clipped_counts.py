@@ -20,9 +20,10 @@ from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
+from fugu.contract.queries import window_query
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import moved, stretch_epsilon
-from fugu.contract.windows import Window, window_query
+from fugu.contract.windows import Window
 from gateway.estimates.history import estimated_window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
@@ -132,11 +133,11 @@ def test_a_clip_that_clips_nothing_or_of_several_counts_is_refused(changes: dict
 def test_the_device_tells_the_count_up_to_its_clip_and_never_more(states: tuple[int, ...]) -> None:
     plan = WindowPlan.of(clipped(2, 5, 5).model_dump(mode="json"), ["low", "high"])
     for noise in (-3, 0, 5):
-        count = WindowCount([noise], plan.clip)
+        count = WindowCount([noise], plan.query)
         for state in states:
             count.add(plan.places[state])
         assert count.take() == (noise + min(sum(states), 2),)
-    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"]).clip is None
+    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"]).query.clip is None
 
 
 def test_what_takes_numbers_for_sums_leaves_clipped_counts_out() -> None:

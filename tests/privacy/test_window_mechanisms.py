@@ -90,7 +90,7 @@ def test_what_there_is_not_is_refused_with_the_reason() -> None:
     for mechanism, other, reason in (
         ("group", {}, "needs a length"),
         ("wasserstein", {}, "needs a length"),
-        ("wasserstein", {"query": "histogram", "length": 9}, "no histograms"),
+        ("wasserstein", {"query": "histogram", "length": 9}, "no histogram"),
         ("mqm-exact", {"adversary": "informed"}, "ignorant adversary only"),
     ):
         with pytest.raises(ChainClassError, match=reason):

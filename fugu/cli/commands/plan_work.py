@@ -35,7 +35,8 @@ from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
-from fugu.contract.windows import EACH, WINDOW_QUERIES, Composing, window_query
+from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
+from fugu.contract.windows import Composing
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
@@ -322,17 +323,16 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
         query = window_query(options.query)
     except ValueError as error:
         raise CommandLineError(str(error)) from None
-    if query.each:
-        if options.count is not None:
-            raise CommandLineError("--count is for counts; a histogram has all states")
-        states: Any = EACH
-    elif options.count is not None:
-        states = _states(options)
+    states: Any
+    if options.count is not None:
+        states = _states(options.count, query)
+    elif query.each:
+        states = EACH
     elif stream_states(source.chains) == 2:
         states = (1,)
     else:
         raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
-    return [wanted_window(text, states, period)._replace(clip=query.clip) for text in options.window or ()]
+    return [wanted_window(text, states, period)._replace(query=query) for text in options.window or ()]
 
 
 def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
@@ -366,13 +366,14 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
     chains, seconds, notes, warnings = declared_chains(given)
     seconds = arguments.period(options.period, seconds)
     period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
+    query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
     request = WindowRequest(
         chains=chains,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
         length=options.length,
-        query=arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES)),
+        query=query,
         adversary=arguments.adversary(options.adversary or "ignorant"),
-        states=None if options.count is None else _states(options),
+        states=None if options.count is None else _states(options.count, WINDOW_QUERIES[query]),
         start=chosen_start(options.start),
         segments=chosen_segments(options.segments, given),
     )
@@ -396,10 +397,10 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
     _tell(as_json, document, lambda: show_noise(request, notes, found, best, refused), {}, warnings)
 
 
-def _states(options: WindowOptions) -> tuple[int, ...]:
-    if options.query != "count":
+def _states(text: str, query: Query) -> tuple[int, ...]:
+    if query.each:
         raise CommandLineError("--count is for counts; a histogram has all states")
-    return arguments.states(str(options.count))
+    return arguments.states(text)
 
 
 def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:

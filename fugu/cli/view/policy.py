@@ -120,8 +120,8 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
     for window in policy.windows:
         error = f"its share is off by {_error(window).share_mean:.2%} on average"
-        if window.clip is not None:
-            error = f"a count of at most {window.clip}, off by {_error(window).count_mean:.2g} ticks on average"
+        if not window.query.additive:
+            error = f"{window.query.words('its states')}, off by {_error(window).count_mean:.2g} on average"
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"

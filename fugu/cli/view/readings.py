@@ -12,7 +12,6 @@ from fugu.contract.descriptions import Described, Description, encode_descriptio
 from fugu.contract.errors import printable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text
-from fugu.contract.windows import EACH, QUERIES
 from fugu.mqtt.readings import (
     CountReading,
     DescriptionReading,
@@ -58,13 +57,9 @@ def description_lines(description: Description) -> list[str]:
         f"  states: {names}; a tick every {_seconds(one.period_seconds)}, tick 0 at {one.epoch}",
     ]
     for window in one.windows:
-        states = "each state" if window.states == EACH else " + ".join(window.states)
-        states += "" if window.clip is None else f", at most {window.clip} ticks"
-        every = _seconds(window.stride * one.period_seconds)
-        lines.append(
-            f"  window {window.name}: {states} over {_seconds(window.length * one.period_seconds)}, every {every}, "
-            f"noise of scale {window.scale}"
-        )
+        over, every = (_seconds(ticks * one.period_seconds) for ticks in (window.length, window.stride))
+        about = window.query.about(window.states)
+        lines.append(f"  window {window.name}: {about} over {over}, every {every}, noise of scale {window.scale}")
     if one.point_epsilon is not None:
         lines.append(f"  a point: epsilon {_upward(one.point_epsilon)}")
     lines += _promise(one.guarantee, "everything")
@@ -214,14 +209,13 @@ def _estimate_text(estimate: Estimate) -> str:
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    labels = QUERIES[release.query].labels(release.states)
+    labels = release.asked.labels(release.states)
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
-    unit = QUERIES[release.query].unit
     promise = f"epsilon {release.epsilon:g} for {release.audience}, entry {release.entry}"
     end = "" if release.useful else _GUESS
-    return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {unit}; {promise}{end}"
+    return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {release.unit}; {promise}{end}"
 
 
 def _percent(share: float) -> str:

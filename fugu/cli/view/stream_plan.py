@@ -342,17 +342,17 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)
-    shares = map(_percent, error[2:]) if window.query.clip is None else ("-", "-")
+    shares = map(_percent, error[2:]) if window.query.additive else ("-", "-")
     return (window.name, str(window.length), states, about, *counts, *shares)
 
 
 def _answer(window: Window, error: WindowError, span: str) -> str:
-    """How far off the answer of a window is; a clipped count is no share of its window."""
-    clip, sure = window.query.clip, "(95 % of the time)"
-    if clip is None:
+    """How far off the answer of a window is; only a sum over its ticks is a share of them."""
+    query, sure = window.query, "(95 % of the time)"
+    if query.additive:
         return f"the share over {span} is within {_percent(error.share_95)} {sure}"
-    useless = ", no better than guessing" if error.count_95 >= clip else ""
-    return f"the count over {span}, clipped at {clip}, is within {error.count_95} {sure}{useless}"
+    useless = ", no better than guessing" if error.count_95 >= query.most(window.length) else ""
+    return f"the number of {query.words(span)}, is within {error.count_95} {sure}{useless}"
 
 
 def _percent(share: float) -> str:

@@ -125,7 +125,7 @@ class Stream {
     const numbers = one.states.map((state) => [state, one[`value_${state}`], one[`low_${state}`], one[`high_${state}`]]).filter(([, value]) => value !== undefined);
     if (one.value !== undefined) numbers.push([one.states.join(" or "), one.value, one.low, one.high]);
     this.counted.replaceChildren(make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${day(one.time)}, with ${percent(one.confidence)} intervals:`),
-      make("dl", {}, ...numbers.flatMap(([state, value, low, high]) => [make("dt", {}, state), make("dd", {}, `${round(value)} ticks (${round(low)} to ${round(high)})`)])));
+      make("dl", {}, ...numbers.flatMap(([state, value, low, high]) => [make("dt", {}, state), make("dd", {}, `${round(value)} ${one.unit} (${round(low)} to ${round(high)})`)])));
   }
 
   draw() {

@@ -1,0 +1,136 @@
+"""What is asked about a window: what its numbers count, how a tick moves them, and how they are said.
+
+Windows of devices, releases, plans and views ask a query for all this; none of them compares names. Only the standard
+library is needed, because a running agent has queries, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar
+
+__all__ = [
+    "COUNT",
+    "EACH",
+    "HISTOGRAM",
+    "QUERIES",
+    "WINDOW_QUERIES",
+    "Each",
+    "Query",
+    "QueryKind",
+    "query_of",
+    "window_query",
+]
+
+
+Each = Literal["histogram"]
+EACH: Final = "histogram"
+"""Instead of the states of a window that are counted together: a count for each."""
+QueryKind = Literal["count", Each, "frequency", "dwell"]
+_State = TypeVar("_State", int, str)
+
+
+@dataclass(frozen=True)
+class Query:
+    """One kind of question.
+
+    Attributes:
+        each: every state has a number, not some together.
+        clip: the most a number can be; without one, it is the sum of what its ticks add.
+        pairs: it is asked about consecutive ticks.
+    """
+
+    name: str
+    each: bool = False
+    unit: str = "ticks"
+    clip: int | None = None
+    pairs: bool = False
+
+    @property
+    def additive(self) -> bool:
+        """True if each tick adds to a number whatever the others are: a window is the sum of its parts."""
+        return self.clip is None and not self.pairs
+
+    @property
+    def single(self) -> bool:
+        """True if its answer is one sum over ticks."""
+        return self.additive and not self.each
+
+    @property
+    def sensitivity(self) -> int:
+        """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
+        return 2 if self.each else 1
+
+    def moved(self, ticks: int, windows: int) -> int:
+        """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
+
+        A tick moves a number by at most 1, and a clipped number moves by at most `clip`, however many ticks change.
+        Source: docs/proofs/device-windows.md, "Windows counted on the device".
+        """
+        return self.sensitivity * (ticks if self.clip is None else min(ticks, self.clip * windows))
+
+    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
+        """The number in which a device counts a tick, and what the window remembers after it, 0 before its first.
+
+        `place` is the number that the tick's state belongs to. An additive query remembers nothing.
+        """
+        if self.clip is None:
+            return place, 0
+        counts = place is not None and memory < self.clip
+        return place if counts else None, memory + counts
+
+    def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
+        """For each number the states that it counts, of those that are asked about."""
+        return tuple((state,) for state in states) if self.each else (tuple(states),)
+
+    def labels(self, states: Sequence[str]) -> tuple[str, ...]:
+        """What each number is called."""
+        return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
+
+    def about(self, states: Sequence[str]) -> str:
+        """What is counted, in words."""
+        most = "" if self.clip is None else f", at most {self.clip} {self.unit}"
+        return "each state" if self.each else " + ".join(states) + most
+
+    def words(self, of: str) -> str:
+        """A number of a window in words, with its unit."""
+        return f"{self.unit} of {of}" + ("" if self.clip is None else f", at most {self.clip}")
+
+    def most(self, length: int) -> int:
+        """The most a number of a window of so many ticks can be."""
+        return length if self.clip is None else min(self.clip, length)
+
+    def divisor(self, ticks: int) -> int:
+        """By what a count of so many ticks is divided."""
+        return ticks if self.unit == "share" else 1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a window's document that say what is asked of its states; `query_of` reads them."""
+        return {"clip": self.clip}
+
+
+def query_of(fields: Mapping[str, Any]) -> Query:
+    """The query of a window, by the fields of its document."""
+    if (clip := fields.get("clip")) is not None:
+        return Query("clipped", clip=clip)
+    return HISTOGRAM if fields["states"] == EACH else COUNT
+
+
+def window_query(text: str) -> Query:
+    """The query of a window by "count", "histogram" or "clipped:N"; ValueError if it is none of them."""
+    name, colon, most = text.partition(":")
+    if name == "clipped" and most.isdecimal() and int(most) > 0:
+        return Query("clipped", clip=int(most))
+    if colon or name not in WINDOW_QUERIES:
+        raise ValueError(f"query must be {', '.join(WINDOW_QUERIES)} or clipped:N, got {text!r:.40}")
+    return WINDOW_QUERIES[name]
+
+
+COUNT = Query("count")
+HISTOGRAM = Query(EACH, each=True)
+WINDOW_QUERIES = {query.name: query for query in (COUNT, HISTOGRAM)}
+"""By name: what windows count."""
+QUERIES = WINDOW_QUERIES | {one.name: one for one in (Query("frequency", unit="share"), Query("dwell", pairs=True))}
+"""By name: what releases of the gateway answer."""
