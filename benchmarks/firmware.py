@@ -28,6 +28,7 @@ from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Ro
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 
 READINGS = 20_000
@@ -154,7 +155,7 @@ def _enrolment(keys: list[Ed25519PrivateKey]) -> Enrolment:
     known = {name: one.hex() for name, one in zip(names, public, strict=True)}
     document = RootDocument(fleet="home", version=1, keys=known, root=root, policy=policy, gateway=gateway)
     envelope = sign("root", write_document(document), keys[:1]).encode()
-    return Enrolment(fleet="home", device="watch", ceiling=4.0, root=envelope.hex(), key="11" * 32)
+    return Enrolment(fleet="home", device="watch", ceiling=Ceiling(epsilon=4.0), root=envelope.hex(), key="11" * 32)
 
 
 def _later(policy: Policy, key: Ed25519PrivateKey) -> bytes:

@@ -150,9 +150,10 @@ def _local_streams(
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")
     check_named(policies)
-    if config.total_ceiling is not None and (together := joint_epsilon(policies, sensors)) > config.total_ceiling:
-        raise ConfigError(
-            f"epsilon {together:g} of all streams together is above this device's total ceiling "
-            f"{config.total_ceiling:g}"
-        )
+    if total := config.total_ceiling:
+        together = joint_epsilon(policies, sensors, total.seconds)
+        if together > total.epsilon:
+            raise ConfigError(
+                f"epsilon {together:g} of all streams together is above this device's total ceiling {total}"
+            )
     return streams, {policy.stream: encode_description(describe(policy)).decode() for policy in policies}

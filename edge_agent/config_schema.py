@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 from edge_agent.local_broker import is_loopback
 from fugu.contract._document import Document
 from fugu.contract.pins import Pins
+from fugu.contract.stretches import Ceiling
 from fugu.mqtt.broker import Broker
 
 __all__ = ["AgentConfig", "SensorConfig"]
@@ -229,7 +230,8 @@ class AgentConfig(Document):
     Attributes:
         enrolment: file of a device that is sent its policies, signed; it holds the ceilings then.
         trust: file of what was accepted.
-        ceiling: the most that its owner lets a stream tell about one tick, all its symbols together, in nats.
+        ceiling: the most that its owner lets a stream tell, in nats: 1.0 about a tick, {epsilon = 1.0, seconds = 3600}
+            about any hour.
         total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
             Streams with equal sensors have one sensor.
         measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
@@ -241,8 +243,8 @@ class AgentConfig(Document):
     outbox: FileName
     enrolment: FileName | None = None
     trust: FileName = "trust.json"
-    ceiling: float | None = Field(default=None, gt=0)
-    total_ceiling: float | None = Field(default=None, gt=0)
+    ceiling: Ceiling | None = None
+    total_ceiling: Ceiling | None = None
     measurement_ceiling: float | None = Field(default=None, gt=0)
     forget: Literal["committed", "puback"] = "committed"
     durability: Literal["frame", "tick"] = "frame"

@@ -55,7 +55,7 @@ def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any
 def plain(policy: AnyPolicy) -> dict[str, Any]:
     """A verified policy's JSON form, and the rate that all which a tick adds to has together."""
     document = policy.model_dump(mode="json")
-    return document | {"rate": float(policy.rate)} if isinstance(policy, Policy) else document
+    return document | {"rate": float(policy.outputs.rate)} if isinstance(policy, Policy) else document
 
 
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -30,7 +30,7 @@ def limits(path: str | Path) -> list[str]:
         pins = {stream.stream or "": enrolment.pins.get(stream.stream or "") for stream in config.streams}
         who, refused = "whoever holds the policy keys", bool(enrolment.pins)
     lines = [f"stream {name}: {_pinned(one, who, refused=refused)}" for name, one in pins.items()]
-    one, point, total = (None if ceiling is None else f"at most epsilon {ceiling:g}" for ceiling in ceilings)
+    one, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {one}; each released point: {point or 'none may leave'}")
     lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
     return lines

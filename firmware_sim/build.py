@@ -34,6 +34,7 @@ from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling
 
 __all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
 
@@ -64,7 +65,7 @@ class Burnt:
     """
 
     board: Board = "unix"
-    ceiling: float | None = None
+    ceilings: tuple[Ceiling, ...] = ()
     key: bytes = b""
     host: str = "127.0.0.1"
     port: int = 1883
@@ -116,12 +117,15 @@ def build(
     _fit_together(policies)
     units = unit if isinstance(unit, Mapping) else {one.stream: unit for one in policies}
     compiled = tuple(compile_policy(one, units.get(one.stream, Fraction(1))) for one in policies)
-    worst = max(one.guarantee.epsilon for one in policies if isinstance(one, Policy))
-    ceiling = worst if burnt.ceiling is None else burnt.ceiling
+    claimed = [one.guarantee.epsilon for one in policies if isinstance(one, Policy)]
+    ceilings = burnt.ceilings or (Ceiling(epsilon=max(claimed)),)
     for one in policies:
         assert isinstance(one, Policy)
-        one.verify(ceiling)
-    ratios = [_checked(data, ratio_below(ceiling)) for data in compiled]
+        one.verify()
+        for ceiling in ceilings:
+            one.check_ceiling(ceiling)
+    limits = [(ratio_below(one.epsilon), one.seconds) for one in ceilings]
+    ratios = [_checked(data, limits) for data in compiled]
     library = folder / "sanitiser"
     library.mkdir(parents=True, exist_ok=True)
     files = [library / f"{source.stem}.mpy" for source in modules()]
@@ -129,7 +133,7 @@ def build(
         compile_module(source, file)
     files += [folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
-    files[-1].write_text(_burnt(burnt, policies[0], ratio_below(ceiling), compiled))
+    files[-1].write_text(_burnt(burnt, policies[0], limits, compiled))
     if burnt.secret:
         files.append(folder / "generator.seed")
         files[-1].write_bytes(_seed(burnt.secret, policies[0]))
@@ -153,7 +157,7 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
         FirmwareError: the enrolment is of another device, or its owner's pins do not allow a policy.
     """
     policies = list(policy) if isinstance(policy, Sequence) else [policy]
-    ceilings = [enrolment.ceiling, *([] if burnt.ceiling is None else [burnt.ceiling])]
+    ceilings = [enrolment.ceiling, *burnt.ceilings]
     if enrolment.total_ceiling is not None:
         if len(policies) > 1:
             raise FirmwareError(
@@ -165,7 +169,7 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
     return replace(
         burnt,
         key=bytes.fromhex(enrolment.key or ""),
-        ceiling=min(ceilings),
+        ceilings=tuple(ceilings),
         root=Envelope.decode(bytes.fromhex(enrolment.root)).payload,
         groups=enrolment.groups,
         fresh_seconds=enrolment.fresh_seconds,
@@ -202,10 +206,10 @@ def compile_module(source: Path, file: Path) -> None:
         raise FirmwareError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
 
 
-def _checked(compiled: bytes, ceiling: int) -> int:
+def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     what = "the board would refuse this policy"
     try:
-        return check_on_board(compiled, ceiling)
+        return check_on_board(compiled, ceilings)
     except board_module("guarantee").GuaranteeError as error:
         raise GuaranteeError(
             f"{what}: {error}; it derives bounds in integers, which for chains that are known or hardly change are "
@@ -241,7 +245,7 @@ def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
     return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
 
 
-def _burnt(burnt: Burnt, policy: AnyPolicy, ceiling: int, compiled: tuple[bytes, ...]) -> str:
+def _burnt(burnt: Burnt, policy: AnyPolicy, ceilings: list[tuple[int, int]], compiled: tuple[bytes, ...]) -> str:
     try:
         certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
     except ValueError:
@@ -254,7 +258,7 @@ def _burnt(burnt: Burnt, policy: AnyPolicy, ceiling: int, compiled: tuple[bytes,
         "DEVICE": policy.device,
         "VERSION": policy.version,
         "NOT_BEFORE": burnt.not_before_us,
-        "CEILING": ceiling,
+        "CEILINGS": ceilings,
         "CA": authorities,
         "FRESH_SECONDS": burnt.fresh_seconds or 0,
         "POLICIES": list(compiled),

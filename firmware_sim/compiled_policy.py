@@ -12,7 +12,7 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -61,18 +61,20 @@ def board_module(name: str) -> Any:
         sys.path.remove(str(BOARD))
 
 
-def check_on_board(compiled: bytes, ceiling: int) -> int:
-    """Derive the bound of a compiled policy as a board does; bound and ceiling are likelihood ratios over 2^128.
+def check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -> int:
+    """Derive the bound of a compiled policy as a board does; bound and ceilings are likelihood ratios over 2^128.
+
+    Each ceiling is for stretches of so many seconds, or of a tick.
 
     Raises:
         Exception: the board's `PolicyError` or `GuaranteeError`.
     """
-    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceiling))
+    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceilings))
 
 
 FRACTION_BITS = 128
 """Likelihood ratios are integers over 2^128."""
-_FORMAT = b"FGC\x01"
+_FORMAT = b"FGC\x02"
 _NONE = 255
 _MOST_BYTES = 16_384
 _FAR = 1 << 62
@@ -255,7 +257,8 @@ def _chains(policy: Policy) -> bytes:
 
 
 def _guarantee(guarantee: Guarantee) -> bytes:
-    return bytes([_ADVERSARIES.index(guarantee.adversary)]) + _big(ratio_below(guarantee.epsilon))
+    adversary = bytes([_ADVERSARIES.index(guarantee.adversary)])
+    return adversary + _big(ratio_below(guarantee.epsilon)) + struct.pack(">Q", guarantee.stretch_ticks)
 
 
 _SOMEBODY = "device"

@@ -21,6 +21,7 @@ from fugu.contract.discretisers import Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling
 from fugu.host.clock import Wake
 
 _LARGEST = 1000.0
@@ -73,7 +74,8 @@ def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = ""
         states = folder / f"{policy.stream}.states"
         states.write_bytes(bytes(map(shown.index, texts)))
         sensors[policy.stream] = (states, values)
-    burnt = Burnt(ceiling=_LARGEST, host=told["broker"]["host"], port=told["broker"]["port"], not_before_us=0)
+    broker, any_policy = told["broker"], (Ceiling(epsilon=_LARGEST),)
+    burnt = Burnt(ceilings=any_policy, host=broker["host"], port=broker["port"], not_before_us=0)
     image = build(policies, folder / "image", burnt, UNIT)
     if damage:
         source = folder / "entropy.py"

@@ -139,7 +139,7 @@ def _allowance(given: Mapping[str, Any], claim: Claim) -> float:
 def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
     """Check whether the certificate that devices compute says otherwise."""
     try:
-        policy.verify(math.inf)
+        policy.verify()
     except GuaranteeError as error:
         if all(_confirmed(claim) for claim in claims):
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
@@ -175,15 +175,16 @@ def _wider_holds(given: Mapping[str, Any], factor: float) -> bool:
 
 def against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
     """What an owner of a device has said otherwise."""
-    if isinstance(policy, Policy):
-        epsilon, ceiling = policy.guarantee.epsilon, enrolment.ceiling
+    if not isinstance(policy, Policy):
+        epsilon, most = policy.epsilon, enrolment.measurement_ceiling or 0.0
+    else:
+        most, ceiling = enrolment.ceiling.epsilon, enrolment.ceiling
+        epsilon = policy.bound().epsilon(ceiling.ticks(policy.clock.period_us))
         if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
             wanted = " or ".join(enrolment.adversaries)
             yield Finding("adversary-not-accepted", f"{policy.guarantee.adversary}: the owner accepts {wanted}")
-    else:
-        epsilon, ceiling = policy.epsilon, enrolment.measurement_ceiling or 0.0
-    if epsilon > ceiling:
-        yield Finding("above-ceiling", f"epsilon {epsilon:.10g} is above the owner's ceiling of {ceiling:.10g}")
+    if epsilon > most:
+        yield Finding("above-ceiling", f"epsilon {epsilon:.10g} is above the owner's ceiling of {most:.10g}")
     pins = enrolment.pins.get(policy.stream)
     if pins is None:
         if enrolment.pins:

@@ -36,6 +36,7 @@ from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling
 from fugu.mqtt import Broker
 from gateway.fleet.registry import Registry
 from gateway.health import asked
@@ -141,7 +142,11 @@ class _Maker:
         folder.mkdir(parents=True)
         key = self.registry.enrol(name, [], who="simulation", time_us=time.time_ns() // 1000)
         enrolment = Enrolment(
-            fleet=policy.fleet, device=name, root=self._root.hex(), ceiling=policy.guarantee.epsilon, key=key.hex()
+            fleet=policy.fleet,
+            device=name,
+            root=self._root.hex(),
+            ceiling=Ceiling(epsilon=policy.guarantee.epsilon),
+            key=key.hex(),
         )
         line = Line(self._port)
         secret = random.Random(f"{self._seed} secret").randbytes(32) if kind == "rp2040" else b""

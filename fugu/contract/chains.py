@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import localcontext
 from fractions import Fraction
@@ -31,7 +31,7 @@ from fugu.contract.leakage import (
 )
 from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
 from fugu.contract.soft_leakage import informed_loss, soft_loss
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window
 
 __all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown", "odds_ratio"]
@@ -576,12 +576,12 @@ class JointChains(_KnownChains):
             rates[column] = math.nextafter(float(rate), math.inf)
         return self.joint_loss(adversary, rates)
 
-    def stretches(
-        self, epsilon: float, rate: float, period_us: int, windows: Iterable[Window], adversary: Adversary
-    ) -> tuple[Stretch, ...]:
+    def stretch_bound(
+        self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
+    ) -> StretchBound:
         """Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them."""
-        told = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD)
-        return stretches(epsilon, told, period_us, equal_leakages=False, hidden=True)
+        told, elsewhere = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), adversary != "ignorant"
+        return StretchBound(known, ticks, told, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
 
     def closed_form(self) -> tuple[Fraction, ...]:
         """None: what one stream tells is not all that counts."""

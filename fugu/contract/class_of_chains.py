@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -19,7 +19,7 @@ from fugu.contract._document import Document
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import CONTEXT, Adversary, Loss
 from fugu.contract.rounding import float_up
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
 
@@ -180,8 +180,9 @@ class ClassOfChains(Document):
         """True if past and future leak alike: not in known chains, which need not run backward as they run forward."""
         return True
 
-    def stretches(
-        self, epsilon: float, rate: float, period_us: int, windows: Iterable[Window], adversary: Adversary
-    ) -> tuple[Stretch, ...]:
-        """What a stream of a policy loses about whole stretches; arguments as for `fugu.contract.stretches`."""
-        return stretches(epsilon, rate, period_us, windows, equal_leakages=self.equal_leakages(adversary))
+    def stretch_bound(
+        self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
+    ) -> StretchBound:
+        """What a stream of symbols of a rate, and of windows, loses about whole stretches; arguments as there."""
+        alike, elsewhere = self.equal_leakages(adversary), adversary != "ignorant"
+        return StretchBound(known, ticks, rate, windows, equal_leakages=alike, known_elsewhere=elsewhere)

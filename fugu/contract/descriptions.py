@@ -27,7 +27,7 @@ from fugu.contract.sentences import (
     unix_us,
     unprotected_sentence,
 )
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import Stretch, StretchTicks
 from fugu.contract.windows import Asking, Window
 
 __all__ = [
@@ -61,19 +61,25 @@ Sentence = Annotated[Printable, Field(max_length=100_000)]
 
 
 class DescribedStretch(Document):
-    """What is lost about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound."""
+    """What is lost about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound.
+
+    Attributes:
+        floor: what it loses if all else is as it was, for any class of chains.
+    """
 
     name: Annotated[Printable, Field(max_length=64)]
     ticks: int = Field(ge=1)
     epsilon: Positive | None
+    floor: Annotated[float, Field(ge=0.0)]
     protected: bool
 
 
 class Described(Document):
-    """A promise: epsilon of a tick, or none if there is no bound, against whom, and what is lost about stretches."""
+    """A promise: epsilon of so many ticks in a row, or none without a bound, against whom, and of other stretches."""
 
     epsilon: Positive | None
     adversary: Adversary
+    stretch_ticks: StretchTicks
     stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
 
 
@@ -263,20 +269,21 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
     }
     if isinstance(policy, Policy):
         whole = policy.guarantee
-        stretches = policy.stretches(whole.epsilon)
-        alone = policy.windows_guarantee
+        period, alone = policy.clock.period_us, policy.windows_guarantee
+        stretches, counted = policy.bound().rows(period, whole.epsilon), policy.windows_bound()
         fields |= {
             "kind": "windows" if policy.table is None else "both" if policy.windows else "symbols",
             "table": None if policy.table is None else policy.table.rows,
             "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
             "chains": policy.chains,
-            "guarantee": _promise(whole.epsilon, whole.adversary, stretches),
+            "guarantee": _promise(whole.epsilon, whole.adversary, stretches, whole.stretch_ticks),
             "windows_guarantee": alone
-            and _promise(alone.epsilon, alone.adversary, policy.window_stretches(alone.epsilon)),
+            and counted
+            and _promise(alone.epsilon, alone.adversary, counted.rows(period, alone.epsilon), alone.stretch_ticks),
         }
     else:
         told = policy.stream_loss
-        stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon),)
+        stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon, told.epsilon),)
         promise = _promise(told.epsilon, told.adversary, stretches)
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
@@ -306,13 +313,13 @@ def _reason(kind: str) -> Reason:
     return Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
 
 
-def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch]) -> Described:
+def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], ticks: int = 1) -> Described:
     told = [one.epsilon if math.isfinite(one.epsilon) else None for one in stretches]
     rows = tuple(
-        DescribedStretch(name=one.name, ticks=one.ticks, epsilon=bound, protected=one.protected)
+        DescribedStretch(name=one.name, ticks=one.ticks, epsilon=bound, floor=one.floor, protected=one.protected)
         for one, bound in zip(stretches, told, strict=True)
     )
-    return Described(epsilon=epsilon, adversary=adversary, stretches=rows)
+    return Described(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks, stretches=rows)
 
 
 def _window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:

@@ -19,6 +19,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy
+from fugu.contract.stretches import Ceiling
 from fugu.contract.watermark import KEY_BYTES
 
 __all__ = [
@@ -203,7 +204,7 @@ class Enrolment(DocumentFile):
     Attributes:
         root: the envelope of the root document that was in force at enrolment, as hexadecimal digits.
         groups: that the device is in.
-        ceiling: largest epsilon of a stream that its owner accepts.
+        ceiling: the most that its owner lets a stream tell about a tick, or about a stretch of time.
         total_ceiling: of all its streams together; a device with one accepts no streams without a joint bound
             (`fugu.contract.joint`). None bounds each stream alone.
         measurement_ceiling: of one released point; none refuses measured streams.
@@ -221,8 +222,8 @@ class Enrolment(DocumentFile):
     device: Name
     root: Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 16)]
     groups: tuple[Name, ...] = Field(default=(), max_length=64)
-    ceiling: Annotated[float, Field(gt=0.0)]
-    total_ceiling: Annotated[float, Field(gt=0.0)] | None = None
+    ceiling: Ceiling
+    total_ceiling: Ceiling | None = None
     measurement_ceiling: Annotated[float, Field(gt=0.0)] | None = None
     adversaries: tuple[Adversary, ...] | None = None
     fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None

@@ -11,7 +11,7 @@ called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary cha
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -20,52 +20,88 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.rounding import exp_up, log_up
+from fugu.contract.stretches import StretchBound, StretchTicks
+from fugu.contract.windows import Window, total_rate
 
-__all__ = ["Adversary", "Guarantee", "Loss", "check_guarantee", "check_ratios", "held", "tick_ratios"]
+__all__ = ["Adversary", "Guarantee", "Loss", "StreamOutputs", "check_outputs", "tick_ratios"]
 
 
 class Guarantee(Document):
     """What a stream promises: no adversary of this kind gains a log-likelihood ratio above epsilon.
 
     Attributes:
-        epsilon: Bound > 0 on the log-likelihood ratio between two values of one state, in nats.
-        adversary: What the adversary may know.
+        epsilon: bound > 0 on the log-likelihood ratio between two courses of the states of a stretch, in nats.
+        adversary: what the adversary may know.
+        stretch_ticks: how many ticks in a row a stretch is; 1 for the state of a single tick.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)]
     adversary: Adversary
+    stretch_ticks: StretchTicks = 1
 
 
-def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee) -> Loss:
-    """Refuse a table that loses more than its guarantee allows, alone or in turns with others that pass as well.
+class StreamOutputs(NamedTuple):
+    """All that a device says of a stream: a symbol every tick, or none, and counts of windows.
 
-    Returns the loss of the table and of all that may take turns with it (`lasting_ratios`). GuaranteeError: it is above
-    the guarantee or not finite, or the numbers of states differ.
-    Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change".
+    It is one mechanism: changing one tick's state changes the likelihood of a symbol by the ratios of the table, and
+    that of the counts by at most e^(their rate), in both directions.
     """
-    _check_states(chains, table)
-    return check_ratios(chains, tick_ratios(table), guarantee, "the table")
+
+    table: NoiseTable | None = None
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def symbol_ratios(self) -> tuple[Fraction, Fraction]:
+        """The likelihood ratios of a symbol, of state 0 over state 1 and the reverse; exact."""
+        return (Fraction(1), Fraction(1)) if self.table is None else tick_ratios(self.table)
+
+    @property
+    def ratios(self) -> tuple[Fraction, Fraction]:
+        """Bounds on the likelihood ratios of all that a tick adds to, as for `ratio_loss` of a class of chains."""
+        beside = exp_up(total_rate(self.windows))
+        ratio_01, ratio_10 = self.symbol_ratios
+        return ratio_01 * beside, ratio_10 * beside
+
+    @property
+    def symbol_rate(self) -> float:
+        """A bound on what a symbol tells of any two states, in nats."""
+        return log_up(max(self.symbol_ratios))
+
+    @property
+    def rate(self) -> Fraction:
+        """A bound on what all that a tick adds to tells of any two states, in nats."""
+        return total_rate(self.windows) + Fraction(self.symbol_rate)
+
+    def bound(self, chains: ChainClass, adversary: Adversary, known: float, ticks: int = 1) -> StretchBound:
+        """What they lose about any stretch, where so many ticks in a row lose at most `known` nats."""
+        return chains.stretch_bound(known, ticks, self.symbol_rate, self.windows, adversary)
 
 
-def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str) -> Loss:
-    """Refuse a mechanism, `what` in errors, that with these ratios (`ratio_loss`) loses more than its guarantee allows.
+def check_outputs(
+    chains: ChainClass, outputs: StreamOutputs, guarantee: Guarantee, what: str = "the table", loss: Loss | None = None
+) -> Loss:
+    """Refuse outputs, `what` in errors, that lose more than a guarantee allows, alone or in turns with others.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
-    Returns the loss of the mechanism and of all that may take turns with it (`lasting_ratios`). GuaranteeError: it is
-    above the guarantee, or not finite.
-    Source: docs/proofs/randomised-response.md, "Tables that change".
+    Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick; `loss` is
+    that where it is known. GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
+    Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
+    docs/proofs/chain-accountant.md, "Stretches of time".
     """
-    return held(chains.ratio_loss(*chains.lasting_ratios(*ratios), guarantee.adversary), guarantee, what)
-
-
-def held(actual: Loss, guarantee: Guarantee, what: str) -> Loss:
-    """Return the loss of a mechanism, `what` in the GuaranteeError that is raised if it is above the guarantee."""
-    if not actual.epsilon <= guarantee.epsilon:
+    if loss is None:
+        if outputs.table is not None:
+            _check_states(chains, outputs.table)
+        loss = chains.ratio_loss(*chains.lasting_ratios(*outputs.ratios), guarantee.adversary)
+    ticks = guarantee.stretch_ticks
+    epsilon = outputs.bound(chains, guarantee.adversary, loss.epsilon).epsilon(ticks)
+    if not epsilon <= guarantee.epsilon:
+        about = "" if ticks == 1 else f" about {ticks} ticks in a row"
         raise GuaranteeError(
-            f"{what} loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
+            f"{what} loses epsilon {epsilon!r}{about} to the {guarantee.adversary} adversary, "
             f"above the {guarantee.epsilon!r} of its guarantee"
         )
-    return actual
+    return loss
 
 
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:

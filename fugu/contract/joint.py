@@ -22,6 +22,8 @@ from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import log_up
+from fugu.contract.stretches import StretchBound, stretch_ticks
 
 __all__ = ["NoJointBoundError", "check_named", "joint_epsilon"]
 
@@ -32,8 +34,10 @@ class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
     """What several streams tell together is not known."""
 
 
-def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:
-    """Bound what all streams of a device tell together about one tick's state, in nats, rounded up; 0 without streams.
+def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None, seconds: int = 0) -> float:
+    """Bound what all streams of a device tell together about a stretch of time, in nats, rounded up; 0 without streams.
+
+    Of `seconds`; 0 is for one tick's state.
 
     Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
     them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
@@ -49,12 +53,13 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
                 f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
             )
         streams.append(policy)
+    ticks = max((stretch_ticks(seconds, one.clock.period_us) if seconds else 1 for one in streams), default=1)
     if len(streams) < 2:
-        return max((one.guarantee.epsilon for one in streams), default=0.0)
+        return max((one.bound().epsilon(ticks) for one in streams), default=0.0)
     adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
     classes = {one.chains.model_dump_json(): one.chains for one in streams}
     if any(chains.named_streams for chains in classes.values()):
-        return max(_named(chains, streams, adversary, sensors or {}) for chains in classes.values())
+        return max(_named(chains, streams, adversary, sensors or {}).epsilon(ticks) for chains in classes.values())
     first, *others = streams
     for other in others:
         for what, one, two in (
@@ -67,16 +72,18 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
                     f"streams {first.stream} and {other.stream} have different {what}: "
                     "nobody knows what they tell together"
                 )
-    forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
+    forward, backward = (prod(ratios) for ratios in zip(*(one.outputs.ratios for one in streams), strict=True))
     # Versions of all the streams may take turns, as those of one may.
-    return max(
-        chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon for chains in classes.values()
-    )
+    rate, found = log_up(max(forward, backward)), []
+    for chains in classes.values():
+        one_tick = chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon
+        found.append(chains.stretch_bound(one_tick, 1, rate, (), adversary).epsilon(ticks))
+    return max(found)
 
 
 def _named(
     chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
-) -> float:
+) -> StretchBound:
     """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
     if not isinstance(chains, JointChains):
         raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
@@ -90,7 +97,7 @@ def _named(
         if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
             raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
         _check_shown(chains, column, one)
-    return chains.joint_loss(adversary).epsilon
+    return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
 def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
@@ -100,9 +107,9 @@ def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
         raise NoJointBoundError(f"stream {one.stream} is measured: the class of others takes it for states")
     if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
         raise NoJointBoundError(f"stream {one.stream} has another period, or other states, than in a class of others")
-    if one.rate > Fraction(shown.rate):
+    if (rate := one.outputs.rate) > Fraction(shown.rate):
         raise NoJointBoundError(
-            f"stream {one.stream} tells {float(one.rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
+            f"stream {one.stream} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
             "class of others allows it"
         )
 

@@ -203,7 +203,7 @@ class MeasurePolicy(PolicyHeader):
         """The table of a number, if the policy has it."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
 
-    def verify(self, ceiling: float) -> None:
+    def verify(self, ceiling: float | None = None) -> None:
         """Check every table against the policy graph, and a point's epsilon against the ceiling that the owner accepts.
 
         PolicyError: the graph does not fit the states, or the sets of possible states have no end. GuaranteeError: a
@@ -222,7 +222,7 @@ class MeasurePolicy(PolicyHeader):
                 check_noise(self.measurement, table.noise, table.constraint)
             except GuaranteeError as error:
                 raise GuaranteeError(f"table {table.number}: {error}") from None
-        if self.epsilon > ceiling:
+        if ceiling is not None and self.epsilon > ceiling:
             raise GuaranteeError(
                 f"epsilon {self.epsilon:g} of each point of stream {self.stream} is above this device's ceiling "
                 f"for measurements {ceiling:g}"

@@ -179,10 +179,11 @@ def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
     ):
         if guarantee and pinned and _STRENGTH.index(guarantee.adversary) < _STRENGTH.index(pinned):
             found.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
-    if policy.windows_alone and pins.windows and policy.windows_alone.epsilon > pins.windows.epsilon:
-        found.append(
-            f"epsilon {policy.windows_alone.epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}"
-        )
+    if (told := policy.windows_bound()) and pins.windows:
+        # ticks at a multiple of the pinned period are some of the pinned ones
+        ticks = -(-pins.windows.stretch_ticks // max(period // pins.period_us, 1))
+        if (epsilon := told.epsilon(ticks)) > pins.windows.epsilon:
+            found.append(f"epsilon {epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}")
     return found
 
 

@@ -13,11 +13,10 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, held, tick_ratios
+from fugu.contract.guarantee import Guarantee, Loss, StreamOutputs, check_outputs
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.sentences import LAST_US
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 from fugu.contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
@@ -173,20 +172,9 @@ class Policy(PolicyHeader):
         return total_rate(self.windows)
 
     @property
-    def rate(self) -> Fraction:
-        """A bound on what all that a tick adds to, symbol and windows, tells of any two states, in nats."""
-        return self.window_rate + Fraction(log_up(max(self._symbol_ratios)))
-
-    @property
-    def tick_ratios(self) -> tuple[Fraction, Fraction]:
-        """Bounds on the likelihood ratios of all that a tick adds to, symbol and windows, as for `ratio_loss`."""
-        rate = exp_up(self.window_rate)
-        ratio_01, ratio_10 = self._symbol_ratios
-        return ratio_01 * rate, ratio_10 * rate
-
-    @property
-    def _symbol_ratios(self) -> tuple[Fraction, Fraction]:
-        return (Fraction(1), Fraction(1)) if self.table is None else tick_ratios(self.table)
+    def outputs(self) -> StreamOutputs:
+        """Symbols and windows."""
+        return StreamOutputs(self.table, self.windows)
 
     @property
     def windows_alone(self) -> Guarantee | None:
@@ -197,48 +185,55 @@ class Policy(PolicyHeader):
         """The window of a name, if there is one."""
         return next((window for window in self.windows if window.name == name), None)
 
-    def verify(self, ceiling: float) -> Loss:
-        """Return the loss of symbols and windows together, re-derived; GuaranteeError above a guarantee or the ceiling.
+    def verify(self, ceiling: Ceiling | float | None = None) -> Loss:
+        """Return the loss of symbols and windows about a single tick, derived anew.
 
-        What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol by
-        the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
+        GuaranteeError: one of its guarantees is false, or a stretch of the ceiling's time loses more than the ceiling;
+        a number is a ceiling for a tick.
         """
         what = "the set of windows"
         if self.table is not None:
             self.verify_windows()
             what = "the table with the windows beside it" if self.windows else "the table"
-        achieved = self._check(self.guarantee, what)
-        if self.guarantee.epsilon > ceiling:
-            raise GuaranteeError(
-                f"epsilon {self.guarantee.epsilon:g} of stream {self.stream} is above this device's ceiling {ceiling:g}"
-            )
+        achieved = self._check(self.guarantee, self.outputs, what)
+        if ceiling is not None:
+            self.check_ceiling(ceiling if isinstance(ceiling, Ceiling) else Ceiling(epsilon=ceiling))
         return achieved
+
+    def check_ceiling(self, ceiling: Ceiling) -> None:
+        """Refuse what its guarantee, which may be of another stretch, lets lose more than a device's owner accepts."""
+        ticks = ceiling.ticks(self.clock.period_us)
+        epsilon = self.bound().epsilon(ticks)
+        if epsilon > ceiling.epsilon:
+            about = f" about {ticks} ticks in a row" if ticks > 1 else ""
+            raise GuaranteeError(
+                f"epsilon {epsilon:g}{about} of stream {self.stream} is above this device's ceiling {ceiling}"
+            )
 
     def verify_windows(self) -> Loss | None:
         """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
         if self.windows_alone is None:
             return None
-        return self._check(self.windows_alone, "the set of windows", alone=True)
+        return self._check(self.windows_alone, StreamOutputs(None, self.windows), "the set of windows", alone=True)
 
-    def _check(self, guarantee: Guarantee, what: str, *, alone: bool = False) -> Loss:
-        rate = self.window_rate
-        ratios = (exp_up(rate),) * 2
-        if not alone:
-            rate, ratios = self.rate, self.tick_ratios
+    def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
         column = self.chains.column(self.device, self.stream)
-        loss = self.chains.stream_loss(column, ratios, rate, guarantee.adversary, what, alone=alone)
-        return held(loss, guarantee, what)
+        loss = self.chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)
+        return check_outputs(self.chains, outputs, guarantee, what, loss)
 
-    def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
-        """What symbols and windows together tell of stretches of time, from what they tell of one tick, `epsilon`."""
-        return self._stretches(epsilon, self.guarantee.adversary, log_up(max(self._symbol_ratios)))
+    def bound(self, derived: Loss | None = None) -> StretchBound:
+        """What symbols and windows together tell of stretches, from what was derived of a tick, or from the promise."""
+        return self._bound(self.guarantee, self.outputs, derived)
 
-    def window_stretches(self, epsilon: float) -> tuple[Stretch, ...]:
-        """What the windows alone tell of stretches of time, from `epsilon` of one tick; none without windows."""
-        return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
+    def windows_bound(self, derived: Loss | None = None) -> StretchBound | None:
+        """What the windows alone tell of stretches; None without windows."""
+        if self.windows_alone is None:
+            return None
+        return self._bound(self.windows_alone, StreamOutputs(None, self.windows), derived)
 
-    def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
-        return self.chains.stretches(epsilon, rate, self.clock.period_us, self.windows, adversary)
+    def _bound(self, promise: Guarantee, outputs: StreamOutputs, derived: Loss | None) -> StretchBound:
+        known = (promise.epsilon, promise.stretch_ticks) if derived is None else (derived.epsilon, 1)
+        return outputs.bound(self.chains, promise.adversary, *known)
 
     @property
     def _unused(self) -> set[str]:

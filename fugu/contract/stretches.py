@@ -6,37 +6,72 @@ Source: docs/proofs/chain-accountant.md, "Stretches of time".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from fugu.contract.frames import LATE_US
+from pydantic import Field, model_validator
+
+from fugu.contract._document import Document
+from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import Window
 
-__all__ = ["STRETCHES", "Stretch", "stretch_epsilon", "stretches"]
+__all__ = ["DAYS", "STRETCHES", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "moved", "stretch_ticks"]
 
-STRETCHES = (("1 minute", 60), ("1 hour", 3600), ("8 hours", 28_800))
+STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""
+DAYS = 14
+"""An hour that is the same on so many days is told of as well: a habit is more than any one evening."""
 
 LARGEST_PROTECTED = 10.0
 """Above this epsilon a likelihood can change by a factor of 22,000: nothing is protected."""
 
+StretchTicks = Annotated[int, Field(ge=1, le=MAX_TICK)]
 _COUNTS = (10, 100, 1000)
 _MICROSECONDS = 1_000_000
 
 
 class Stretch(NamedTuple):
-    """A stretch: its most ticks, and a bound on the log-likelihood ratio of two sequences of their states, in nats."""
+    """A stretch: its most ticks, and bounds on the log-likelihood ratio of two courses of their states, in nats.
+
+    `epsilon` holds for the class of chains, whatever the states around were; `floor` for any class, if these were the
+    same in both courses.
+    """
 
     name: str
     ticks: int
     epsilon: float
+    floor: float
 
     @property
     def protected(self) -> bool:
         """True if epsilon says anything."""
         return self.epsilon <= LARGEST_PROTECTED
+
+
+class Ceiling(Document):
+    """The most that an owner lets a stream tell about any stretch of so many seconds; 0 is a single tick.
+
+    It is held against what a policy loses about a stretch of that time, not against its epsilon, which may be of
+    another. A number alone is of a tick.
+    """
+
+    epsilon: Annotated[float, Field(gt=0.0)]
+    seconds: Annotated[int, Field(ge=0, le=366 * 86_400)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_tick(cls, given: object) -> object:
+        return {"epsilon": given} if isinstance(given, int | float) else given
+
+    def ticks(self, period_us: int) -> int:
+        """The most ticks of such a stretch."""
+        return stretch_ticks(self.seconds, period_us) if self.seconds else 1
+
+    def __str__(self) -> str:
+        """As it is said in a sentence."""
+        return f"{self.epsilon:g}" + (f" for {self.seconds} seconds" if self.seconds else "")
 
 
 def stretch_ticks(seconds: int, period_us: int) -> int:
@@ -69,59 +104,84 @@ def moved(window: Window, ticks: int) -> int:
     return window.query.moved(covered(window, ticks), -(-(ticks + window.length - 1) // window.stride))
 
 
-def stretch_epsilon(
-    epsilon: float,
-    ticks: int,
-    rate: float,
-    windows: Iterable[Window] = (),
-    *,
-    equal_leakages: bool,
-    hidden: bool = False,
-) -> float:
-    """Bound the loss in nats, rounded up, between any two sequences of states of a stretch of n >= 1 ticks.
+@dataclass(frozen=True)
+class StretchBound:
+    """What any number of ticks in a row lose, from a bound for some of them.
 
-    Args:
-        epsilon: bound on rate + past + future for every tick and pair of states, with what the windows add to the rate;
-            what is returned for one tick.
+    Attributes:
+        known: bound in nats on what `ticks` in a row lose: for every tick and pair of states, rate + past + future.
+        ticks: at least 1.
         rate: bound on what a tick's own output tells of any two states, without the windows.
+        windows: counted beside it.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
-        hidden: whether states may differ that show the same, with no rate between them; there past and future tell at
-            most epsilon.
+        hidden: whether states may differ that show the same, with no rate between them; there past and future of a
+            single tick tell at most `known`.
+        known_elsewhere: whether it holds against those who know states elsewhere, so that separate stretches add up.
 
     Source: docs/proofs/chain-accountant.md, "Stretches of time".
     """
-    if not math.isfinite(epsilon) or ticks == 1:
-        return epsilon
-    counts = tuple(windows)
 
-    def own(length: int) -> Fraction:
-        added = (moved(window, length) / Fraction(window.scale) for window in counts)
-        return length * Fraction(rate) + sum(added, Fraction(0))
+    known: float
+    ticks: int
+    rate: float
+    windows: tuple[Window, ...] = ()
+    equal_leakages: bool = True
+    hidden: bool = False
+    known_elsewhere: bool = True
 
-    leakages = Fraction(epsilon) - (0 if hidden else own(1))
-    return float_up(own(ticks) + (leakages if equal_leakages else 2 * leakages))
+    def _own(self, ticks: int) -> Fraction:
+        added = (moved(window, ticks) / Fraction(window.scale) for window in self.windows)
+        return ticks * Fraction(self.rate) + sum(added, Fraction(0))
 
+    def floor(self, ticks: int) -> float:
+        """What a stretch loses if all else is as it was, whatever the class: the outputs of its own ticks; rounded up.
 
-def stretches(
-    epsilon: float,
-    rate: float,
-    period_us: int | None,
-    windows: Iterable[Window] = (),
-    *,
-    equal_leakages: bool,
-    hidden: bool = False,
-) -> tuple[Stretch, ...]:
-    """What is lost about a single tick, a minute, an hour and a night; arguments are as for `stretch_epsilon`.
+        Two courses of states are compared that agree in as many ticks before and after as the process looks back.
+        """
+        return float_up(self._own(ticks))
 
-    Without a `period_us`, 10, 100 and 1000 ticks stand for the times.
-    """
-    counts = tuple(windows)
-    lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
-    if period_us is not None:
-        lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
-    return tuple(
-        Stretch(
-            name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, equal_leakages=equal_leakages, hidden=hidden)
-        )
-        for name, ticks in [("a single tick", 1), *lengths]
-    )
+    def epsilon(self, ticks: int) -> float:
+        """What a stretch of at least one tick loses between any two courses of its states, in nats, rounded up."""
+        if not math.isfinite(self.known) or ticks == self.ticks:
+            return self.known
+        leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self._own(self.ticks))
+        if self.ticks == 1 and not self.equal_leakages:
+            leakages *= 2
+        bound = float_up(self._own(ticks) + leakages)
+        return min(bound, self.known) if ticks < self.ticks else bound
+
+    def longest(self, epsilon: float) -> int:
+        """The most ticks of a stretch that loses at most epsilon; 0 if a single one loses more."""
+        low, high = 0, 1
+        while high < MAX_TICK and self.epsilon(high) <= epsilon:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= epsilon else (low, middle)
+        return low
+
+    def rows(self, period_us: int | None, epsilon: float | None = None) -> tuple[Stretch, ...]:
+        """The stretches that are told of, the shortest first.
+
+        Without a period, 10, 100 and 1000 ticks stand for the times. With `epsilon`, the longest that is within it.
+        """
+        if period_us is None:
+            lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
+        else:
+            lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
+        lengths += [(f"a window of {window.name}", window.length) for window in self.windows]
+        if self.ticks > 1:
+            lengths.append(("a stretch that is promised", self.ticks))
+        if epsilon is not None and (longest := self.longest(epsilon)) > 1:
+            lengths.append((f"the longest within epsilon {epsilon:g}", longest))
+        rows = [Stretch(name, ticks, self.epsilon(ticks), self.floor(ticks)) for name, ticks in lengths]
+        if period_us is not None:
+            hour = rows[1]
+            often = float_up(DAYS * Fraction(hour.epsilon)) if self._adds(hour.epsilon) else math.inf
+            floor = float_up(DAYS * Fraction(hour.floor))
+            rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour.ticks, often, floor))
+        single = Stretch("a single tick", 1, self.epsilon(1), self.floor(1))
+        return (single, *sorted(rows, key=lambda row: row.ticks))
+
+    def _adds(self, epsilon: float) -> bool:
+        return self.known_elsewhere and math.isfinite(epsilon)

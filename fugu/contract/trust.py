@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -280,16 +279,28 @@ class Trust:
         try:
             policies = document.for_device(mine.device)
             for policy in policies:
-                policy.verify(math.inf)
+                policy.verify()
             check_named(policies)
         except (PolicyError, GuaranteeError) as error:
             raise TrustError(str(error), Reason.GUARANTEE) from None
         for policy in policies:
             self._check_pins(policy)
             if not isinstance(policy, Policy):
-                _check_ceiling(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
+                if mine.measurement_ceiling is None:
+                    raise TrustError(
+                        f"this device accepts no measured streams (stream {policy.stream})", Reason.CEILING
+                    )
+                if policy.epsilon > mine.measurement_ceiling:
+                    raise TrustError(
+                        f"epsilon {policy.epsilon:g} of each point of stream {policy.stream} is above this device's "
+                        f"ceiling {mine.measurement_ceiling:g}",
+                        Reason.CEILING,
+                    )
                 continue
-            _check_ceiling(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
+            try:
+                policy.check_ceiling(mine.ceiling)
+            except GuaranteeError as error:
+                raise TrustError(str(error), Reason.CEILING) from None
             if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
                 raise TrustError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
@@ -298,14 +309,18 @@ class Trust:
                 )
         if mine.total_ceiling is not None:
             try:
-                together = joint_epsilon(policies, self._sensors)
+                together = joint_epsilon(policies, self._sensors, mine.total_ceiling.seconds)
             except NoJointBoundError as error:
                 raise TrustError(
                     f"this device has a ceiling for all streams together, and {error}", Reason.NO_JOINT_BOUND
                 ) from None
             except GuaranteeError as error:
                 raise TrustError(f"all streams together: {error}", Reason.CEILING) from None
-            _check_ceiling(together, mine.total_ceiling, "all streams together")
+            if together > mine.total_ceiling.epsilon:
+                raise TrustError(
+                    f"epsilon {together:g} of all streams together is above this device's ceiling {mine.total_ceiling}",
+                    Reason.CEILING,
+                )
         return policies
 
     def _check_pins(self, policy: AnyPolicy) -> None:
@@ -342,10 +357,3 @@ def _read(kind: type[_Read], envelope: Envelope) -> _Read:
         return read_document(kind, envelope.payload)
     except PolicyError as error:
         raise TrustError(f"a signed {envelope.kind} document is malformed: {error}") from None
-
-
-def _check_ceiling(epsilon: float, ceiling: float | None, what: str) -> None:
-    if ceiling is None:
-        raise TrustError(f"this device accepts no measured streams ({what})", Reason.CEILING)
-    if epsilon > ceiling:
-        raise TrustError(f"epsilon {epsilon:g} of {what} is above this device's ceiling {ceiling:g}", Reason.CEILING)

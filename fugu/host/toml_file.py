@@ -38,8 +38,14 @@ def read_toml(path: Path, model: type[_Model], refuse: type[FuguError]) -> _Mode
 
 
 def toml_lines(values: Mapping[str, object]) -> list[str]:
-    """Write keys and values: texts, numbers, booleans, and lists of these. A key whose value is `None` is left out."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
+    """Write keys and values: texts, numbers, booleans, lists, tables. A key whose value is `None` is left out."""
+    return [f"{key} = {_value(value)}" for key, value in values.items() if value is not None]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(toml_lines(value))} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:

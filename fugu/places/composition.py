@@ -26,7 +26,7 @@ from fugu.contract.measure_policy import MeasurePolicy, StreamStart
 from fugu.contract.measure_table import members
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.rounding import OUTWARD
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import Stretch, StretchBound
 from fugu.places.graphs import GraphError
 from fugu.privacy.accountant import ChainLoss, chain_loss
 from fugu.privacy.chain_class import MarkovChain
@@ -147,7 +147,8 @@ def _refuse_others(measurement: Measurement, transition: ArrayLike, start: Strea
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
     """What all points together tell about whole stretches; epsilon is `measured_loss` of a single tick."""
-    return stretches(epsilon, float(accepted_loss(measurement).max()), period_us, equal_leakages=False)
+    rate = float(accepted_loss(measurement).max())
+    return StretchBound(epsilon, 1, rate, equal_leakages=False, known_elsewhere=False).rows(period_us)
 
 
 def rounded_up(epsilon: float) -> float:

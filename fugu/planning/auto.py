@@ -21,7 +21,7 @@ from fugu.attack.evaluation import attack, furthest_learner
 from fugu.attack.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Guarantee, check_guarantee
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
 from fugu.planning.answers import noisy_shares, true_shares
@@ -415,7 +415,7 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
     assert candidate.chains is not None
     if candidate.table is not None:
         guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary)
-        loss = check_guarantee(candidate.chains, candidate.table, guarantee)
+        loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
         return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None, ())
     assert candidate.window_ticks is not None
     window = wanted_window(candidate.window_ticks, plan.bins)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Adversary, Loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Loss, StreamOutputs
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.rounding import log_up
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import decimated_class
@@ -127,8 +126,7 @@ def _option(request: Request, every: int) -> Option:
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    alike = chains.equal_leakages(request.adversary)
-    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, equal_leakages=alike)
+    told = StreamOutputs(table).bound(chains, request.adversary, loss.epsilon).rows(period_us, request.epsilon)
     return Option(
         every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
     )

@@ -6,7 +6,6 @@ import json
 import math
 import time
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +13,13 @@ import numpy as np
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
-from fugu.contract.guarantee import Guarantee, tick_ratios
+from fugu.contract.guarantee import Guarantee, Loss, StreamOutputs
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
-from fugu.contract.rounding import log_up
 from fugu.contract.sentences import LAST_US
-from fugu.contract.windows import total_rate
 from fugu.planning.errors import PlanningError
 from fugu.planning.window_plan import JointPlan
 
@@ -128,7 +125,7 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
 def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
     """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
     alone, table = plan.windows_loss, plan.table
-    told = total_rate(plan.windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
+    told = StreamOutputs(table, plan.windows).rate
     return make_policy(
         header,
         table=table,
@@ -136,8 +133,15 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
         chains=plan.chains.named(header.stream, round(header.period_seconds * _MICROSECONDS), told),
         guarantee=plan.guarantee,
         windows=plan.windows,
-        windows_guarantee=None if alone is None else Guarantee(epsilon=alone.epsilon, adversary=alone.adversary),
+        windows_guarantee=None if alone is None else _windows_guarantee(plan, alone),
     )
+
+
+def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
+    """What windows alone lose about a stretch of the guarantee."""
+    promise = plan.guarantee
+    bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
+    return promise.model_copy(update={"epsilon": bound.epsilon(promise.stretch_ticks)})
 
 
 def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:
@@ -165,7 +169,7 @@ def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -
         guarantee=guarantee,
         **planned,
     )
-    policy.verify(guarantee.epsilon)
+    policy.verify()
     return policy
 
 

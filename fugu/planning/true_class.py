@@ -311,11 +311,12 @@ def recorded_class(policy: Policy, path: Path) -> RecordedClass:
     if declared.changes:
         of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
     adversary = policy.guarantee.adversary
+    one_tick = of_recording.ratio_loss(*policy.outputs.ratios, adversary).epsilon
     return RecordedClass(
         contains(declared, recorded),
         recorded.odds_bound,
         declared.odds_bound,
-        of_recording.ratio_loss(*policy.tick_ratios, adversary).epsilon,
+        policy.outputs.bound(of_recording, adversary, one_tick).epsilon(policy.guarantee.stretch_ticks),
         policy.guarantee.epsilon,
         adversary,
     )

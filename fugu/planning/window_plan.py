@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, StreamOutputs, check_outputs
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
-from fugu.contract.rounding import exp_up
-from fugu.contract.windows import Composing, Window, total_rate
+from fugu.contract.stretches import moved
+from fugu.contract.windows import Composing, Window
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
@@ -104,9 +104,11 @@ def joint_plan(
     objective: Objective = "information",
     start: Start | None = None,
     mechanism: Composing = "chain",
+    stretch_ticks: int = 1,
 ) -> JointPlan:
     """Divide what epsilon allows among at least one window and symbols, for the class that the policy will declare.
 
+    Epsilon is about `stretch_ticks` in a row.
     `symbols` is their share of a tick's loss, in (0, 1); None for no symbols. `objective` is what a table of two states
     is best for; `start` must be covered by the device's check, by default the class's own. The mechanism plans windows;
     the device's check is always that of the chain accountant, which finds that windows planned by quilts lose less.
@@ -117,7 +119,7 @@ def joint_plan(
         CalibrationError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
     """
-    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
     if symbols is not None and not 0.0 < symbols < 1.0:
         raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
     for window in windows:
@@ -130,7 +132,13 @@ def joint_plan(
         )
     shares = shares_of(windows, symbols or 0.0)
     if mechanism == "chain":
-        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
+        stretch = (symbols or 0.0) * stretch_ticks
+        for wanted, share in zip(windows, shares, strict=True):
+            unit = wanted.window(Fraction(1))
+            stretch += share * moved(unit, stretch_ticks) / moved(unit, 1)
+        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary, max(stretch, 1.0))))
+    elif stretch_ticks > 1:
+        raise PlanningError(f"a stretch of ticks is planned by the chain accountant: {mechanism} is for single ticks")
     elif symbols is not None:
         raise PlanningError(f"symbols beside windows are planned by the chain accountant, not by {mechanism}")
     else:
@@ -140,13 +148,11 @@ def joint_plan(
         except ChainClassError as error:
             raise PlanningError(f"{mechanism} {error}") from None
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
-    rate = total_rate(planned)
-    ratio = exp_up(rate)
-    alone = chains.ratio_loss(*chains.lasting_ratios(ratio, ratio), adversary)
+    alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
-    found = calibrate(chains, epsilon, adversary, objective, rate)
+    found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks)
     return JointPlan(chains, guarantee, found.table, planned, found.loss, alone, errors)
 
 
@@ -193,9 +199,8 @@ def _scaled(
         for wanted, rate in zip(windows, rates, strict=True):
             unit = wanted.window(Fraction(1)).rate
             planned.append(wanted.window(lawful_scale(float(unit) / rate * factor), mechanism))
-        ratio = exp_up(total_rate(planned))
         try:
-            check_ratios(chains, (ratio, ratio), guarantee, "the set of windows")
+            check_outputs(chains, StreamOutputs(None, tuple(planned)), guarantee, "the set of windows")
         except GuaranteeError:
             factor, step = factor + step, 2.0 * step
         else:

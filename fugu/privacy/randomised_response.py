@@ -15,9 +15,11 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, StreamOutputs, check_outputs, tick_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up, log_up
+from fugu.contract.stretches import moved
+from fugu.contract.windows import Window, total_rate
 
 __all__ = ["Objective", "allowed_ratios", "calibrate", "rate_table", "stream_states"]
 
@@ -64,23 +66,27 @@ def calibrate(
     epsilon: float,
     adversary: Adversary = "informed",
     objective: Objective = "information",
-    beside: Fraction = Fraction(0),
+    beside: tuple[Window, ...] = (),
+    stretch_ticks: int = 1,
 ) -> Calibration:
     """The table that keeps most under a guarantee; with more than two states every wrong symbol is equally likely.
 
     Args:
-        epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
+        epsilon: the wanted guarantee, in nats, about `stretch_ticks` in a row; with bounded odds ratios the universal
+            one for every adversary.
         objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use; "flips"
             minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
-        beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
+        beside: windows; the guarantee is that of both together.
 
     Raises:
         CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
-    rate, k = exp_up(beside), stream_states(chains)
-    v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))
+    told, k = total_rate(beside), stream_states(chains)
+    counted = sum((moved(one, stretch_ticks) / Fraction(one.scale) for one in beside), Fraction(0))
+    left = epsilon + float(stretch_ticks * told - counted)  # windows may count less of a stretch than of all its ticks
+    v01, v10 = (ratio / float(exp_up(told)) for ratio in allowed_ratios(chains, left, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
         raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
@@ -88,14 +94,14 @@ def calibrate(
     else:
         both = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
         flips = [Fraction(rho) for rho in both]
-    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
     for bump in range(_BUMPS):
         weights = [_rounded_up(rho * _SCALE) + bump for rho in flips]
         if sum(weights) >= _SCALE:
             break
         table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
         try:
-            achieved = _certified(chains, table, rate, guarantee)
+            achieved = check_outputs(chains, StreamOutputs(table, beside), guarantee)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
@@ -125,14 +131,12 @@ def stream_states(chains: ChainClass) -> int:
     return chains.stream_sizes[0]
 
 
-def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee: Guarantee) -> Loss:
-    """Check a table beside windows as a device does: a likelihood changes by the ratios of both, multiplied."""
-    ratio_01, ratio_10 = tick_ratios(table)
-    return check_ratios(chains, (ratio_01 * rate, ratio_10 * rate), guarantee, "the table")
-
-
-def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+def allowed_ratios(
+    chains: ChainClass, epsilon: float, adversary: Adversary, stretch: float = 1.0
+) -> tuple[float, float]:
     """The largest likelihood ratios v01 and v10, at least 1, of a tick that keep both directions within epsilon nats.
+
+    `stretch` is how many times the loss of a tick's own outputs a stretch has, at least 1; above it the pair is equal.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
@@ -142,6 +146,14 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> 
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
+    if stretch > 1.0:
+        sides = 1.0 if chains.equal_leakages(adversary) else 2.0
+
+        def lost(log: float) -> float:
+            return sides * (max(_losses(chains, adversary, log, log)) - log) + stretch * log
+
+        equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / stretch, _MOST_LOG_RATIO))
+        return math.exp(equal), math.exp(equal)
     if adversary == "universal" or not isinstance(chains, BinaryChains):
         equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, highest)
         return math.exp(equal), math.exp(equal)

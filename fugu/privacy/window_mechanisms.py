@@ -24,7 +24,7 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import exp_up
-from fugu.contract.stretches import Stretch, stretch_epsilon, stretches
+from fugu.contract.stretches import Stretch, StretchBound
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
@@ -132,21 +132,20 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     chains = request.accounted
     accountant = ChainAccountant(chains)
-    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
     try:
         single = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:
         single = math.inf
-    told = stretches(single, rate, period_us, equal_leakages=alike)
-    if request.length is not None:
-        told = tuple(_within(stretch, request.length, single, rate) for stretch in told)
+    # of a stream that ends, past and future leak differently
+    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
+    bound = StretchBound(single, 1, rate, equal_leakages=alike, known_elsewhere=request.adversary != "ignorant")
+    told = bound.rows(period_us)
+    if (length := request.length) is not None:
+        told = tuple(
+            Stretch(one.name, length, bound.epsilon(length), bound.floor(length)) if one.ticks > length else one
+            for one in told
+        )
     return PlannedScale(accepted, single, declared, accepted > scale, told)
-
-
-def _within(stretch: Stretch, length: int, single: float, rate: float) -> Stretch:
-    """A stretch of a stream that ends: it has no more ticks than that, and its past and future leak differently."""
-    ticks = min(stretch.ticks, length)
-    return Stretch(stretch.name, ticks, stretch_epsilon(single, ticks, rate, equal_leakages=False))
 
 
 def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling
 from fugu.host.files import write_public
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
@@ -33,14 +34,14 @@ class DeviceOptions:
 
     Attributes:
         policies: its policies and the names of their files.
-        ceiling: the largest epsilon that the device's owner accepts for a stream, in nats.
+        ceiling: the most that the device's owner lets a stream tell.
         measurement_ceiling: the same for one released point; `None` refuses measured streams.
         sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
         in_place: use relative names only, and write no unit.
     """
 
     policies: Mapping[str, AnyPolicy]
-    ceiling: float
+    ceiling: Ceiling
     measurement_ceiling: float | None
     sensor: str
     in_place: bool
@@ -167,7 +168,7 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
         "fleet": settings.fleet,
         "device": device,
         "outbox": "outbox.sqlite" if options.in_place else f"{AGENT.state}/outbox.sqlite",
-        "ceiling": options.ceiling,
+        "ceiling": options.ceiling.model_dump() if options.ceiling.seconds else options.ceiling.epsilon,
     }
     if options.measurement_ceiling is not None:
         top["measurement_ceiling"] = options.measurement_ceiling

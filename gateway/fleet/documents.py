@@ -308,7 +308,7 @@ def worth(policy: AnyPolicy) -> Worth:
     """What a policy promises, and what it leaves."""
     if isinstance(policy, Policy):
         promise = policy.guarantee
-        told = policy.stretches(promise.epsilon)
+        told = policy.bound().rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None:
             best = min(policy.windows, key=lambda window: (not window.query.additive, _error_of(window).share_mean))
             off, unit = _error_of(best).share_mean, f"of the share of {best.name}"

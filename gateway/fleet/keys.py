@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from fugu.contract.envelope import Envelope, encode_roots, key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
+from fugu.contract.stretches import Ceiling
 from fugu.contract.trust import Trust
 from fugu.host.files import new_folder, write_public, write_secret
 from gateway.fleet.entries import FleetError, KeyStoreError
@@ -303,7 +304,7 @@ def device_trust(root: Root, device: str = "device", groups: tuple[str, ...] = (
             device=device,
             root=root.payload.hex(),
             groups=groups,
-            ceiling=_MOST,
+            ceiling=Ceiling(epsilon=_MOST),
             measurement_ceiling=_MOST,
         )
     )

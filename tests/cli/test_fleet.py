@@ -229,7 +229,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert (place["before"]["epsilon"], place["after"]) == (1.0, None)
     told = heart["after"]["stretches"]
     assert (told[0]["ticks"], told[0]["epsilon"]) == (1, 2.0)
-    assert [each["epsilon"] for each in told] == [each.epsilon for each in WEAK.stretches(2.0)]
+    assert [each["epsilon"] for each in told] == [each.epsilon for each in WEAK.bound().rows(WEAK.clock.period_us, 2.0)]
     table = PLACE.measure_tables[1].noise
     assert isinstance(table, NoiseTable)
     squares = 0.0

@@ -129,5 +129,5 @@ def test_a_chain_of_order_two_is_planned_like_others(
     assert isinstance(policy, Policy)
     assert isinstance(policy.chains, JointChains)
     assert policy.chains.shows == ((0,), (1,), (0,), (1,))
-    assert 0.999 * policy.chains.streams[0].rate < float(policy.rate) <= policy.chains.streams[0].rate
+    assert 0.999 * policy.chains.streams[0].rate < float(policy.outputs.rate) <= policy.chains.streams[0].rate
     assert 0.99 < policy.verify(1.0).epsilon <= 1.0

@@ -98,7 +98,7 @@ def test_what_is_promised_is_that_of_the_policy_and_what_is_not_is_said() -> Non
         SYMBOLS.guarantee.epsilon,
         SYMBOLS.guarantee.adversary,
     )
-    told = SYMBOLS.stretches(SYMBOLS.guarantee.epsilon)
+    told = SYMBOLS.bound().rows(SYMBOLS.clock.period_us, SYMBOLS.guarantee.epsilon)
     assert [(one.name, one.ticks, one.protected) for one in found.guarantee.stretches] == [
         (one.name, one.ticks, one.protected) for one in told
     ]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss
+from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
@@ -151,9 +151,9 @@ def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
     chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 4))),))
     table = NoiseTable.randomised_response(4, 1_000_000_000)
     achieved = loss(chains, table, "ignorant").epsilon
-    check_guarantee(chains, table, Guarantee(epsilon=achieved, adversary="ignorant"))
+    check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=achieved, adversary="ignorant"))
     with pytest.raises(GuaranteeError, match="above"):
-        check_guarantee(chains, table, Guarantee(epsilon=achieved * (1 - 1e-9), adversary="ignorant"))
+        check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=achieved * (1 - 1e-9), adversary="ignorant"))
 
 
 def test_two_known_states_are_as_in_closed_form() -> None:

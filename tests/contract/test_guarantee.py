@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
@@ -199,8 +199,8 @@ def test_a_table_above_its_guarantee_is_refused_with_both_numbers() -> None:
     chains, table = point(0.2, 0.35), flips(0.3, 0.3)
     real = loss(chains, table, "informed").epsilon
     with pytest.raises(GuaranteeError, match=rf"loses epsilon {real!r} to the informed adversary, above the 2\.0 "):
-        check_guarantee(chains, table, Guarantee(epsilon=2.0, adversary="informed"))
-    assert check_guarantee(chains, table, Guarantee(epsilon=real, adversary="informed")).epsilon == real
+        check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=2.0, adversary="informed"))
+    assert check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=real, adversary="informed")).epsilon == real
 
 
 @pytest.mark.parametrize(("chains", "states"), [(point(0.1, 0.1), 3), (BoundedChains(states=3, odds_ratio=9.0), 2)])

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee, loss, tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
-from fugu.contract.rounding import log_up
-from fugu.contract.stretches import covered, stretch_epsilon, stretch_ticks
+from fugu.contract.rounding import exp_up, log_up
+from fugu.contract.stretches import DAYS, Ceiling, StretchBound, covered, stretch_ticks
 from fugu.contract.windows import Window
 from tests.support.oracle import Array, joint_distribution, known_states
 from tests.support.proofs import check_printed
@@ -53,7 +54,7 @@ def stationary(transition: Array) -> Array:
 def bound(chains: ChainClass, table: NoiseTable, adversary: Adversary, ticks: int) -> float:
     single = loss(chains, table, adversary)
     alike = adversary == "universal" or not isinstance(chains, FiniteChains)
-    return stretch_epsilon(single.epsilon, ticks, log_up(max(tick_ratios(table))), equal_leakages=alike)
+    return StretchBound(single.epsilon, 1, log_up(max(tick_ratios(table))), equal_leakages=alike).epsilon(ticks)
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3])
@@ -169,16 +170,20 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     made = policy((window,), BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)))
     single, alone = made.verify(100.0), made.verify_windows()
     assert alone is not None
-    tick, minute, hour, night = made.stretches(single.epsilon)
+    tick, minutes, own, hour, night, often = made.bound(single).rows(60_000_000)
     assert tick.epsilon == single.epsilon
-    assert (minute.ticks, hour.ticks, night.ticks) == (2, 61, 481)
+    assert (minutes.ticks, own.ticks, hour.ticks, night.ticks, often.ticks) == (11, 60, 61, 481, DAYS * 61)
     rate = log_up(max(tick_ratios(made.table)))
-    assert minute.epsilon == pytest.approx(single.epsilon + rate + 2 / 40, rel=1e-12)
+    assert minutes.epsilon == pytest.approx(single.epsilon + 10 * rate + 10 * 2 / 40, rel=1e-12)
+    assert minutes.floor == pytest.approx(11 * rate + 11 * 2 / 40, rel=1e-12)
+    assert often.epsilon == pytest.approx(DAYS * hour.epsilon, rel=1e-12)
     assert hour.epsilon == pytest.approx(single.epsilon + 60 * rate + 59 * 2 / 40, rel=1e-12)
     counted = Fraction(2, 40) * covered(window, 481)
     assert counted < 481 * window.rate  # a third of the ticks is in no window
     assert night.epsilon == pytest.approx(single.epsilon + 480 * rate + float(counted - window.rate), rel=1e-12)
-    assert made.window_stretches(alone.epsilon)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
+    counts = made.windows_bound(alone)
+    assert counts is not None
+    assert counts.epsilon(61) == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
     assert tick.protected
     assert not night.protected
 
@@ -207,7 +212,7 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
                 distributions.append(joint[match].sum(axis=0) / weight[match].sum())
             logs = np.log(np.array(distributions))
             worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
-        claimed = stretch_epsilon(alone.epsilon, ticks, 0.0, made.windows, equal_leakages=True)
+        claimed = StretchBound(alone.epsilon, 1, 0.0, made.windows).epsilon(ticks)
         assert worst <= claimed + 1e-9
         assert worst >= (ticks - 1) / 2.0
 
@@ -249,12 +254,80 @@ def test_states_that_show_the_same_leave_all_of_epsilon_to_the_ticks_around(
     equal_leakages: bool, hidden: bool, total: float
 ) -> None:
     """A rate of .25 in each of three ticks, and of epsilon 1 what is not the rate of a tick, once or twice."""
-    assert stretch_epsilon(1.0, 3, 0.25, equal_leakages=equal_leakages, hidden=hidden) == total
+    assert StretchBound(1.0, 1, 0.25, equal_leakages=equal_leakages, hidden=hidden).epsilon(3) == total
 
 
 @given(st.floats(0.001, 8.0), st.floats(0.0, 1.0), st.integers(2, 30_000))
 def test_the_bound_of_a_stretch_is_rounded_up(epsilon: float, share: float, ticks: int) -> None:
     rate = epsilon * share
     exact = Fraction(epsilon) + (ticks - 1) * Fraction(rate)
-    found = stretch_epsilon(epsilon, ticks, rate, equal_leakages=True)
+    found = StretchBound(epsilon, 1, rate).epsilon(ticks)
     assert math.nextafter(found, 0.0) <= exact <= found
+
+
+def promised(ticks: int, scale: str, odds: float = 16.0) -> Policy:
+    """Windows of an hour of minutes, for bounded odds ratios, with a promise of epsilon 1 for so many ticks."""
+    made = policy((), BoundedChains(states=2, odds_ratio=odds))
+    window = Window(name="w", length=60, stride=60, states=(1,), scale=scale)
+    guarantee = Guarantee(epsilon=1.0, adversary="universal", stretch_ticks=ticks)
+    return made.model_copy(update={"table": None, "windows": (window,), "guarantee": guarantee, "frame_ticks": 1})
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 10, 60, 481])
+def test_a_promise_for_a_stretch_holds_just_inside_and_is_refused_just_outside(ticks: int) -> None:
+    """With w ticks at scale s in closed form, epsilon is w/s and twice the leakage at 1/s."""
+    chains = BoundedChains(states=2, odds_ratio=16.0)
+
+    def lost(scale: Fraction) -> float:
+        one_tick = chains.ratio_loss(exp_up(1 / scale), exp_up(1 / scale), "universal").epsilon
+        return one_tick + (ticks - 1) / float(scale)
+
+    low, high = 1, 10**6
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if lost(Fraction(middle, 1000)) <= 1.0 else (middle, high)
+    promised(ticks, str(Fraction(high, 1000))).verify()
+    with pytest.raises(GuaranteeError, match="of its guarantee"):
+        promised(ticks, str(Fraction(low, 1000))).verify()
+    assert high / 1000 <= ticks + math.sqrt(16.0) - 1 + 0.002  # the closed form for any side information
+    assert high / 1000 >= (ticks + math.sqrt(16.0) - 1) * (0.98 if ticks == 1 else 0.995)
+
+
+def test_a_longer_promise_keeps_the_shorter_ones() -> None:
+    made = promised(61, "64")
+    one_tick = made.verify()
+    from_promise, derived = made.bound(), made.bound(one_tick)
+    assert from_promise.epsilon(61) == 1.0
+    for ticks in (1, 2, 11, 61, 62, 481):
+        assert derived.epsilon(ticks) <= from_promise.epsilon(ticks)
+        assert from_promise.floor(ticks) == derived.floor(ticks) == pytest.approx(ticks / 64)
+    assert derived.longest(1.0) >= from_promise.longest(1.0) == 61
+    assert from_promise.epsilon(from_promise.longest(2.0) + 1) > 2.0
+
+
+def test_a_ceiling_is_held_against_the_loss_of_its_own_time() -> None:
+    """A promise of an hour at epsilon 1 keeps a ceiling of .2 for a tick, and none of .2 for ten minutes."""
+    made = promised(61, "64")
+    made.verify(Ceiling(epsilon=1.0, seconds=3600))
+    made.verify(Ceiling(epsilon=0.3, seconds=600))
+    made.verify(0.07)
+    for ceiling in (Ceiling(epsilon=0.99, seconds=3600), Ceiling(epsilon=1.0, seconds=7200), Ceiling(epsilon=0.01)):
+        with pytest.raises(GuaranteeError, match="above this device's ceiling"):
+            made.verify(ceiling)
+
+
+@given(st.integers(1, 400), st.integers(1, 50), st.integers(1, 50), st.integers(1, 30), st.floats(0.0, 2.0))
+def test_the_longest_stretch_is_the_last_within_epsilon(
+    ticks: int, length: int, stride: int, scale: int, rate: float
+) -> None:
+    window = Window(
+        name="w",
+        length=max(length, -(-length // 8)),
+        stride=max(stride, -(-length // 60)),
+        states=(1,),
+        scale=str(scale),
+    )
+    bound = StretchBound(1.0 + rate + float(window.rate), 1, rate, (window,))
+    found = bound.longest(bound.epsilon(ticks))
+    assert found >= ticks
+    assert bound.epsilon(found) <= bound.epsilon(ticks) < bound.epsilon(found + 1) or rate == 0.0

@@ -14,7 +14,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, check_ratios, loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
 from tests.support.oracle import Array, count_density, together, worst_release_loss, worst_switched
@@ -54,8 +54,11 @@ def test_tables_that_are_strong_in_opposite_directions_cannot_take_turns() -> No
     )
     for table in (STRONG_0, STRONG_1):
         with pytest.raises(GuaranteeError, match="above the 4\\.0"):
-            check_guarantee(ALTERNATING, table, Guarantee(epsilon=4.0, adversary="ignorant"))
-    assert max(check_guarantee(ALTERNATING, t, ANY["ignorant"]).epsilon for t in (STRONG_0, STRONG_1)) >= in_turns
+            check_outputs(ALTERNATING, StreamOutputs(table), Guarantee(epsilon=4.0, adversary="ignorant"))
+    assert (
+        max(check_outputs(ALTERNATING, StreamOutputs(t), ANY["ignorant"]).epsilon for t in (STRONG_0, STRONG_1))
+        >= in_turns
+    )
 
 
 def random_table(generator: np.random.Generator, symbols: int) -> NoiseTable:
@@ -78,7 +81,7 @@ def enumerate_switches(seeds: range, ticks: int) -> float:
         tables = [random_table(generator, 2 + seed % 2) for _ in range(2 + seed % 3 // 2)]
         chains = BinaryChains(q=(q, q), r=(r, r))
         for informed, adversary in ((False, "ignorant"), (True, "informed"), (True, "universal")):
-            certified = [check_guarantee(chains, table, ANY[adversary]) for table in tables]
+            certified = [check_outputs(chains, StreamOutputs(table), ANY[adversary]) for table in tables]
             bound = max(found.epsilon for found in certified)
             order = generator.integers(len(tables), size=ticks)
             for which in (order, np.arange(ticks) % len(tables), np.arange(ticks) // 2 % len(tables)):
@@ -126,7 +129,7 @@ def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) 
     first, last = exp_up(1 / scales[0]), exp_up(1 / scales[1])
     ratios = tick_ratios(tables[0])
     versions = [(ratios[0] * first, ratios[1] * first), tick_ratios(tables[1]), (last, last)]
-    bound = max(check_ratios(chains, pair, ANY[adversary], "the version").epsilon for pair in versions)
+    bound = max(chains.ratio_loss(*chains.lasting_ratios(*pair), adversary).epsilon for pair in versions)
     assert found.max() <= bound + 1e-12
 
 
@@ -135,7 +138,7 @@ def test_the_larger_ratio_counts_from_the_first_class_that_can_alternate() -> No
     table = NoiseTable.binary(1 << 30, 1 << 29)
     larger = Fraction(max(tick_ratios(table)))
     at, above = (BinaryChains(q=(0.25, 0.5), r=(0.25, r)) for r in (0.5, math.nextafter(0.5, 1.0)))
-    assert check_guarantee(at, table, ANY["ignorant"]) == loss(at, table, "ignorant")
-    held = check_guarantee(above, table, ANY["ignorant"])
-    assert held == check_ratios(above, (larger, larger), ANY["ignorant"], "the same")
+    assert check_outputs(at, StreamOutputs(table), ANY["ignorant"]) == loss(at, table, "ignorant")
+    held = check_outputs(above, StreamOutputs(table), ANY["ignorant"])
+    assert held == above.ratio_loss(larger, larger, "ignorant")
     assert held.epsilon_10 > loss(above, table, "ignorant").epsilon_10

@@ -29,7 +29,7 @@ from tests.support.command import runner
 from tests.support.processes import policy
 
 PULSE = policy(epoch_us=0, period_us=1_000_000)
-RATE = float(PULSE.rate)
+RATE = float(PULSE.outputs.rate)
 SHOWS = ((0, 0), (0, 1), (1, 0), (1, 1))
 MOVES = tuple(tuple(0.7 if a == b else 0.1 for b in range(4)) for a in range(4))
 
@@ -83,8 +83,8 @@ def test_a_stream_that_tells_more_than_its_share_does_not_run(tmp_path: Path) ->
     with pytest.raises(GuaranteeError, match=r"the table tells .* nats in a tick, above the .* allows stream hr"):
         load(device(tmp_path, [stream("hr", greedy)], 100.0, 100.0))
     with pytest.raises(GuaranteeError, match=r"above the .* of its guarantee"):
-        stream("hr", chains(), guarantee=Guarantee(epsilon=EPSILON * 0.999, adversary="universal")).verify(math.inf)
-    assert PAIR[0].verify(math.inf).epsilon == EPSILON
+        stream("hr", chains(), guarantee=Guarantee(epsilon=EPSILON * 0.999, adversary="universal")).verify()
+    assert PAIR[0].verify().epsilon == EPSILON
 
 
 THEM = chains().streams[1]
@@ -165,8 +165,8 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     alone = beside.verify_windows()
     assert alone is not None
     assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
-    assert alone.epsilon < beside.verify(math.inf).epsilon
-    single, minute, *_ = PAIR[0].stretches(EPSILON)
+    assert alone.epsilon < beside.verify().epsilon
+    single, minute, *_ = PAIR[0].bound().rows(PAIR[0].clock.period_us)
     assert single.epsilon == EPSILON
     assert math.isclose(minute.epsilon, 61 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 

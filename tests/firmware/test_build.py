@@ -16,6 +16,7 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.command import runner
@@ -76,7 +77,7 @@ def test_a_false_guarantee_a_low_ceiling_and_a_weak_generator_are_refused(tmp_pa
     false = POLICY.model_copy(update={"guarantee": Guarantee(epsilon=0.1, adversary="informed")})
     refusals: list[tuple[Policy, Burnt, type[FuguError], str]] = [
         (false, Burnt(), GuaranteeError, "above the 0.1 of its guarantee"),
-        (POLICY, Burnt(ceiling=3.0), GuaranteeError, "above this device's ceiling 3"),
+        (POLICY, Burnt(ceilings=(Ceiling(epsilon=3.0),)), GuaranteeError, "above this device's ceiling 3"),
         (POLICY, Burnt(board="rp2040"), FirmwareError, "not of cryptographic grade"),
     ]
     for policy, burnt, kind, why in refusals:

@@ -35,7 +35,7 @@ def _policy(
 
 
 def _checked(policy: Policy, ceiling: int = MOST) -> float:
-    return math.log(Fraction(check_on_board(compile_policy(policy), ceiling), 1 << 128))
+    return math.log(Fraction(check_on_board(compile_policy(policy), [(ceiling, 0)]), 1 << 128))
 
 
 def _refused(policy: Policy, ceiling: int = MOST) -> str:
@@ -63,7 +63,7 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
         table = NoiseTable.binary(*(generator.randrange(1 << 29, (1 << 31) - 1000) for _ in range(2)))
         chains = _classes(generator)
         loose = _policy(table, chains, adversary, 900.0, 900.0 if windows else None)
-        exact = loose.verify(math.inf).epsilon
+        exact = loose.verify().epsilon
         alone = loose.verify_windows()
         least = None if alone is None else alone.epsilon
         assert _checked(_policy(table, chains, adversary, exact, least)) <= exact * (1 + 1e-14)
@@ -75,7 +75,7 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
 def test_more_states_and_the_ceiling_from_both_sides() -> None:
     table = NoiseTable.randomised_response(4, 700_000_000)
     chains = BoundedChains(states=4, odds_ratio=6.0)
-    exact = _policy(table, chains, "universal", 900.0).verify(math.inf).epsilon
+    exact = _policy(table, chains, "universal", 900.0).verify().epsilon
     policy = _policy(table, chains, "universal", exact)
     assert _checked(policy, ratio_below(exact)) <= exact * (1 + 1e-14)
     assert _refused(policy, ratio_below(exact * (1 - 1e-12))) == "above the ceiling"
@@ -85,7 +85,7 @@ def test_chains_with_q_and_r_above_one_get_the_universal_bound() -> None:
     table = NoiseTable.binary(1_500_000_000, 1_200_000_000)
     chains = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.8))
     policy = _policy(table, chains, "informed", 900.0)
-    assert abs(_checked(policy) - policy.verify(math.inf).epsilon) < 1e-9
+    assert abs(_checked(policy) - policy.verify().epsilon) < 1e-9
 
 
 def test_known_chains_are_checked_as_a_class_that_contains_them() -> None:
@@ -96,7 +96,7 @@ def test_known_chains_are_checked_as_a_class_that_contains_them() -> None:
     assert abs(_checked(known) - _checked(boxed)) < 1e-12
     three = FiniteChains(transitions=(((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
     policy = _policy(NoiseTable.randomised_response(3, 10**9), three, "universal", 900.0)
-    assert policy.verify(math.inf).epsilon <= _checked(policy) * (1 + 1e-9)
+    assert policy.verify().epsilon <= _checked(policy) * (1 + 1e-9)
     stuck = FiniteChains(transitions=(((0.5, 0.5, 0.0), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
     with pytest.raises(FirmwareError, match="impossible steps"):
         compile_policy(_policy(NoiseTable.randomised_response(3, 10**9), stuck, "ignorant", 900.0))

@@ -156,8 +156,8 @@ def test_policies_are_what_devices_accept(model: JointModel, symbols: float | No
     for policy, one in zip(stream_policies(plan, headers(model)), plan.streams, strict=True):
         assert (policy.table is None) == (symbols is None)
         assert len(policy.windows) == len(windows)
-        assert float(policy.rate) <= one.rate
-        assert float(policy.rate) > 0.99 * one.rate
+        assert float(policy.outputs.rate) <= one.rate
+        assert float(policy.outputs.rate) > 0.99 * one.rate
         assert policy.verify(1.0).epsilon <= 1.0
         wide = policy.model_copy(update={"chains": policy.chains.model_copy(update={"odds_ratio": 1e6})})
         with pytest.raises(FuguError, match=r"above the .* of its guarantee"):

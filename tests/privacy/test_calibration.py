@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, check_guarantee
+from fugu.contract.guarantee import Adversary, StreamOutputs, check_outputs
 from fugu.privacy.randomised_response import CalibrationError, Objective, calibrate
 
 SCALE = 2**32
@@ -42,7 +42,7 @@ def test_what_is_calibrated_certifies_and_wastes_nothing(
         if "too small" not in str(error):
             raise
         return
-    assert found.loss == check_guarantee(chains, found.table, found.guarantee)
+    assert found.loss == check_outputs(chains, StreamOutputs(found.table), found.guarantee)
     assert found.loss.epsilon <= epsilon
     assert found.threshold0 + found.threshold1 < SCALE
     # One step of 2^-32 in 1 - rho0 - rho1, or in the smaller rho, is all that may be lost.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss
+from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio
@@ -158,7 +158,7 @@ def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
 
     def certifies(threshold0: int, threshold1: int) -> bool:
         try:
-            check_guarantee(chains, NoiseTable.binary(threshold0, threshold1), promise)
+            check_outputs(chains, StreamOutputs(NoiseTable.binary(threshold0, threshold1)), promise)
         except GuaranteeError:
             return False
         return True
@@ -183,9 +183,9 @@ def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
 def test_a_promise_is_kept_to_the_last_bit(adversary: Adversary) -> None:
     chains, table = point(0.2, 0.35), flips(0.3, 0.3)
     real = loss(chains, table, adversary).epsilon
-    check_guarantee(chains, table, Guarantee(epsilon=real, adversary=adversary))
+    check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=real, adversary=adversary))
     with pytest.raises(GuaranteeError, match="above the"):
-        check_guarantee(chains, table, Guarantee(epsilon=math.nextafter(real, 0), adversary=adversary))
+        check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=math.nextafter(real, 0), adversary=adversary))
 
 
 # What the paper gets wrong

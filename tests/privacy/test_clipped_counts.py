@@ -22,7 +22,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.queries import window_query
 from fugu.contract.rounding import exp_up
-from fugu.contract.stretches import moved, stretch_epsilon
+from fugu.contract.stretches import StretchBound, moved
 from fugu.contract.windows import Window
 from gateway.estimates.history import estimated_window
 from gateway.releases.jobs import answers
@@ -76,7 +76,7 @@ def test_no_tick_and_no_stretch_loses_more_than_is_claimed(
     for first in range(TICKS):
         assert exact_loss(one, q, r, first, 1) <= claimed + 1e-12
     for ticks in range(2, TICKS):
-        stretch = stretch_epsilon(claimed, ticks, 0.0, [one], equal_leakages=True)
+        stretch = StretchBound(claimed, 1, 0.0, (one,)).epsilon(ticks)
         assert max(exact_loss(one, q, r, first, ticks) for first in range(TICKS - ticks + 1)) <= stretch + 1e-12
 
 

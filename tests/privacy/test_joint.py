@@ -42,7 +42,7 @@ def stream(name: str, table: NoiseTable, chains: ChainClass, adversary: Adversar
         **fields,
     }
     draft = Policy(**given)
-    epsilon = draft.verify(math.inf).epsilon
+    epsilon = draft.verify().epsilon
     return draft.model_copy(update={"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)})
 
 
@@ -105,7 +105,7 @@ def test_windows_alone_add_their_rate_to_the_streams_of_their_sensor() -> None:
     loose = Guarantee(epsilon=1.0, adversary="ignorant")
     beside = {"windows": (window,), "windows_guarantee": loose, "guarantee": loose}
     one = symbols.model_copy(update=beside)
-    assert joint_epsilon([symbols, symbols.model_copy(update=update)], None) == one.verify(math.inf).epsilon
+    assert joint_epsilon([symbols, symbols.model_copy(update=update)], None) == one.verify().epsilon
 
 
 def test_more_states_windows_and_the_larger_of_two_classes() -> None:
@@ -120,7 +120,8 @@ def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     assert found <= joint_epsilon([first, second], None)
     wider = stream("s1", table, bounded, "ignorant")
     assert (
-        joint_epsilon([first, wider], None) == bounded.ratio_loss(*[first.tick_ratios[0] ** 2] * 2, "ignorant").epsilon
+        joint_epsilon([first, wider], None)
+        == bounded.ratio_loss(*[first.outputs.ratios[0] ** 2] * 2, "ignorant").epsilon
     )
     counted = stream(
         *("s1", table, known, "ignorant"),
@@ -202,10 +203,10 @@ def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios
     """So that versions of both streams may take turns, as those of one may."""
     chains = BinaryChains(q=(0.6, 0.6), r=(0.9, 0.9))
     strong, other = (stream(name, flips(0.3, 0.01), chains, "ignorant") for name in ("heart", "pulse"))
-    larger = max(strong.tick_ratios) * max(other.tick_ratios)
+    larger = max(strong.outputs.ratios) * max(other.outputs.ratios)
     joint = joint_epsilon([strong, other], None)
     assert joint == chains.ratio_loss(larger, larger, "ignorant").epsilon
-    own = [a * b for a, b in zip(strong.tick_ratios, other.tick_ratios, strict=True)]
+    own = [a * b for a, b in zip(strong.outputs.ratios, other.outputs.ratios, strict=True)]
     assert joint > chains.ratio_loss(own[0], own[1], "ignorant").epsilon
 
 

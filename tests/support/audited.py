@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any
 
@@ -31,11 +30,11 @@ def planned(
 ) -> Policy:
     """A policy with the most telling table that keeps its guarantee beside its windows."""
     beside = sum((window.rate for window in windows), Fraction(0))
-    one = policy(table=calibrate(chains, epsilon, adversary, beside=beside).table, chains=chains, windows=windows)
+    one = policy(table=calibrate(chains, epsilon, adversary, beside=windows).table, chains=chains, windows=windows)
     update: dict[str, Any] = {"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)}
     if windows:
         alone = chains.ratio_loss(exp_up(beside), exp_up(beside), adversary).epsilon
         update["windows_guarantee"] = Guarantee(epsilon=alone, adversary=adversary)
     one = one.model_copy(update=update)
-    one.verify(math.inf)
+    one.verify()
     return one

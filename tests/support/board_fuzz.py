@@ -12,7 +12,7 @@ from sanitiser.guarantee import GuaranteeError, check, keeps
 from sanitiser.messages import MessageError, committed
 from sanitiser.policy import PolicyError
 
-CEILING = 1 << 140
+CEILINGS = ((1 << 140, 0),)
 
 
 def mutated(data):
@@ -43,7 +43,7 @@ def main(policy, watermark, key, seed, count):
         watermark = file.read()
     key = bytes.fromhex(key)
     pinned = read_policy(policy)
-    check(pinned, CEILING)
+    check(pinned, CEILINGS)
     genuine = committed(watermark, key, "home", "watch")
     read = proven = accepted = 0
     for _ in range(int(count)):
@@ -53,7 +53,7 @@ def main(policy, watermark, key, seed, count):
         try:
             one = read_policy(other)
             read += 1
-            check(one, CEILING)
+            check(one, CEILINGS)
             proven += 1
             keeps(one, pinned)
             accepted += 1

@@ -7,7 +7,7 @@ import struct
 
 from sanitiser.policy import BINARY, BOUNDED, CATEGORIES, NONE, THRESHOLDS, Policy, PolicyError, Window
 
-_FORMAT = b"FGC\x01"
+_FORMAT = b"FGC\x02"
 _MAX_BYTES = 16384
 _MAX_TICK = 1 << 53
 
@@ -178,7 +178,7 @@ def _guarantee(read: _Reader) -> tuple:
     ratio = read.big()
     if not ratio:
         raise PolicyError("a guarantee of nothing")
-    return adversary, ratio
+    return adversary, ratio, read.number(8, 1, _MAX_TICK)
 
 
 def _increasing(values: list, strictly: bool) -> tuple:

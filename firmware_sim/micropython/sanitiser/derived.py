@@ -12,21 +12,21 @@ def derived(policies: list, image, idle) -> list:
         if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
             raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)
         policy.device = image.DEVICE
-    from sanitiser.guarantee import GuaranteeError, check, check_ceiling, keeps
+    from sanitiser.guarantee import GuaranteeError, check, check_ceilings, keeps
 
     reason = "guarantee"
     try:
         for policy in found:
-            check(policy, None, idle)
+            check(policy, (), idle)
         for policy in found:
             reason = "pinned"
             keeps(policy, pinned[policy.stream])
             reason = "ceiling"
-            check_ceiling(policy, image.CEILING)
+            check_ceilings(policy, image.CEILINGS)
     except GuaranteeError as error:
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
-        GuaranteeError = check = check_ceiling = keeps = None
+        GuaranteeError = check = check_ceilings = keeps = None
         release("guarantee")
     return found
 

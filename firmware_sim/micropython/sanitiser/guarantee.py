@@ -18,28 +18,75 @@ class GuaranteeError(Exception):
     """A policy does not give what it claims, or gives less than what is burnt into the image."""
 
 
-def check(policy, ceiling=None, idle=lambda: None) -> int:
-    """Bound the ratio of all that a stream says; refuse a policy whose claims are not proven, or above the ceiling.
+def check(policy, ceilings=(), idle=lambda: None) -> int:
+    """Bound the ratio of all that a stream says of its stretch; refuse claims that are not proven, or above a ceiling.
 
-    Bound and ceiling are over 2^128; without a ceiling any is accepted. `idle` is called often, as this takes long.
+    The bound is over 2^128, `ceilings` as for `check_ceilings`. `idle` is called often, as this takes long.
     """
-    extra = _exp_up(*window_rate(policy))
-    if policy.windows_guarantee is not None and _bound(policy, extra, extra, policy.windows_guarantee, idle) is None:
+    if policy.windows_guarantee is not None and _proven(policy, (ONE, ONE), policy.windows_guarantee, idle) is None:
         raise GuaranteeError("the windows lose more than is claimed")
-    one, other = _table_ratios(policy)
-    one, other = (-(-_ratio_up(*ratio) * extra // ONE) for ratio in (one, other))
-    bound = _bound(policy, one, other, policy.guarantee, idle)
+    ratios = [_ratio_up(*ratio) for ratio in _table_ratios(policy)]
+    bound = _proven(policy, ratios, policy.guarantee, idle)
     if bound is None:
         raise GuaranteeError("the stream loses more than is claimed")
-    if ceiling is not None:
-        check_ceiling(policy, ceiling)
+    check_ceilings(policy, ceilings)
     return bound
 
 
-def check_ceiling(policy, ceiling: int) -> None:
-    """Refuse a policy that claims less than is wanted."""
-    if policy.guarantee[1] > ceiling:
-        raise GuaranteeError("above the ceiling")
+def check_ceilings(policy, ceilings) -> None:
+    """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
+    for ceiling, seconds in ceilings:
+        _, claimed, ticks = policy.guarantee
+        wanted = _ticks(seconds, policy.period_us)
+        if wanted > ticks:
+            largest = max(_ratio_up(*ratio) for ratio in _table_ratios(policy))
+            claimed = _grown(policy, claimed, largest, ticks, wanted, ceiling)
+        if claimed > ceiling:
+            raise GuaranteeError("above the ceiling")
+
+
+def _ticks(seconds: int, period_us: int) -> int:
+    """The most ticks of such a stretch, as one may be late; 0 seconds are a single tick."""
+    if not seconds:
+        return 1
+    late = -(-max(period_us, 250000) // period_us)
+    return min(-(-seconds * 1000000 // period_us) + late, -(-8 * seconds * 1000000 // (7 * period_us)))
+
+
+def _proven(policy, symbols, guarantee: tuple, idle):
+    """A bound on the ratio of the windows beside symbols of these ratios, for the stretch of a guarantee; or none."""
+    extra = _exp_up(*window_rate(policy))
+    one, other = (-(-ratio * extra // ONE) for ratio in symbols)
+    for bound in _bounds(policy, one, other, guarantee, idle):
+        bound = _grown(policy, bound, max(symbols), 1, guarantee[2], guarantee[1])
+        if bound <= guarantee[1]:
+            return bound
+    return None
+
+
+def _grown(policy, bound: int, symbol: int, ticks: int, more: int, most: int) -> int:
+    """A bound for a stretch of more ticks, each of which adds what its outputs tell; above `most`, any number."""
+    square, left = symbol, more - ticks
+    while left and bound <= most:
+        if left & 1:
+            bound = -(-bound * square // ONE)
+        left >>= 1
+        square = min(-(-square * square // ONE), most + 1)
+    if bound > most:
+        return bound
+    top, bottom = 0, 1
+    for window in policy.windows:
+        counted = (_covered(window, more) - _covered(window, ticks)) * (2 if window.histogram else 1)
+        top = top * window.numerator + counted * window.denominator * bottom
+        bottom *= window.numerator
+    return most + 1 if top > 200 * bottom else -(-bound * _exp_up(top, bottom) // ONE)
+
+
+def _covered(window, ticks: int) -> int:
+    """The most that a stretch counts in the windows of a definition, as in `fugu.contract.stretches`."""
+    whole, rest = divmod(ticks, window.stride)
+    each, more = divmod(window.length, window.stride)
+    return whole * window.length + rest * each + min(rest, more)
 
 
 def keeps(policy, pinned) -> None:
@@ -57,7 +104,7 @@ def keeps(policy, pinned) -> None:
     if other_windows([policy], pinned):
         raise GuaranteeError("a window of the same name with other ticks")
     mine, theirs = _alone(policy), _alone(pinned)
-    if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1]):
+    if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1] or mine[2] < theirs[2]):
         raise GuaranteeError("windows that lose more")
 
 
@@ -134,9 +181,9 @@ def _table_ratios(policy) -> tuple:
     return one, other
 
 
-def _bound(policy, one: int, other: int, guarantee: tuple, idle):
-    """A bound on the ratio of everything that is said, for ticks of these ratios; none if it is above the guarantee."""
-    adversary, claimed = guarantee
+def _bounds(policy, one: int, other: int, guarantee: tuple, idle):
+    """Bounds on the ratio of everything that is said of a tick, for ticks of these ratios; the last holds for all."""
+    adversary, claimed, _ = guarantee
     largest = max(one, other)
     if policy.chains == BINARY:
         q_low, q_high, r_low, r_high = policy.members
@@ -146,16 +193,13 @@ def _bound(policy, one: int, other: int, guarantee: tuple, idle):
         if _less(q_high, q_low) or _less(r_high, r_low):
             raise GuaranteeError("an interval that is empty")
         if ADVERSARIES[adversary] != "universal" and not _above_one(q_high, r_high):
-            bound = max(
+            yield max(
                 _sticky(q_low, r_low, one, adversary, claimed, idle),
                 _sticky(r_low, q_low, other, adversary, claimed, idle),
             )
-            if bound <= claimed:
-                return bound
     elif _less(policy.members[0], (1, 1)):
         raise GuaranteeError("an odds ratio below 1")
-    bound = _universal(_odds(policy), largest)
-    return bound if bound <= claimed else None
+    yield _universal(_odds(policy), largest)
 
 
 def _above_one(q: tuple, r: tuple) -> bool:

@@ -58,9 +58,46 @@ def recompute(
         asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
     claims = []
     for of, stated, each, ratios in asked:
-        loss = partial(stream_loss, each, ratios, stated["adversary"], known)
+        symbols = Fraction(0)
+        if "symbols" in of:
+            symbols = log_up(max(tick_ratios({**policy, "windows": ()})))
+        loss = partial(_stretch_loss, policy, each, ratios, stated, symbols, known)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
     return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
+
+
+def _stretch_loss(
+    policy: Mapping[str, Any],
+    chains: Mapping[str, Any],
+    ratios: Ratios,
+    stated: Mapping[str, Any],
+    symbols: Fraction,
+    known: ChainsLoss | None,
+) -> Fraction:
+    """At least the loss about `stretch_ticks` in a row: what one tick loses, and what the others add by themselves.
+
+    Of chains whose past and future have different bounds each leakage may be all that a tick's own outputs leave; of
+    joint chains all of it, as states may differ that show the same.
+    """
+    ticks: int = stated.get("stretch_ticks", 1)
+    one = stream_loss(chains, ratios, stated["adversary"], known)
+    if ticks == 1:
+        return one
+    if chains["kind"] == "joint":
+        return 2 * one + ticks * sum((Fraction(stream["rate"]) for stream in chains["streams"]), Fraction(0))
+    told = [symbols * n + sum((_counted(w, n) for w in policy.get("windows") or ()), Fraction(0)) for n in (1, ticks)]
+    sides = 2 if chains["kind"] == "finite" and stated["adversary"] != "universal" else 1
+    return Fraction(sides * (one - told[0]) + told[1])
+
+
+def _counted(window: Mapping[str, Any], ticks: int) -> Fraction:
+    """The most that ticks in a row move all counts of a window, over its scale."""
+    length, stride, clip = window["length"], window["stride"], window.get("clip")
+    rest, more = ticks % stride, length % stride
+    moved = ticks // stride * length + rest * (length // stride) + min(rest, more)
+    if clip is not None:
+        moved = min(moved, clip * -(-(ticks + length - 1) // stride))
+    return Fraction(moved * (2 if window["states"] == "histogram" else 1)) / Fraction(window["scale"])
 
 
 def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:

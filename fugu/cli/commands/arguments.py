@@ -10,8 +10,19 @@ from typing import NamedTuple, TypeVar, get_args
 
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.contract.guarantee import Adversary
+from fugu.contract.stretches import Ceiling
 
-__all__ = ["StateRules", "baseline_ticks", "moment", "number", "one_of", "positive", "state_edge", "stream_units"]
+__all__ = [
+    "StateRules",
+    "baseline_ticks",
+    "moment",
+    "number",
+    "one_of",
+    "owners_ceiling",
+    "positive",
+    "state_edge",
+    "stream_units",
+]
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
@@ -54,6 +65,13 @@ def span(text: str, name: str) -> tuple[float, bool]:
     unit = text[-1:] if text[-1:] in _SECONDS else ""
     value = positive(number(text.removesuffix(unit), name), name)
     return value * _SECONDS.get(unit, 1.0), bool(unit)
+
+
+def owners_ceiling(text: str) -> Ceiling:
+    """Read `1`, the most that may be told about a tick, or `1@1h`, about any hour; errors as `span`."""
+    epsilon, at, time = text.partition("@")
+    most = positive(number(epsilon, "ceiling"), "ceiling")
+    return Ceiling(epsilon=most, seconds=math.ceil(span(time, "ceiling")[0]) if at else 0)
 
 
 def positive(value: float, name: str) -> float:

@@ -295,7 +295,7 @@ def device(
     name: str,
     policy: list[Path] | None = None,
     stream: list[str] | None = None,
-    ceiling: float = 1,
+    ceiling: str = "1",
     measurement_ceiling: float | None = None,
     sensor: str = "stdin",
     in_place: InPlaceOption = False,
@@ -313,7 +313,7 @@ def device(
         name: Name of the device, as in its topics and policies.
         policy (FILE): A policy of the device; again for more.
         stream: A stream whose policy is sent to the device; again for more.
-        ceiling (E): Largest epsilon of a stream that its owner accepts.
+        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
         measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
         sensor (SENSOR): stdin, or a Python function, package.module:function.
     """
@@ -321,7 +321,7 @@ def device(
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], opened.settings.fleet, name),
-        ceiling=arguments.positive(ceiling, "ceiling"),
+        ceiling=arguments.owners_ceiling(ceiling),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
         in_place=in_place,

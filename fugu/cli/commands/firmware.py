@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
-from fugu.cli.commands.arguments import one_of, positive, stream_units
+from fugu.cli.commands.arguments import one_of, owners_ceiling, positive, stream_units
 from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
@@ -29,7 +29,7 @@ def build_image(
     board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
     broker: BrokerOption = "127.0.0.1:1883",
     enrolment: Path | None = None,
-    ceiling: float | None = None,
+    ceiling: str | None = None,
     secret_file: Path | None = None,
     unit: UnitOption = None,
     as_json: JsonOption = False,
@@ -49,7 +49,7 @@ def build_image(
         files (POLICY...): Policies in their JSON form, one a stream.
         output (-o DIR): Folder for the image.
         enrolment: The device's enrolment, from fugu fleet enrol.
-        ceiling (E): Largest epsilon it accepts.
+        ceiling (E@TIME): Largest epsilon it accepts, of a tick or about any stretch of that time.
         secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
     """
     policies = [policy_in(file) for file in files]
@@ -58,7 +58,7 @@ def build_image(
         raise CommandError("a board has no client certificate: give it an account with a password")
     burnt = Burnt(
         board=one_of(board, "board", BOARDS),
-        ceiling=None if ceiling is None else positive(ceiling, "ceiling"),
+        ceilings=() if ceiling is None else (owners_ceiling(ceiling),),
         host=at.host,
         port=at.port,
         username=at.username or "",

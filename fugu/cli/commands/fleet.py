@@ -44,10 +44,10 @@ def enrol(
     *,
     root: RootOption,
     device: str,
-    ceiling: float,
+    ceiling: str,
     output: Path,
     policy: list[Path] | None = None,
-    total_ceiling: float | None = None,
+    total_ceiling: str | None = None,
     group: list[str] | None = None,
     measurement_ceiling: float | None = None,
     adversary: list[str] | None = None,
@@ -71,11 +71,11 @@ def enrol(
 
     Args:
         device: Name of the device, as in its topics.
-        ceiling (E): Largest epsilon of a stream that its owner accepts.
+        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
         output (-o FILE): Write the enrolment there.
         policy (FILE): Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this
             policy's stream; again for every other stream (default: nothing is pinned).
-        total_ceiling (E): Largest epsilon of all its streams together; streams without a joint bound are refused
+        total_ceiling (E@TIME): Largest epsilon of all its streams together; streams without a joint bound are refused
             (default: each is held to its own).
         group: A group that it is in; again for more.
         measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
@@ -92,8 +92,8 @@ def enrol(
         device=device,
         root=found.payload.hex(),
         groups=tuple(sorted(set(group or ()))),
-        ceiling=arguments.positive(ceiling, "ceiling"),
-        total_ceiling=None if total_ceiling is None else arguments.positive(total_ceiling, "total ceiling"),
+        ceiling=arguments.owners_ceiling(ceiling),
+        total_ceiling=None if total_ceiling is None else arguments.owners_ceiling(total_ceiling),
         measurement_ceiling=(
             None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
         ),

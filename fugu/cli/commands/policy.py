@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.arguments import positive
+from fugu.cli.commands.arguments import owners_ceiling
 from fugu.cli.commands.options import JsonOption, command, command_group, policy_in
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
@@ -22,7 +21,7 @@ app = command_group("Policies: what a device does with a stream.")
 
 @command(app, "check")
 def check(
-    file: Path, *, ceiling: float | None = None, recording: Path | None = None, as_json: JsonOption = False
+    file: Path, *, ceiling: str | None = None, recording: Path | None = None, as_json: JsonOption = False
 ) -> None:
     """Check a policy as a device does.
 
@@ -40,14 +39,14 @@ def check(
 
     Args:
         file (FILE): A policy in its JSON form.
-        ceiling (E): Largest epsilon that is accepted.
+        ceiling (E@TIME): Largest epsilon that is accepted, of a tick or about any stretch of that time.
         recording (FILE): Somebody's readings: are they in the policy's class?
     """
-    accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
+    accepted = None if ceiling is None else owners_ceiling(ceiling)
     policy = policy_in(file)
     if not isinstance(policy, Policy):
         with working("checking every table"):
-            policy.verify(accepted)
+            policy.verify(None if accepted is None else accepted.epsilon)
         if recording is not None:
             raise UsageError("--recording is for streams of symbols and windows")
         _check_measurement(policy, as_json)

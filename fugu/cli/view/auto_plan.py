@@ -233,7 +233,7 @@ def _row(plan: AutoPlan, one: Candidate) -> list[str]:
 
 
 def _stretches(policy: Policy) -> tuple[Stretch, ...]:
-    return policy.stretches(policy.verify(policy.guarantee.epsilon).epsilon)
+    return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
 def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable, share_bias
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.sentences import protected_sentence
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Window
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def policy_document(
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
         "protected": protected_sentence(policy.discretiser),
-        "stretches": stretch_documents(policy.stretches(loss.epsilon)),
+        "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
         "weights": None if policy.table is None else policy.table.weights(),
     }
     if policy.chains.named_streams:
@@ -47,7 +47,7 @@ def policy_document(
             "mechanisms": {window.name: window.mechanism for window in policy.windows},
         }
         if policy.windows_guarantee is not None and alone is not None:
-            stretches = stretch_documents(policy.window_stretches(alone.epsilon))
+            stretches = stretch_documents(_rows(policy, policy.windows_bound(alone)))
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
     if recorded is not None:
@@ -56,6 +56,10 @@ def policy_document(
             "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
         }
     return document
+
+
+def _rows(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
+    return () if bound is None else bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
 def _recorded(recorded: RecordedClass) -> str:
@@ -106,7 +110,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     print(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
-    _show_guarantee(policy.guarantee, loss, both, policy.stretches(loss.epsilon))
+    _show_guarantee(policy.guarantee, loss, both, _rows(policy, policy.bound(loss)))
     if policy.chains.named_streams:
         print(f"  {_together(policy.chains)}")
         for name, epsilon in _by_stream(policy).items():
@@ -116,7 +120,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
-        told = policy.window_stretches(alone.epsilon)
+        told = _rows(policy, policy.windows_bound(alone))
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
     for window in policy.windows:
         error = f"its share is off by {_error(window).share_mean:.2%} on average"

@@ -13,11 +13,10 @@ from fugu.attack.evaluation import success_bound
 from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.guarantee import tick_ratios
+from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.noise_table import SCALE
-from fugu.contract.rounding import log_up
 from fugu.contract.sentences import protected_sentence
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.chain_source import ChainSource
@@ -372,9 +371,9 @@ def _span(window: Window, period: float | None) -> str:
 
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
-    rate = 0.0 if plan.table is None else log_up(max(tick_ratios(plan.table)))
     period_us = None if period is None else max(1, round(period * 1_000_000))
-    return stretches(plan.loss.epsilon, rate, period_us, plan.windows, equal_leakages=True)
+    told = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
+    return told.rows(period_us, plan.guarantee.epsilon)
 
 
 def show_streams(plan: StreamsPlan) -> None:
