@@ -166,9 +166,9 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     assert alone is not None
     assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
     assert alone.epsilon < beside.verify().epsilon
-    single, minute, *_ = PAIR[0].bound().rows(PAIR[0].clock.period_us)
+    single, minutes, *_ = PAIR[0].bound().rows(PAIR[0].clock.period_us)
     assert single.epsilon == EPSILON
-    assert math.isclose(minute.epsilon, 61 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
+    assert math.isclose(minutes.epsilon, 601 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 
 
 def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
