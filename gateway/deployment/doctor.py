@@ -40,8 +40,10 @@ __all__ = ["examine", "installed"]
 
 _SOON = 7 * 86_400
 _NOBODY = "doctor"
-_LEAST_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 16)
-_PATCHED = " (before 2.0.16 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366)"
+_LEAST_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
+_PATCHED = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
+"""Each lets a client use up the broker's memory. Mosquitto's ChangeLog: mended in 2.0.16, but CVE-2023-28366 as a whole
+only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,7 @@ def _gateway_toml(
         lines += [
             f'# registry = "{folder}fleet.sqlite"',
             f'# roots = ["{"" if in_place else GATEWAY.config + "/"}root.envelope"]',
+            "# trusted_clock = true  # if no time server sets the clock of this host, and it is right",
         ]
         lines += ["# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))]
     return "\n".join(lines) + "\n"

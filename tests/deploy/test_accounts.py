@@ -56,6 +56,21 @@ def test_secrets_are_for_their_owner_only(fugu: Fugu, tmp_path: Path, words: tup
     assert all(path.read_bytes() != authority for path in files if path.name != "ca.key")
 
 
+@pytest.mark.parametrize("steered", [True, False])
+def test_who_sends_policies_hears_that_nothing_sets_the_clock(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, steered: bool
+) -> None:
+    monkeypatch.setattr("fugu.cli.commands.deploy.synchronised", lambda: steered)
+    fugu("deploy", "broker", tmp_path / "broker", *BROKER)
+    sends = fugu("deploy", "gateway", tmp_path / "sends", "--broker", tmp_path / "broker", "--rollout")
+    other = fugu("deploy", "gateway", tmp_path / "other", "--broker", tmp_path / "broker", "--name", "other")
+    assert (sends.code, other.code) == (0, 0)
+    assert ("trusted_clock = true" in sends.out) == (not steered)
+    assert "trusted_clock" not in other.out
+    assert "\n# trusted_clock = true" in (tmp_path / "sends" / "gateway.toml").read_text()
+    assert "trusted_clock" not in (tmp_path / "other" / "gateway.toml").read_text()
+
+
 def test_no_password_is_stored_at_the_broker(fugu: Fugu, tmp_path: Path) -> None:
     broker = deployed(fugu, tmp_path)
     passwords = [path.read_text().strip() for path in tmp_path.rglob("*password") if path.name != "passwords"]

@@ -252,8 +252,9 @@ def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tm
     [
         ("2.0.10", "FAIL", "2.0.10: install 2.0.11 or newer"),
         ("1.6.9", "FAIL", "1.6.9: install 2.0.11 or newer"),
-        ("2.0.11", "ok", "2.0.11 (before 2.0.16 it needs a distribution's security updates"),
-        ("2.0.16", "ok", "2.0.16"),
+        ("2.0.11", "ok", "2.0.11 (before 2.0.21 it needs a distribution's security updates"),
+        ("2.0.20", "ok", "2.0.20 (before 2.0.21 it needs a distribution's security updates"),
+        ("2.0.21", "ok", "2.0.21"),
         ("2.1.0", "ok", "2.1.0"),
     ],
 )
@@ -267,6 +268,7 @@ def test_the_least_mosquitto(
     (found,) = doctor._mosquitto()
     assert found.verdict == verdict
     assert found.text.startswith(text)
+    assert ("CVE-2023-28366" in found.text) == ("before" in text)
 
 
 def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn, working
 from fugu.host.checks import certificate_end
+from fugu.host.clock import synchronised
 from fugu.host.files import new_folder
 from gateway.deployment import folders
 from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
@@ -404,6 +405,8 @@ def gateway(
     credentials, sender = made.pop(0), made.pop() if rollout else None
     folders.write_gateway(out, opened, credentials, sender, made, in_place=in_place)
     _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
+    if rollout and not synchronised():
+        print("no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true")
 
 
 @command(app, "operator")
