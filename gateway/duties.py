@@ -179,8 +179,8 @@ class Alone:
         describing = Describing(link, catalogue, counters, has_left, partial(monitor.hold, AlarmCode.POLICY_REFUSED))
         loop.parts.append(describing)
         if enrolled is not None and settings.enrolled is not None:
-            clock = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK)
-            loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *clock))
+            tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
+            loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             described = describing.described if settings.home_assistant else None
             told = HomeAssistant(settings.fleet, link, store, described, counters)

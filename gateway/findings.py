@@ -25,7 +25,7 @@ _GAUGE = "fugu_gateway_alarms"
 _MALFORMED = (
     *(Reason.MALFORMED, Reason.UNKNOWN_SCHEMA, Reason.WRONG_TYPE, Reason.WRONG_LENGTH, Reason.OUT_OF_RANGE),
     *(Reason.TRAILING_BYTES, Reason.WRONG_KIND, Reason.SYMBOL_OUT_OF_RANGE, Reason.POINT_MISMATCH),
-    *(Reason.UNKNOWN_WINDOW, Reason.WINDOW_MISMATCH),
+    *(Reason.UNKNOWN_WINDOW, Reason.WINDOW_MISMATCH, Reason.OVERSIZED),
 )
 
 

@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError, Reason, cause
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, parse_topic
+from fugu.contract.topics import health_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
@@ -177,10 +177,10 @@ class Monitor:
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)
 
-    def refused(self, topic: str, reason: Reason) -> None:
-        """Note that a message was refused."""
+    def refused(self, device: str, reason: Reason, times: int = 1) -> None:
+        """Note that messages under a device's name were refused."""
         if (code := BY_REASON.get(reason)) is not None:
-            self.note(code, parse_topic(topic).device)
+            self.note(code, device, times=times)
 
     def received(self, heard: Iterable[arrivals.Heard]) -> None:
         """Note that frames have come that may be stored."""

@@ -88,7 +88,7 @@ class Inbox:
         self._patience = patience
         self._pause = pause
         self._count = self._bytes = 0
-        self._oversized = 0
+        self._oversized: Counter[str] = Counter()
         self._beyond: Counter[str] = Counter()
         self._answers: deque[Acknowledged | Connected] = deque()
         self._queues: dict[str, _Queue] = {}
@@ -102,11 +102,10 @@ class Inbox:
         missed = 0
         with self._changed:
             for at, message in enumerate(messages):
-                size = len(message.payload)
+                size, device = len(message.payload), "".join(message.topic.split("/", 4)[3:4])
                 if size > MAX_POINTS_BYTES:
-                    self._oversized += 1
+                    self._oversized[device] += 1
                     continue
-                device = "".join(message.topic.split("/", 4)[3:4])
                 queue = self._queue(device)
                 if queue is not None and self._is_beyond(queue):
                     self._beyond[device] += 1
@@ -189,14 +188,14 @@ class Inbox:
             self._changed.notify_all()
         return taken
 
-    def oversized(self) -> int:
-        """How many messages were too large to be taken, since this was asked last."""
+    def oversized(self) -> Counter[str]:
+        """Count messages that were too large to be taken, since this was asked last, as `beyond` does."""
         with self._changed:
-            found, self._oversized = self._oversized, 0
+            found, self._oversized = self._oversized, Counter()
             return found
 
     def beyond(self) -> Counter[str]:
-        """By device how many messages were beyond its share, since this was asked last."""
+        """Count messages beyond a share since this was asked last, by the name in their topics, which may be any."""
         with self._changed:
             found, self._beyond = self._beyond, Counter()
             return found

@@ -25,9 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import description_topic, parse_topic
+from fugu.contract.topics import check_device_name, description_topic, parse_topic
 from fugu.host.checks import certificate_end
 from fugu.host.database import STORE, AwayError, DatabaseError, is_full, is_lost
 from fugu.host.files import FileLostError, damage
@@ -125,6 +125,15 @@ _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connec
 def _does(part: Part, call: str) -> bool:
     """True if a part does something at a call: the others have no seat in that row."""
     return getattr(type(part), call) is not getattr(Part, call)
+
+
+def _named(device: str) -> str:
+    """Return a device's name for an alarm; empty if no device can have it: whoever publishes may make up anything."""
+    try:
+        check_device_name(device)
+    except TopicError:
+        return ""
+    return device
 
 
 class UselessError(FuguError):
@@ -227,9 +236,12 @@ class Gateway:
 
     def _refused(self, topic: str, reason: Reason) -> None:
         """Note a refusal, but for a device of the registry that has no policy yet: it is no stranger."""
-        waits = self._enrolled is not None and self._enrolled.has(parse_topic(topic).device)
+        device = ""
+        with suppress(TopicError):  # it may come on any topic, and a large one is refused before that is looked at
+            device = parse_topic(topic).device
+        waits = self._enrolled is not None and self._enrolled.has(device)
         if not (waits and reason is Reason.UNKNOWN_DEVICE):
-            self._monitor.refused(topic, reason)
+            self._monitor.refused(device, reason)
 
     def _certificates(self) -> dict[str, float]:
         broker, enrolled = self._duty.broker, self._settings.enrolled
@@ -351,11 +363,12 @@ class Gateway:
         return all(part.finished for part in self._seats["finished"])
 
     def _round(self, events: Sequence[Event]) -> None:
-        if oversized := self._inbox.oversized():
-            self.counters["received"] += oversized
-            self.counters[Reason.OVERSIZED] += oversized
+        for device, count in self._inbox.oversized().items():
+            self.counters["received"] += count
+            self.counters[Reason.OVERSIZED] += count
+            self._monitor.refused(_named(device), Reason.OVERSIZED, times=count)
         for device, count in self._inbox.beyond().items():
-            self._monitor.note(AlarmCode.FLOOD, device, times=count)
+            self._monitor.note(AlarmCode.FLOOD, _named(device), times=count)
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):

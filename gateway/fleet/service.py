@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fugu.contract.envelope import encode_roots
-from fugu.contract.errors import FuguError, StatusCode
+from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import (
     parse_topic,
@@ -69,6 +69,7 @@ class FleetLink:
         settle_seconds: float = _SETTLE_SECONDS,
         seconds: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        refused: Callable[[str, Reason], None] = lambda _device, _reason: None,
     ) -> None:
         self._registry = Registry(path)
         self._rollouts = Rollouts(self._registry)
@@ -79,6 +80,7 @@ class FleetLink:
         self._settle_seconds = settle_seconds
         self._seconds = seconds
         self._now_us = now_us
+        self._refused = refused
         self._sightings: list[Sighting] = []
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
         self._judged: dict[bytes, int] = {}
@@ -134,6 +136,8 @@ class FleetLink:
             answer = self._decode(payload)
         except FuguError as error:
             self._counters[error.reason] += 1
+            if payload:  # else an operator has cleared it
+                self._refused(device, error.reason)
             return
         if device not in self._reports and len(self._reports) >= _MOST_WAITING:
             self._counters["fleet_dropped"] += 1
@@ -244,6 +248,7 @@ class FleetService(Part):
 
     `ahead` is by how many seconds this clock is ahead of the devices', `None` if no device says; `sure` whether it is
     synchronised; `hold` is told for whom there is an alarm about it: devices, and "" for the gateway.
+    `refused` is told of whom an answer cannot be read, and why.
     """
 
     def __init__(
@@ -255,6 +260,7 @@ class FleetService(Part):
         counters: Counter[str],
         ahead: Callable[[], float | None],
         hold: Callable[[Iterable[str]], None],
+        refused: Callable[[str, Reason], None],
         sure: Callable[[], bool] = synchronised,
     ) -> None:
         self._fleet = fleet
@@ -268,7 +274,7 @@ class FleetService(Part):
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
         self._signer = enrolled.signer
         self._operator = Link(files.operator, client_id=f"operator-{fleet}")
-        self._messages = FleetLink(files.registry, self._operator, counters)
+        self._messages = FleetLink(files.registry, self._operator, counters, refused=refused)
         self._time_at = 0.0
         self._rooted = 0
         self.topics = status_topic(fleet, "+"), policy_status_topic(fleet, "+")

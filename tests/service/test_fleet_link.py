@@ -46,7 +46,7 @@ class Devices:
 class Operator:
     """A fleet link in this thread, whose seconds and time are a test's."""
 
-    def __init__(self, path: Path, broker: Mosquitto, **options: int) -> None:
+    def __init__(self, path: Path, broker: Mosquitto, **options: Any) -> None:
         self.counters = Counter[str]()
         self.now = 0.0
         self.connection = Link(broker.broker, "operator")
@@ -252,9 +252,11 @@ def test_what_a_killed_gateway_had_not_sent_its_successor_sends(
 def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
     broker: Mosquitto, path: Path, registry: Registry
 ) -> None:
-    operator = Operator(path, broker)
+    told: list[tuple[str, str]] = []
+    operator = Operator(path, broker, refused=lambda *one: told.append(one))
     for payload in (b"", b"\x0b", b"\xff" * 100, accepted(1) + b"x"):
         operator.link.reported("d000", payload)
+    assert [device for device, _ in told] == ["d000"] * 3
     operator.link.reported("stranger", accepted(1))
     operator.link.seen("stranger", ONLINE)
     operator.link.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
@@ -361,7 +363,7 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
     held: list[tuple[str, ...]] = []
     enrolled: Any = SimpleNamespace(roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time))
     hold = lambda names: held.append(tuple(names))  # noqa: E731
-    service = FleetService("home", files, link, enrolled, Counter(), lambda: ahead, hold, lambda: sure)
+    service = FleetService("home", files, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure)
     link.start()
     service.start()
     try:

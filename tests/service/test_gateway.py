@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from fugu.chains import fixed_lag_marginals
+from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.sentences import unix_us
+from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
@@ -95,6 +98,28 @@ def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Ga
     assert gateway.counters["stored"] == 1
     assert gateway.counters["oversized"] == 3
     assert gateway.counters["malformed"] >= 3
+    device.stop()
+
+
+def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes_nowhere(
+    broker: Mosquitto, gateway: Gateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    def names() -> list[tuple[str, ...]]:
+        return [alarm.names for alarm in gateway._monitor.latest.alarms if alarm.code == AlarmCode.MALFORMED]
+
+    device = greeted(broker)
+    for size in (MAX_PAYLOAD_BYTES + 1, MAX_POINTS_BYTES + 1):
+        for name in ("\u202ered", "n" * 300):
+            device.say(f"fugu/2/home/{name}/symbols/hr", bytes(size))
+    wait_until(lambda: gateway.counters["oversized"] == 4)
+    wait_until(lambda: names() == [()])
+    device.say("fugu/2/home/ring/symbols/hr", bytes(MAX_POINTS_BYTES + 1))
+    wait_until(lambda: names() == [("ring",)])
+    device.say("fugu/2/home/watch/window/hr", bytes(MAX_PAYLOAD_BYTES + 1))
+    wait_until(lambda: names() == [("ring", "watch")])
+    Health.decode(gateway._monitor.latest.encode())
+    gateway._refused("fugu/2/home/n n/symbols/hr", Reason.OVERSIZED)
+    assert "\u202e" not in caplog.text
     device.stop()
 
 

@@ -125,12 +125,12 @@ def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and
 
 def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    scene.monitor.refused(status_topic("home", "stranger"), Reason.UNKNOWN_DEVICE)
-    scene.monitor.refused(status_topic("home", "watch"), Reason.FROM_THE_FUTURE)
-    scene.monitor.refused(symbols_topic("home", "ring", "hr"), Reason.MALFORMED)
-    scene.monitor.refused(symbols_topic("home", "ring", "hr"), Reason.WINDOW_MISMATCH)
-    scene.monitor.refused(symbols_topic("home", "wrist", "hr"), Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
-    scene.monitor.refused("no topic", Reason.TOPIC)
+    scene.monitor.refused("stranger", Reason.UNKNOWN_DEVICE)
+    scene.monitor.refused("watch", Reason.FROM_THE_FUTURE)
+    scene.monitor.refused("ring", Reason.MALFORMED)
+    scene.monitor.refused("ring", Reason.WINDOW_MISMATCH)
+    scene.monitor.refused("wrist", Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
+    scene.monitor.refused("", Reason.TOPIC)
     scene.counters.update(store_errors=2, ledger_errors=1, releases_refused=3)
     assert scene.after(1.0) == {
         (AlarmCode.UNKNOWN_DEVICE, "stranger"),
@@ -191,7 +191,7 @@ def test_health_is_said_at_a_connection_when_an_alarm_comes_or_goes_and_every_mi
     assert len(scene.link.said) == 1
     scene.after(1.0)
     assert len(scene.link.said) == 2
-    scene.monitor.refused(status_topic("home", "stranger"), Reason.UNKNOWN_DEVICE)
+    scene.monitor.refused("stranger", Reason.UNKNOWN_DEVICE)
     scene.after(0.1)
     assert [one.code for one in scene.link.said[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE]
     scene.link.connected = False

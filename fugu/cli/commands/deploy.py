@@ -406,7 +406,9 @@ def gateway(
     folders.write_gateway(out, opened, credentials, sender, made, in_place=in_place)
     _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
     if rollout and not synchronised():
-        print("no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true")
+        print(
+            "no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true"
+        )
 
 
 @command(app, "operator")
