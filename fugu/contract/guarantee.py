@@ -87,7 +87,7 @@ def check_outputs(
     Returns what they, and all that may take turns with them (`lasting_ratios`), lose about a single tick; `loss` is
     that where it is known. GuaranteeError: it is above the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change";
-    docs/proofs/chain-accountant.md, "Stretches of time".
+    docs/proofs/stretches.md.
     """
     if loss is None:
         if outputs.table is not None:

@@ -1,6 +1,6 @@
 """Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
 
-Source: docs/proofs/chain-accountant.md, "Stretches of time".
+Source: docs/proofs/stretches.md.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class StretchBound:
             single tick tell at most `known`.
         known_elsewhere: whether it holds against those who know states elsewhere, so that separate stretches add up.
 
-    Source: docs/proofs/chain-accountant.md, "Stretches of time".
+    Source: docs/proofs/stretches.md.
     """
 
     known: float

@@ -4,8 +4,7 @@ A plan finds the least scale as a real number; a policy holds a fraction, and th
 arithmetic of its own. So the number is rounded up to a fraction of eight digits, and raised until the check of a policy
 with that scale and the same promise passes.
 
-Source: docs/proofs/device-windows.md, "Windows counted on the device"; docs/proofs/chain-accountant.md, "Stretches of
-time".
+Source: docs/proofs/device-windows.md, "Windows counted on the device"; docs/proofs/stretches.md.
 """
 
 from __future__ import annotations

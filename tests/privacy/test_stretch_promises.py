@@ -1,0 +1,258 @@
+"""The promise for a stretch against every path and every output of random streams, whatever is known of other ticks.
+
+Chains change from tick to tick, start anyhow, and have odds ratios of at most alpha; the adversary has soft evidence on
+every tick, true states among them; windows tile, overlap and skip, counts of one state, of each, and clipped ones, with
+symbols beside them or not.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fugu.contract.chains import BoundedChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.queries import EACH
+from fugu.contract.windows import Window
+from tests.support.oracle import Array
+from tests.support.proofs import check_printed
+
+TICKS = 6
+SLACK = 1e-9
+
+
+class Stream(NamedTuple):
+    """A random stream: (n, T) all its paths, (n,) their weights with the evidence, (n, m) densities of all outputs."""
+
+    chains: BoundedChains
+    outputs: StreamOutputs
+    paths: Array
+    weights: Array
+    densities: Array
+
+
+def odds(step: Array) -> float:
+    return max(
+        float(step[a, x] * step[b, y] / (step[a, y] * step[b, x])) for a, b, x, y in product(range(len(step)), repeat=4)
+    )
+
+
+def random_step(rng: np.random.Generator, states: int, alpha: float) -> Array:
+    """A step whose odds ratios are at most alpha: rows that differ by factors of at most its root, after scaling."""
+    spread = math.sqrt(alpha)
+    factors = np.exp(rng.uniform(-0.5, 0.5, (states, states)) * math.log(spread))
+    if rng.random() < 0.5:  # as sticky as the class allows
+        factors = np.where(np.eye(states) > 0, math.sqrt(spread), 1.0 / math.sqrt(spread)) ** rng.choice([1.0, -1.0])
+    step = factors * rng.uniform(0.05, 1.0, states)
+    return np.asarray(step / step.sum(axis=1, keepdims=True))
+
+
+def random_windows(rng: np.random.Generator, states: int) -> tuple[Window, ...]:
+    windows = []
+    for number in range(int(rng.integers(0, 3))):
+        length = int(rng.integers(1, 5))
+        kind = rng.choice(["count", "each", "clipped"] if length > 1 else ["count", "each"])
+        windows.append(
+            Window(
+                name=f"w{number}",
+                length=length,
+                stride=int(rng.integers(1, 5)),
+                states=EACH if kind == "each" else tuple(range(int(rng.integers(1, states)))),
+                scale=str(Fraction(int(rng.integers(5, 80)), 10)),
+                clip=int(rng.integers(1, length)) if kind == "clipped" else None,
+            )
+        )
+    return tuple(windows)
+
+
+def counts_of(window: Window, path: tuple[int, ...], states: int) -> list[tuple[int, ...]]:
+    """The counts of all windows that begin in the stream, also of those that end after it."""
+    labels = tuple(map(str, range(states)))
+    found = []
+    for begin in range(0, TICKS, window.stride):
+        inside = path[begin : begin + window.length]
+        numbers = [sum(x in group for x in inside) for group in window.groups(labels)]
+        found.append(tuple(min(n, window.clip) if window.clip is not None else n for n in numbers))
+    return found
+
+
+def random_stream(seed: int) -> Stream:
+    rng = np.random.default_rng(seed)
+    states = int(rng.integers(2, 4))
+    alpha = float(np.exp(rng.uniform(0.0, 8.0)))
+    steps = [random_step(rng, states, alpha) for _ in range(TICKS - 1)]
+    chains = BoundedChains(states=states, odds_ratio=max(1.0, *map(odds, steps)) * (1.0 + 1e-12))
+    windows = random_windows(rng, states)
+    table = None
+    if not windows or rng.random() < 0.5:
+        wrong = round(SCALE * rng.uniform(0.2, 0.49) / (states - 1))
+        table = (
+            NoiseTable.randomised_response(states, wrong)
+            if states > 2
+            else NoiseTable.binary(wrong, round(0.4 * SCALE))
+        )
+    all_paths = list(product(range(states), repeat=TICKS))
+    first = rng.dirichlet(np.ones(states))
+    evidence = np.exp(rng.uniform(-1.0, 1.0, (TICKS, states)) * rng.choice([0.0, 2.0, 20.0], (TICKS, 1)))
+    weights = np.array(
+        [
+            first[path[0]]
+            * math.prod(step[x, y] for step, (x, y) in zip(steps, pairwise(path), strict=True))
+            * math.prod(evidence[t, x] for t, x in enumerate(path))
+            for path in all_paths
+        ]
+    )
+    densities = np.ones((len(all_paths), 1))
+    for window in windows:
+        told = [counts_of(window, path, states) for path in all_paths]
+        for which in range(len(told[0])):
+            for number in range(len(told[0][0])):
+                mine = np.array([counts[which][number] for counts in told])
+                # between the least and the largest count; beyond them the ratio of two likelihoods does not change
+                outputs = np.array(sorted({int(mine.min()), int(mine.max())} | set(rng.choice(mine, 1).tolist())))
+                density = np.exp(-np.abs(mine[:, None] - outputs[None, :]) / float(Fraction(window.scale)))
+                if densities.shape[1] * density.shape[1] > 4096:
+                    outputs_kept = rng.integers(0, density.shape[1], densities.shape[1])
+                    densities = densities * density[:, outputs_kept]
+                else:
+                    densities = (densities[:, :, None] * density[:, None, :]).reshape(len(all_paths), -1)
+    if table is not None:
+        emission = np.array(table.weights()) / SCALE
+        shown = np.array([rng.integers(0, emission.shape[1], densities.shape[1]) for _ in range(TICKS)])
+        if rng.random() < 0.5:
+            shown[:] = rng.integers(0, emission.shape[1])
+        for tick in range(TICKS):
+            densities = densities * emission[[path[tick] for path in all_paths]][:, shown[tick]]
+    return Stream(chains, StreamOutputs(table, windows), np.array(all_paths, dtype=np.float64), weights, densities)
+
+
+def lost(stream: Stream, first: int, ticks: int, known: tuple[int, ...] = ()) -> float:
+    """The largest log-ratio of an output between two courses of a stretch, those of `known` ticks being the same."""
+    inside = stream.paths[:, first : first + ticks]
+    worst = 0.0
+    states = int(stream.paths.max()) + 1
+    for around in product(range(states), repeat=len(known)):
+        alike = np.all([stream.paths[:, t] == x for t, x in zip(known, around, strict=True)] or [True], axis=0)
+        logs = []
+        for course in product(range(states), repeat=ticks):
+            some = alike & np.all(inside == course, axis=1)
+            logs.append(np.log(stream.weights[some] @ stream.densities[some] / stream.weights[some].sum()))
+        worst = max(worst, float(np.ptp(np.array(logs), axis=0).max()))
+    return worst
+
+
+def check_two_stretches(stream: Stream, bound: float) -> None:
+    """Two ticks that are not neighbours: the same tick on two days loses at most twice what one does."""
+    logs = []
+    states = int(stream.paths.max()) + 1
+    for course in product(range(states), repeat=2):
+        some = np.all(stream.paths[:, [1, 4]] == course, axis=1)
+        logs.append(np.log(stream.weights[some] @ stream.densities[some] / stream.weights[some].sum()))
+    assert float(np.ptp(np.array(logs), axis=0).max()) <= 2 * bound + SLACK
+
+
+def check(seed: int) -> float:
+    """How much of the bound is reached by the worst stretch of a random stream, which must not be above it."""
+    stream = random_stream(seed)
+    ratios = stream.chains.lasting_ratios(*stream.outputs.ratios)
+    one_tick = stream.chains.ratio_loss(*ratios, "universal").epsilon
+    bound = stream.outputs.bound(stream.chains, "universal", one_tick)
+    check_two_stretches(stream, bound.epsilon(1))
+    reached = 0.0
+    for ticks in (1, 2, 3):
+        claimed, floor = bound.epsilon(ticks), bound.floor(ticks)
+        assert floor <= claimed
+        root = math.sqrt(stream.chains.odds_ratio)
+        if all(window.length == window.stride and window.clip is None for window in stream.outputs.windows):
+            # the closed form for any side information, in which charges add: weights 1 inside, kappa^distance outside
+            assert claimed <= (ticks + root - 1.0) * float(stream.outputs.rate) * (1.0 + SLACK)
+        for first in range(TICKS - ticks + 1):
+            found = lost(stream, first, ticks)
+            assert found <= claimed + SLACK
+            reached = max(reached, found / claimed)
+            beside = tuple(t for t in (first - 1, first + ticks) if 0 <= t < TICKS)
+            assert lost(stream, first, ticks, beside) <= floor + SLACK
+    return reached
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_no_stretch_of_a_random_stream_loses_more(part: int) -> None:
+    reached = [check(seed) for seed in range(20 * part, 20 * (part + 1))]
+    assert max(reached) > 0.7  # the bound is not loose
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(40))
+def test_no_stretch_of_thousands_of_random_streams_loses_more(part: int) -> None:
+    for seed in range(10_000 + 250 * part, 10_000 + 250 * (part + 1)):
+        check(seed)
+
+
+def count_of_all(q: float, ticks: int, scale: float) -> tuple[Array, Array, Array]:
+    paths = np.array(list(product(range(2), repeat=ticks)), dtype=np.float64)
+    step = np.array([[1.0 - q, q], [q, 1.0 - q]])
+    weights = np.array([0.5 * math.prod(step[int(x), int(y)] for x, y in pairwise(path)) for path in paths])
+    counts = paths.sum(axis=1)
+    densities = np.exp(-np.abs(counts[:, None] - np.arange(ticks + 1)[None, :]) / scale)
+    return paths, weights, densities
+
+
+def test_without_a_class_a_stretch_does_not_lose_its_own_ticks_only() -> None:
+    """Nine ticks, one count of scale 3, a stretch of 3: with all else known 1, with nothing known 2.6."""
+    paths, weights, densities = count_of_all(0.05, 9, 3.0)
+    stream = Stream(BoundedChains(states=2, odds_ratio=361.0 * (1 + 1e-12)), StreamOutputs(), paths, weights, densities)
+    unknown = lost(stream, 3, 3)
+    known = lost(stream, 3, 3, (0, 1, 2, 6, 7, 8))
+    assert known == pytest.approx(1.0, abs=1e-9)
+    check_printed("it loses 1 if the other six are known, and {} if they are not.", unknown)
+    assert unknown > 2.5
+
+
+def test_a_stretch_across_a_change_loses_no_more_than_the_larger_of_two_bounds() -> None:
+    """Symbols by one table, then by another: every place of the change, every output."""
+    rng = np.random.default_rng(3)
+    tables = [NoiseTable.binary(round(0.45 * SCALE), round(0.48 * SCALE)), NoiseTable.binary(*[round(0.3 * SCALE)] * 2)]
+    step = np.array([[0.9, 0.1], [0.2, 0.8]])
+    chains = BoundedChains(states=2, odds_ratio=36.0 * (1 + 1e-12))
+    paths = np.array(list(product(range(2), repeat=TICKS)), dtype=np.float64)
+    weights = np.array([math.prod(step[int(x), int(y)] for x, y in pairwise(path)) for path in paths])
+    weights = weights * np.exp(rng.uniform(-3, 3, (TICKS, 2)))[np.arange(TICKS), paths.astype(int)].prod(axis=1)
+    for ticks in (1, 2, 3):
+        bounds = []
+        for table in tables:
+            outputs = StreamOutputs(table)
+            one = chains.ratio_loss(*outputs.ratios, "universal").epsilon
+            bounds.append(outputs.bound(chains, "universal", one).epsilon(ticks))
+        for change in range(TICKS + 1):
+            densities = np.ones((len(paths), 1))
+            for tick in range(TICKS):
+                emission = np.array(tables[tick >= change].weights())[paths[:, tick].astype(int)] / SCALE
+                densities = (densities[:, :, None] * emission[:, None, :]).reshape(len(paths), -1)
+            stream = Stream(chains, StreamOutputs(), paths, weights, densities)
+            for first in range(TICKS - ticks + 1):
+                assert lost(stream, first, ticks) <= max(bounds) + SLACK
+
+
+@pytest.mark.parametrize("ticks", [1, 3, 60, 1000])
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_certificate_just_inside_and_just_outside(ticks: int, *, beside: bool) -> None:
+    chains = BoundedChains(states=2, odds_ratio=100.0)
+    table = NoiseTable.binary(*[SCALE // 2 - SCALE // 4096] * 2) if beside else None
+    windows = (
+        Window(name="a", length=60, stride=40, states=(1,), scale="6400"),
+        Window(name="b", length=30, stride=45, states=EACH, scale="9600"),
+    )
+    outputs = StreamOutputs(table, windows)
+    one_tick = chains.ratio_loss(*outputs.ratios, "universal").epsilon
+    needed = outputs.bound(chains, "universal", one_tick).epsilon(ticks)
+    check_outputs(chains, outputs, Guarantee(epsilon=needed, adversary="universal", stretch_ticks=ticks))
+    below = Guarantee(epsilon=math.nextafter(needed, 0.0), adversary="universal", stretch_ticks=ticks)
+    with pytest.raises(GuaranteeError, match="of its guarantee"):
+        check_outputs(chains, outputs, below)
