@@ -239,10 +239,10 @@ def _window(window: Window, labels: tuple[str, ...]) -> bytes:
     name, query, scale = window.name, window.query, Fraction(window.scale)
     if not query.additive:
         raise FirmwareError(f"window {name} is of {query.name} counts, which the firmware does not do: use the agent")
-    if window.overlap * window.counts(len(labels)) > 1024:
+    if window.overlap * len(window.groups(labels)) > 1024:
         raise FirmwareError(f"window {name} holds more than 1024 counts at a time: too much for the firmware")
     numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, query.each)
-    counted = set(window.counted(labels))
+    counted = window.counted(labels)
     places = b"" if query.each else bytes(0 if state in counted else _NONE for state in range(len(labels)))
     return _text(name) + struct.pack(">QIIQQB", *numbers) + places
 

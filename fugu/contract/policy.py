@@ -159,9 +159,7 @@ class Policy(PolicyHeader):
             raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
         if self.table is not None and bool(self.windows) != (self.windows_guarantee is not None):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
-        for window in self.windows:
-            window.counted(self.discretiser.states)
-        held = sum(window.overlap * window.counts(states) for window in self.windows)
+        held = sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if held > MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
         return self

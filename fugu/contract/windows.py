@@ -42,7 +42,7 @@ ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if nam
 _AGAINST_ALL = ("chain", "group")
 
 
-def covers(mechanism: Mechanism, adversary: str) -> bool:
+def covers(mechanism: str, adversary: str) -> bool:
     """True if a mechanism has a bound against an adversary: one who knows a state far away breaks quilts."""
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
 
@@ -120,12 +120,8 @@ class Window(Asking):
             raise ValueError(f"window {self.name} counts a state twice")
         return tuple(indices)
 
-    def counts(self, states: int) -> int:
-        """How many counts a frame of this window has, for a stream of so many states."""
-        return len(self.query.groups(range(states)))
-
     def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-        """The indices of the states that each count counts."""
+        """For each count in a frame the indices of the states that it counts; ValueError as `counted`."""
         return self.query.groups(self.counted(labels))
 
     def covers(self, index: int, first: int, length: int) -> bool:

@@ -24,6 +24,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import Stretch, StretchBound
+from fugu.contract.windows import Composing, covers
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
@@ -178,9 +179,8 @@ def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass) -> Fr
 
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
-COMPOSING: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx")
+COMPOSING: tuple[Composing, ...] = get_args(Composing)
 """Mechanisms that protect correlated readings and still hold when further windows are released."""
-_AGAINST_ALL = ("chain", "group")
 _OUTWARD = 1.0 + 1e-9
 
 
@@ -253,7 +253,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
     Raises FuguError, in one line, if it knows no such adversary, needs a length, or no noise is enough.
     """
-    if request.adversary != "ignorant" and mechanism not in _AGAINST_ALL:
+    if not covers(mechanism, request.adversary):
         raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
     scale, reason, composes = _OF[mechanism](request)
     start = _start(request, mechanism)

@@ -56,7 +56,7 @@ class Windows(Kind[WindowFrame]):
             raise RefusedError(
                 f"window {frame.index} of {frame.window} has other ticks than its policy says", Reason.WINDOW_MISMATCH
             )
-        if len(frame.counts) != window.counts(len(policy.discretiser.states)):
+        if len(frame.counts) != len(window.groups(policy.discretiser.states)):
             raise RefusedError(f"{len(frame.counts)} counts in window {frame.window}", Reason.WINDOW_MISMATCH)
 
     @staticmethod

@@ -379,7 +379,7 @@ def test_a_clipped_count_is_called_no_share_and_a_guess_is_called_one(fugu: Fugu
     for clip, verdict in ((3, "(95 % of the time), no better than guessing\n"), (400, "(95 % of the time)\n")):
         done = fugu(*PAIR, "--period", 300, "--window", 600, "--query", f"clipped:{clip}")
         assert done.code == 0
-        assert f"the number of ticks of 2.083 days, at most {clip}, is within " in done.out
+        assert f", at most {clip}, over 2.083 days: within " in done.out
         assert verdict in done.out
         assert "share over" not in done.out
 

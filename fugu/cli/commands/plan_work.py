@@ -49,7 +49,7 @@ from fugu.privacy.chain_model import ModelError
 from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import Objective, stream_states
 from fugu.privacy.utility import real_loss
-from fugu.privacy.window_mechanisms import MECHANISMS, Mechanism, WindowRequest
+from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest
 from fugu.privacy.window_releases import WindowRelease, lost_together
 
 __all__ = ["plan_joint", "plan_stream", "plan_window", "stream_loss", "window_loss"]
@@ -242,7 +242,6 @@ def _tell(
 
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
-_COMPOSING: tuple[Composing, ...] = get_args(Composing)
 
 
 def plan_window(
@@ -309,12 +308,12 @@ def _composing(options: WindowOptions) -> Composing:
     name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
     if name == "auto":
         return "chain"
-    if name not in _COMPOSING:
+    if name not in COMPOSING:
         raise CommandError(
             f"mechanism {name} does not compose, and a device releases windows for ever: plan them by "
-            f"{', '.join(_COMPOSING)}"
+            f"{', '.join(COMPOSING)}"
         )
-    return _COMPOSING[_COMPOSING.index(name)]
+    return COMPOSING[COMPOSING.index(name)]
 
 
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:

@@ -228,7 +228,7 @@ def show_noise(
     error = _error(request, best)
     share = "" if request.length is None else f", {_percent(error.share_95)} of the window"
     say(
-        f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} ticks on average, and "
+        f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
         f"by at most {error.count_95}{share}, 95 % of the time."
     )
     show_stretches(best.planned.stretches, f" ({best.noise.mechanism})")
@@ -351,7 +351,7 @@ def _answer(window: Window, error: WindowError, span: str) -> str:
     if query.additive:
         return f"the share over {span} is within {_percent(error.share_95)} {sure}"
     useless = ", no better than guessing" if error.count_95 >= query.most(window.length) else ""
-    return f"the number of {query.words(span)}, is within {error.count_95} {sure}{useless}"
+    return f"{query.words(window.name)}, over {span}: within {error.count_95} {sure}{useless}"
 
 
 def _percent(share: float) -> str:
