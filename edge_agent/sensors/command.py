@@ -1,6 +1,7 @@
 """Readings from a command: one that is run at each tick, or one that goes on and says a line now and then.
 
-No shell is involved. Standard error goes nowhere, since it may hold a reading as well.
+No shell looks at its words. Standard error goes nowhere, since it may hold a reading as well. A command does not
+outlive the agent: a guard in its process group ends the group when the agent's end of a pipe is closed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
@@ -109,11 +111,21 @@ class CommandLineSensor(LiveSensor):
                 _kill(self._process)  # what it said is read to its end then, and it is waited for
 
 
+_GUARDED = 'exec 3<&0 </dev/null; { read -r end; kill -KILL 0; } <&3 3<&- >/dev/null & exec 3<&-; exec "$@"'
+"""Begins a guard that waits for the end of standard input, and becomes the command.
+
+PR_SET_PDEATHSIG would end the command alone, and not what it has started; setting it between fork and exec would run
+Python there, which is not safe beside other threads.
+"""
+
+
 def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    if shutil.which(words[0]) is None:
+        raise FailedError("its command cannot be run")
     try:
         return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
+            ["/bin/sh", "-c", _GUARDED, "sh", *words],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -158,5 +170,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     _kill(process)
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    with contextlib.suppress(ChildProcessError):  # as process 1 of a container the agent inherits what was in the group
+        while True:
+            os.waitpid(-process.pid, 0)
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -134,6 +135,43 @@ def test_a_command_that_goes_on_runs_once_whatever_clock_its_readers_have() -> N
     sensors = Sensors()
     assert sensors.of(two).sensor is sensors.of(one).sensor, "a new clock takes the command that runs"
     sensors.close()
+
+
+@pytest.mark.parametrize("begin", ["CommandLineSensor(words)", "CommandSensor(words, 1000.0)"])
+def test_a_command_and_what_it_has_started_end_with_an_agent_that_is_killed(tmp_path: Path, begin: str) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 1000 >&- & echo $$ $! > {pids}.new; mv {pids}.new {pids}; exec sleep 1000"
+    program = f"""
+import sys, time
+from edge_agent.sensors.command import CommandLineSensor, CommandSensor
+words = ["/bin/sh", "-c", sys.argv[1]]
+sensor = {begin}
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", program, script]) as agent:
+        wait_until(pids.exists, "the command")
+        both = [int(word) for word in pids.read_text().split()]
+        assert len(both) == 2
+        assert not any(map(gone, both))
+        agent.kill()
+    wait_until(lambda: all(map(gone, both)), "their end")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_CHILD_SUBREAPER is of Linux")
+def test_a_run_leaves_no_child_to_an_agent_that_inherits_orphans() -> None:
+    """As process 1 of a container does."""
+    program = """
+import ctypes, os
+from edge_agent.sensors.command import output_of
+assert ctypes.CDLL(None).prctl(36, 1) == 0
+assert output_of(["/bin/sh", "-c", "sleep 1000 >&- & echo 71"], 60.0) == "71"
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("none")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "none\n"
 
 
 def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:
