@@ -15,6 +15,7 @@ from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Adversary, Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
@@ -70,6 +71,51 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
         assert "the stream loses" in _refused(_policy(table, chains, adversary, exact * (1 - 1e-11), least))
         if least is not None:
             assert "the windows lose" in _refused(_policy(table, chains, adversary, exact, least * (1 - 1e-11)))
+
+
+@pytest.mark.parametrize("ticks", [2, 3, 61, 1000])
+@pytest.mark.parametrize("windows", [False, True])
+def test_a_promise_for_a_stretch_is_proven_where_the_agent_proves_it_and_no_smaller_one(
+    ticks: int, windows: bool
+) -> None:
+    generator = random.Random(f"{ticks} {windows}")
+    for adversary in ("ignorant", "informed", "universal"):
+        table = NoiseTable.binary(*(generator.randrange((1 << 31) - (1 << 24), (1 << 31) - 1000) for _ in range(2)))
+        loose = _policy(table, _classes(generator), adversary, 900.0, 900.0 if windows else None)
+        exact = loose.bound(loose.verify()).epsilon(ticks)
+        counts = loose.windows_bound(loose.verify_windows()) if windows else None
+        least = (
+            None
+            if counts is None
+            else Guarantee(epsilon=counts.epsilon(ticks), adversary=adversary, stretch_ticks=ticks)
+        )
+
+        def claims(epsilon: float, alone: Guarantee | None = least) -> Policy:
+            promise = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks)  # noqa: B023
+            return loose.model_copy(update={"guarantee": promise, "windows_guarantee": alone})  # noqa: B023
+
+        claims(exact).verify()
+        assert _checked(claims(exact)) <= exact * (1 + 1e-14)
+        assert "the stream loses" in _refused(claims(exact * (1 - 1e-11)))
+        if least is not None:
+            below = least.model_copy(update={"epsilon": least.epsilon * (1 - 1e-11)})
+            assert "the windows lose" in _refused(claims(exact, below))
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 3600])
+def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent_does(seconds: int) -> None:
+    table = NoiseTable.binary((1 << 31) - (1 << 22), (1 << 31) - (1 << 22))
+    promise = Guarantee(epsilon=20.0, adversary="universal", stretch_ticks=61)
+    policy = _policy(table, BoundedChains(states=2, odds_ratio=6.0), "universal", 900.0).model_copy(
+        update={"guarantee": promise}
+    )
+    longer = stretch_ticks(seconds, 1_000_000) if seconds else 1
+    limit = 20.0 if longer <= 61 else policy.bound().epsilon(longer)
+    compiled = compile_policy(policy)
+    check_on_board(compiled, [(ratio_below(limit * (1 + 1e-12)), seconds)])
+    policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
+    with pytest.raises(board_module("guarantee").GuaranteeError, match="above the ceiling"):
+        check_on_board(compiled, [(ratio_below(limit * (1 - 1e-12)), seconds)])
 
 
 def test_more_states_and_the_ceiling_from_both_sides() -> None:
