@@ -30,7 +30,7 @@ def told(chains: ChainClass | None = None, table: NoiseTable | None = None, epsi
     rows = found.table if table is None else table.rows
     assert rows is not None
     states = tuple(f"s{x}" for x in range(len(rows)))
-    promise = Described(epsilon=epsilon, adversary="informed", stretches=())
+    promise = Described(epsilon=epsilon, adversary="informed", stretch_ticks=1, stretches=())
     return found.model_copy(update={"chains": chains, "table": rows, "states": states, "guarantee": promise})
 
 
@@ -119,7 +119,7 @@ def test_nobody_gets_beyond_what_the_promise_allows(seed: int) -> None:
     assert (np.array(found.low) >= np.array(found.least)).all()
     assert (np.array(found.high) <= np.array(found.most)).all()
     if seed == 0:
-        promise = Described(epsilon=0.1, adversary="universal", stretches=())
+        promise = Described(epsilon=0.1, adversary="universal", stretch_ticks=1, stretches=())
         narrow = attacked(given.model_copy(update={"guarantee": promise}), chains_of(given), symbols)
         assert (np.array(narrow.high) > np.array(narrow.most)).any()
 
@@ -155,7 +155,7 @@ def test_what_does_not_fit_together_is_said_and_stops_nobody() -> None:
 def test_a_description_that_promises_more_than_its_table_keeps_is_found() -> None:
     for epsilon, beyond in ((1.0, False), (0.1, True)):
         given = describe(policy(epoch_us=0, period_us=1_000_000))
-        promise = Described(epsilon=epsilon, adversary="universal", stretches=())
+        promise = Described(epsilon=epsilon, adversary="universal", stretch_ticks=1, stretches=())
         view = AttackView()
         view.describe(given.model_copy(update={"guarantee": promise}))
         view.take(frame(0, "1" * 60))

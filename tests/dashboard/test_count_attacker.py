@@ -35,7 +35,10 @@ def told(
     return found.model_copy(
         update={
             **{"kind": "windows", "table": None, "chains": chains, "states": tuple(f"s{x}" for x in range(k))},
-            **{"windows": (window,), "guarantee": Described(epsilon=epsilon, adversary="informed", stretches=())},
+            **{
+                "windows": (window,),
+                "guarantee": Described(epsilon=epsilon, adversary="informed", stretch_ticks=1, stretches=()),
+            },
         }
     )
 
