@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
+from fugu.cli.demo import location
+from fugu.cli.demo.processes import DemoError
+from tests.support.brokers import wait_until
 
 
 @pytest.mark.parametrize("kind", ["mosquitto", pytest.param("embedded", marks=pytest.mark.soak)])
@@ -37,3 +44,38 @@ def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: 
     assert estimated < 0.75 * released
     assert later < 0.95 * estimated
     assert numbers["truth inside the 95 % ellipse"] > 80
+
+
+@pytest.mark.parametrize("points", [40, 0])
+def test_a_walk_that_stands_still_ends_with_a_report_of_what_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], points: int
+) -> None:
+    begun: list[Any] = []
+
+    class Agent(location.AgentProcess):
+        def __init__(self, config: Path, log: Path) -> None:
+            super().__init__(config, log)
+            begun.append(self)
+
+    def stop() -> None:
+        wait_until(lambda: begun, "the device")
+        (readings,) = tmp_path.glob("fugu-demo-*/readings.jsonl")
+        wait_until(lambda: readings.read_text().count('"kind":"point"') >= points)
+        begun[0].process.send_signal(signal.SIGSTOP)
+
+    monkeypatch.setattr(location, "AgentProcess", Agent)
+    monkeypatch.setattr(location, "_STILL_SECONDS", 1.5)
+    monkeypatch.setattr(location, "_GIVEN_UP_SECONDS", 5.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    if points:
+        assert location.run(tmp_path / "walk", 60.0, "mosquitto") == 1
+        assert "<strong>Not the whole walk:</strong>" in (tmp_path / "walk" / "report.html").read_text()
+    else:
+        with pytest.raises(DemoError, match=r"^the walk stood still for \d+ s: 0 of 1200 points have arrived"):
+            location.run(tmp_path / "walk", 60.0, "mosquitto")
+    stopper.join()
+    (device,) = begun
+    assert device.process.wait() == -signal.SIGKILL
+    assert f"points have arrived, the device is process {device.process.pid}" in capsys.readouterr().out

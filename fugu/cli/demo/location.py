@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ import numpy as np
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.chains.arrays import Floats, Ints
-from fugu.cli.demo.processes import STOP_SECONDS, DemoError, await_that, gateway, start_broker, subscriber
+from fugu.cli.demo.processes import STOP_SECONDS, DemoError, gateway, start_broker, subscriber
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.mqtt import Broker
@@ -36,6 +37,8 @@ PERIOD_SECONDS = 0.05
 _DOWN_SECONDS = 1.0
 _LEAD_SECONDS = 8.0
 """From the policy to the first tick: until then gateway and device have started, as a rule."""
+_STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
+"""If no point arrives for so long, that is said, and then the report is written of what came."""
 _MOST_TICKS = 20
 """Ticks of the recording for each point that is to arrive: a machine that is slower than that has no demo."""
 SPECIFICATION = f"""\
@@ -56,8 +59,12 @@ latency = {10 * PERIOD_SECONDS}
 """
 
 
+class _StoodStillError(DemoError):
+    """Nothing moves any more; the report is of what came before."""
+
+
 def run(out: Path, seconds: float, broker: str) -> int:
-    """Run the demo and write its report.
+    """Run the demo and write its report; returns 1 if the walk stood still before all points had arrived.
 
     After a third of the points the device is killed, and is down for a second; after half of them the same happens to
     the gateway. On a slow machine ticks pass without a point, and it takes longer.
@@ -68,8 +75,9 @@ def run(out: Path, seconds: float, broker: str) -> int:
         broker: "auto", "mosquitto" or "embedded".
 
     Raises:
-        FuguError: if a process does not start, or ends early.
+        FuguError: if a process does not start, or ends early, or next to nothing has come.
     """
+    missing = ""
     out.mkdir(parents=True, exist_ok=True)
     (out / "place.toml").write_text(SPECIFICATION)
     say("planning: policy graph, hull and fallback table ...")
@@ -83,13 +91,21 @@ def run(out: Path, seconds: float, broker: str) -> int:
             policy = build_measure_policy(plan, epoch=round(time.time() + _LEAD_SECONDS, 3))
             (out / "policy.json").write_text(policy.to_json())
             states = _walk(policy, points * _MOST_TICKS)
-            _stream(stack, policy, states, place, out, port, points)
+            try:
+                _stream(stack, policy, states, place, out, port, points)
+            except _StoodStillError as error:
+                if (place / "readings.jsonl").read_text().count('"kind":"point"') < _LEAST_TICKS:
+                    raise
+                missing = str(error)
+                say(f"{missing}; the report is of what came before")
         estimates = estimates_between(place / "gateway.sqlite", DEVICE, STREAM)
         walk = read_walk(policy, states, place / "readings.jsonl", estimates)
-    (out / "report.html").write_text(html_report(policy, walk, name))
+    (out / "report.html").write_text(html_report(policy, walk, name, missing))
     show_table("a walk on 10 x 10 cells", ("", ""), summary(policy, walk))
     say(f"report: {out / 'report.html'}")
-    return 0
+    if missing:
+        say(f"missing: {missing}")
+    return 1 if missing else 0
 
 
 def _walk(policy: MeasurePolicy, ticks: int) -> list[int]:
@@ -116,12 +132,22 @@ def _stream(
     stack.enter_context(subscriber(port, FLEET, readings, out))
 
     def arrive(count: int) -> None:
-        def enough() -> bool:
+        moved = time.monotonic() + max(policy.clock.epoch_us / 1e6 - time.time(), 0.0)
+        end = moved + len(states) * PERIOD_SECONDS
+        before, named = 0, False
+        while (arrived := readings.read_text().count('"kind":"point"')) < count:
             if device.process.poll() is not None:
                 raise DemoError(f"the device ended before {count} points arrived: see {out / 'device.log'}")
-            return readings.read_text().count('"kind":"point"') >= count
-
-        await_that(f"{count} points have arrived", enough, _LEAD_SECONDS + len(states) * PERIOD_SECONDS)
+            if arrived > before:
+                before, moved, named = arrived, time.monotonic(), False
+            still = time.monotonic() - moved
+            where = f"{arrived} of {points} points have arrived, the device is process {device.process.pid}"
+            if still > _STILL_SECONDS and not named:
+                named = True
+                say(f"the walk has stood still for {still:.0f} s: {where}")
+            if still > _GIVEN_UP_SECONDS or time.monotonic() > end:
+                raise _StoodStillError(f"the walk stood still for {still:.0f} s: {where}; see the logs in {out}")
+            time.sleep(0.1)
 
     with gateway(port, FLEET, folder, store, out / "gateway.log") as serving:
         device = AgentProcess(config, out / "device.log")
@@ -132,12 +158,20 @@ def _stream(
         device = AgentProcess(config, out / "device.log")
         arrive(points // 2)
         serving.terminate()
-        if serving.wait(STOP_SECONDS) != 0:
+        try:
+            code = serving.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise _StoodStillError(f"the gateway did not end: see {out / 'gateway.log'}") from None
+        if code != 0:
             raise DemoError(f"the gateway ended with an error: see {out / 'gateway.log'}")
     time.sleep(_DOWN_SECONDS)
     with gateway(port, FLEET, folder, store, out / "gateway-2.log"):
         arrive(points)
-        if device.stop(STOP_SECONDS) != 0:
+        try:
+            code = device.stop(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise _StoodStillError(f"the device did not end: see {out / 'device.log'}") from None
+        if code != 0:
             raise DemoError(f"the device ended with an error: see {out / 'device.log'}")
 
 
@@ -285,7 +319,7 @@ def map_picture(policy: MeasurePolicy, walk: Walk, tick: int) -> str:
     return svg(f"tick {tick}", (width, height), parts, shown=f'width="{width}"')
 
 
-def html_report(policy: MeasurePolicy, walk: Walk, broker: str) -> str:
+def html_report(policy: MeasurePolicy, walk: Walk, broker: str, missing: str = "") -> str:
     """The report, one page without anything to load."""
     known = np.flatnonzero((walk.tables >= 0) & ~np.isnan(walk.means[:, 0]))
     chosen = known[np.linspace(0, len(known) - 1, 6).astype(int)].tolist() if len(known) else []
@@ -295,6 +329,7 @@ def html_report(policy: MeasurePolicy, walk: Walk, broker: str) -> str:
         for tick in chosen
     )
     rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in summary(policy, walk))
+    stood = f"<p><strong>Not the whole walk:</strong> {escape(missing)}.</p>" if missing else ""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Fugu Edge: a private walk</title>{_STYLE}'
         "<h1>A private walk</h1>"
@@ -302,7 +337,7 @@ def html_report(policy: MeasurePolicy, walk: Walk, broker: str) -> str:
         "cells that the policy graph joins is bounded; the device has checked that for every table that it drew "
         "from. The gateway knows how people walk, and makes the most likely place of the points: as anybody may who "
         f"sees them, at no cost. Everything ran as processes of its own over {escape(broker)}; the device and the "
-        "gateway were each stopped for a second on the way.</p>"
+        f"gateway were each stopped for a second on the way.</p>{stood}"
         "<p>Black square: the true cell, which never left the device. Red ring: the point that was released. Green "
         "cross and ellipse: the estimate, and where it expects the truth in 95 of 100 cases. Grey: the last 20 "
         f'steps.</p><div class="maps">{maps}</div><h2>In numbers</h2><table>{rows}</table></html>'
