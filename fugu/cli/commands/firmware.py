@@ -1,4 +1,4 @@
-"""`fugu deploy firmware build` and `fugu deploy firmware simulate`."""
+"""`fugu deploy firmware build`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
-from fugu.cli.commands.arguments import one_of, owners_ceiling, positive, stream_units
+from fugu.cli.commands.arguments import one_of, owners_ceiling, stream_units
 from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
-from fugu.cli.simulation import simulate
-from fugu.cli.view.firmware import image_document, show_image, show_simulation, simulation_document
-from fugu.cli.view.terminal import answer, working
+from fugu.cli.view.firmware import image_document, show_image
+from fugu.cli.view.terminal import answer
 from fugu.contract.fleet_documents import read_enrolment
-from fugu.contract.policy import Policy
 
 app = command_group("Images for microcontrollers.")
 
@@ -70,54 +68,3 @@ def build_image(
         burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt, stream_units(unit))
     answer(as_json, lambda: image_document(image), lambda: show_image(image))
-
-
-@command(app, "simulate")
-def simulate_boards(
-    file: Path,
-    *,
-    folder: Path,
-    boards: int = 3,
-    seconds: float = 30.0,
-    rounds: int = 1,
-    seed: int = 1,
-    broker: str = "auto",
-    as_json: JsonOption = False,
-) -> int:
-    """Run boards with faults, and count what was lost.
-
-    A broker and a gateway of its own, and devices whose readings follow a chain of the policy's class from its
-    stationary distribution on. Faults come by a schedule that the seed draws: flash that fails, loses its power or
-    rots, clocks that drift and jump, memory that is full, lines that are away, silent or slow.
-
-    Exit code 1 if anything that was sealed is lost, or a tick was drawn twice.
-
-    \b
-    examples:
-      fugu deploy firmware simulate policy.json --folder simulation --boards 3 --seconds 30 --seed 7
-
-    Args:
-        file (POLICY): A policy in its JSON form, given to every device.
-        folder (DIR): For all files; what a simulation left there goes.
-        boards (1..50): Boards, each a process of MicroPython's Unix port.
-        seconds: How long they run.
-        rounds (0..): Faults of every kind.
-        seed: Of the faults, and of the readings.
-        broker: auto, mosquitto or embedded.
-    """
-    policy = policy_in(file)
-    if not isinstance(policy, Policy) or policy.table is None:
-        raise CommandError("the simulation takes a policy with symbols")
-    folder.mkdir(parents=True, exist_ok=True)
-    with working("boards and faults"):
-        result = simulate(
-            policy,
-            folder,
-            boards=boards,
-            seconds=positive(seconds, "seconds"),
-            seed=seed,
-            rounds=rounds,
-            broker=one_of(broker, "broker", ("auto", "mosquitto", "embedded")),
-        )
-    answer(as_json, lambda: simulation_document(result), lambda: show_simulation(result))
-    return 0 if result.sound else 1

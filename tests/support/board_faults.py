@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from firmware_sim.boards import BoardProcess, Sealed
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import parse_topic
 from fugu.mqtt import Broker, Link
+from tests.support.faulty_boards import BoardProcess, Sealed
 
-__all__ = ["BoardDevice", "Fault", "Heard", "Line", "Outcome", "Stored", "outcome", "schedule", "suffer"]
+__all__ = ["FAULTS", "BoardDevice", "Fault", "Heard", "Line", "Outcome", "Stored", "outcome", "schedule", "suffer"]
 
 Mode = Literal["whole", "away", "silent", "slow"]
 _SLOW_SECONDS = 0.3

@@ -17,20 +17,8 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Board, Burnt, build, enrolled
 from firmware_sim.devices import simulate_states, typical_chain
-from firmware_sim.trial import (
-    BoardDevice,
-    Fault,
-    Heard,
-    Line,
-    Outcome,
-    Stored,
-    outcome,
-    schedule,
-    suffer,
-)
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
@@ -41,6 +29,18 @@ from fugu.mqtt import Broker
 from gateway.fleet.registry import Registry
 from gateway.health import asked
 from gateway.store.store import Store
+from tests.support.board_faults import (
+    BoardDevice,
+    Fault,
+    Heard,
+    Line,
+    Outcome,
+    Stored,
+    outcome,
+    schedule,
+    suffer,
+)
+from tests.support.faulty_boards import UNIT, BoardProcess, readings
 
 __all__ = ["Result", "simulate"]
 

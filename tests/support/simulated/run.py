@@ -24,7 +24,6 @@ class Hardware:
         self.log = open(settings["log"], "ab")
         self.flash = None
         self.tick = 0
-        self.clock = None
 
     def say(self, *words) -> None:
         """Add a line to the log; it is there when this returns."""
@@ -33,9 +32,6 @@ class Hardware:
     def begin(self) -> None:
         """Work in the flash memory, which is made on the first day."""
         name = self.settings["flash"]
-        if name is None:
-            os.chdir(self.settings["image"])
-            return
         try:
             os.stat(name)
             fresh = False
@@ -83,7 +79,6 @@ class Hardware:
 
         def drawing(stream, number, reading):
             self.say("d", stream.policy.stream, number)
-            self.clock.drew(stream.policy, number)
             return draw(stream, number, reading)
 
         def sealing(outbox, frames, reserved, shift=None, since=None):
@@ -137,37 +132,20 @@ class Hardware:
         hold.clear()
 
 
-def device_clock(jump: int, patient: int):
-    """The board's clocks; the wall clock is off by `jump` microseconds.
-
-    Time waits for the slowest of `patient` streams, so that no tick is late; 0 is for a real clock.
-    """
+def device_clock(jump: int):
+    """The board's clocks; the wall clock is off by `jump` microseconds."""
     from sanitiser.ticks import SystemClock
 
     class Clock(SystemClock):
         def __init__(self):
             super().__init__()
             self.jump, self._ppm, self._from, self._to = jump, 0, 0, 0
-            self._waited, self._first, self._until = 0, {}, {}
-            self._began = super().now_us() - super().elapsed_us()
 
         def now_us(self):
-            if patient:
-                return self._began + self.elapsed_us()
             return super().now_us() + self.jump
 
-        def drew(self, policy, tick):
-            if patient:
-                first, begin = self._first.setdefault(policy.stream, (tick, self.elapsed_us()))
-                self._until[policy.stream] = begin + (tick - first + 2) * policy.period_us
-
         def elapsed_us(self):
-            raw = super().elapsed_us() - self._waited
-            if patient and len(self._until) == patient:
-                late = raw - min(self._until.values())
-                if late > 0:
-                    self._waited += late
-                    raw -= late
+            raw = super().elapsed_us()
             return self._to + (raw - self._from) * (1000000 + self._ppm) // 1000000
 
         def drift(self, ppm):
@@ -206,7 +184,7 @@ async def run(hardware) -> None:
     from sanitiser.start import board
 
     settings = hardware.settings
-    clock = hardware.clock = device_clock(settings["jump"], len(settings["streams"]) if settings["patient"] else 0)
+    clock = device_clock(settings["jump"])
     sensors = {name: hardware.sensor(*shown) for name, shown in settings["streams"].items()}
     made = board(image, sensors, clock)
     hardware.watch()

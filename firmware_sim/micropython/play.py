@@ -1,0 +1,103 @@
+"""Runs under MicroPython's Unix port: an image whose sensors are recordings. Argument: a file of settings."""
+
+import asyncio
+import json
+import os
+import sys
+
+LOOK_MS = 20
+
+
+def patient_clock(streams: int):
+    """The machine's clock, which waits for the slowest of so many streams, so that no tick is late."""
+    from sanitiser.ticks import SystemClock
+
+    class Clock(SystemClock):
+        def __init__(self):
+            super().__init__()
+            self._waited, self._first, self._until = 0, {}, {}
+            self._began = super().now_us() - super().elapsed_us()
+
+        def now_us(self):
+            return self._began + self.elapsed_us()
+
+        def drew(self, policy, tick):
+            first, begin = self._first.setdefault(policy.stream, (tick, self.elapsed_us()))
+            self._until[policy.stream] = begin + (tick - first + 2) * policy.period_us
+
+        def elapsed_us(self):
+            elapsed = super().elapsed_us() - self._waited
+            if len(self._until) == streams:
+                late = max(0, elapsed - min(self._until.values()))
+                self._waited += late
+                elapsed -= late
+            return elapsed
+
+    return Clock()
+
+
+class Playing:
+    """Sensors that read what their recording has for the tick that is being drawn."""
+
+    def __init__(self, clock) -> None:
+        from sanitiser.stream import Stream
+        from sanitiser.ticks import Ticker
+
+        self.tick = 0
+        tick, draw = Ticker._tick, Stream.tick
+
+        def ticking(ticker):
+            self.tick = ticker.next_tick
+            return tick(ticker)
+
+        def drawing(stream, number, reading):
+            clock.drew(stream.policy, number)
+            return draw(stream, number, reading)
+
+        Ticker._tick, Stream.tick = ticking, drawing
+
+    def sensor(self, states: str, readings: list):
+        """Reads from a file with a byte for the state of each tick, and the reading of each state."""
+        file = open(states, "rb")
+        size = file.seek(0, 2)
+
+        def read():
+            file.seek(self.tick % size)
+            return readings[file.read(1)[0]]
+
+        return read
+
+
+async def run(settings) -> None:
+    """Run the image until there is a file that says stop, or it ends."""
+    import image
+
+    from sanitiser import watchdog
+
+    watchdog.watchdog = lambda _board: lambda: None  # whoever has started this handles it
+    from sanitiser.start import board
+
+    clock = patient_clock(len(settings["streams"]))
+    playing = Playing(clock)
+    made = board(image, {name: playing.sensor(*told) for name, told in settings["streams"].items()}, clock)
+    task = asyncio.create_task(made.run())
+    while not task.done():
+        await asyncio.sleep_ms(LOOK_MS)
+        try:
+            os.stat(settings["stop"])
+            made.stopping = True
+        except OSError:
+            pass
+    await task
+
+
+def main(file) -> None:
+    """Run what the settings say."""
+    with open(file) as opened:
+        settings = json.load(opened)
+    sys.path.insert(0, settings["image"])
+    os.chdir(settings["image"])
+    asyncio.run(run(settings))
+
+
+main(sys.argv[1])
