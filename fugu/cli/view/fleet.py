@@ -17,7 +17,6 @@ from rich.text import Text
 from fugu.cli.view.guarantee import STRETCH_TITLE, stretch_documents, worth
 from fugu.cli.view.terminal import console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
-from fugu.contract.stretches import STRETCHES
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Registry
@@ -219,8 +218,9 @@ def show_changes(changes: Sequence[Change], version: int) -> None:
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
         if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
-            rows = [(one.stream, *map(worth, one.after.stretches)) for one in longer if one.after]
-            show_table(STRETCH_TITLE, ("stream", "a single tick", *(name for name, _ in STRETCHES)), rows)
+            told = [(one.stream, stretch) for one in longer if one.after for stretch in one.after.stretches]
+            rows = [(stream, stretch.name, f"{stretch.ticks}", worth(stretch)) for stream, stretch in told]
+            show_table(STRETCH_TITLE, ("stream", "stretch", "ticks", "epsilon"), rows)
         if change.unknown:
             say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     say(
