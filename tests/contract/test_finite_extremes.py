@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -43,7 +44,7 @@ def flips(k: int, rate: float) -> Array:
     return np.full((k, k), other) + np.eye(k) * (math.exp(rate) - 1.0) * other
 
 
-def enumerate_chains(seeds: range) -> tuple[int, int]:
+def enumerate_chains(seeds: Iterable[int]) -> tuple[int, int]:
     """Hold random chains against every path; return how many got an answer and how many a refusal."""
     answers = refusals = 0
     for seed in seeds:
@@ -77,16 +78,20 @@ def test_a_rate_that_is_no_number_or_too_large_is_refused_wherever_it_stands(rat
             loss(chains.transitions, rates)
 
 
+SLOW = {5, 7, 9, 33, 55, 59}
+"""Seeds of chains whose bound takes seconds."""
+
+
 @pytest.mark.long
 def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains(range(60))
+    answers, _ = enumerate_chains(set(range(60)) - SLOW)
     assert answers > 30
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains(range(1000, 6000))
+    answers, _ = enumerate_chains((*SLOW, *range(1000, 6000)))
     assert answers > 2500
 
 
@@ -95,7 +100,7 @@ def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path
 def test_whatever_the_rate_there_is_an_answer_or_a_refusal(rate: float) -> None:
     """Once the last change of the recursion was 0, and the next was divided by it."""
     answered = 0
-    for seed in range(25):
+    for seed in range(20):
         generator = np.random.default_rng(seed)
         transition = random_chain(generator, int(generator.integers(2, 5)))
         try:

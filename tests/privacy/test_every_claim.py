@@ -6,7 +6,7 @@ states and who know none; counts, histograms, symbols, several at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -209,23 +209,29 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
         tally.add(float(claim), float(found[tick]), (chain, "quilt accountant", start, n, tick))
 
 
+SLOW = {6, 17, 31, 86, 122, 137, 166}
+"""Seeds of chains of which the accountant computes for seconds."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("check", "count"),
+    ("check", "seeds"),
     [
-        (check_accountant, 250),
-        (check_mechanisms, 40),
-        (check_classes, 100),
-        pytest.param(check_accountant, 10_000, marks=pytest.mark.soak),
-        pytest.param(check_mechanisms, 2_000, marks=pytest.mark.soak),
-        pytest.param(check_classes, 4_000, marks=pytest.mark.soak),
+        (check_accountant, set(range(250)) - SLOW),
+        (check_mechanisms, range(40)),
+        (check_classes, range(60)),
+        pytest.param(check_accountant, range(10_000), marks=pytest.mark.soak),
+        pytest.param(check_mechanisms, range(2_000), marks=pytest.mark.soak),
+        pytest.param(check_classes, range(4_000), marks=pytest.mark.soak),
     ],
 )
-def test_no_enumeration_exceeds_a_claim(check: Callable[[np.random.Generator, Tally], None], count: int) -> None:
+def test_no_enumeration_exceeds_a_claim(
+    check: Callable[[np.random.Generator, Tally], None], seeds: Collection[int]
+) -> None:
     tally = Tally()
-    for seed in range(count):
+    for seed in seeds:
         check(np.random.default_rng(seed), tally)
     print(tally)
-    assert tally.checked >= count
+    assert tally.checked >= len(seeds)
     if check is check_accountant:
-        assert tally.exact > count // 20
+        assert tally.exact > len(seeds) // 20
