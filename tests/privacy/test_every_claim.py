@@ -210,7 +210,7 @@ def check_mechanisms(generator: np.random.Generator, tally: Tally) -> None:
 
 
 SLOW = {6, 17, 31, 86, 122, 137, 166}
-"""Seeds of chains of which the accountant computes for seconds."""
+"""Seeds of chains of which the accountant computes for seconds; of mechanisms it does so for 16 and 29."""
 
 
 @pytest.mark.long
@@ -218,7 +218,7 @@ SLOW = {6, 17, 31, 86, 122, 137, 166}
     ("check", "seeds"),
     [
         (check_accountant, set(range(250)) - SLOW),
-        (check_mechanisms, range(40)),
+        (check_mechanisms, set(range(40)) - {16, 29}),
         (check_classes, range(60)),
         pytest.param(check_accountant, range(10_000), marks=pytest.mark.soak),
         pytest.param(check_mechanisms, range(2_000), marks=pytest.mark.soak),

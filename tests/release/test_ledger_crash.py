@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gateway.location import Location
 from gateway.releases.entries import ChargedTicks
 from gateway.releases.ledger import Ledger
@@ -33,9 +35,12 @@ while True:
 """
 
 
-def test_killed_many_times_every_published_release_is_charged_and_is_one(location: Location, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [5, pytest.param(60, marks=pytest.mark.soak)])
+def test_killed_many_times_every_published_release_is_charged_and_is_one(
+    location: Location, tmp_path: Path, rounds: int
+) -> None:
     seen, generator = tmp_path / "published", random.Random(4)
-    text, rounds = (str(location), 30) if isinstance(location, Path) else (location.url, 5)
+    text = str(location) if isinstance(location, Path) else location.url
     open_ledger(location).close()
     seen.touch()
     for _ in range(rounds):

@@ -206,7 +206,7 @@ def test_nothing_below_zero_is_certified() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("states", [2, 3, 6])
+@pytest.mark.parametrize("states", [2, 3, pytest.param(6, marks=pytest.mark.soak)])
 def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_a_number(states: int) -> None:
     """Its powers have zeros for ever, and infinity times 0 was added to every bound."""
     leakage = EndlessLeakage(np.roll(np.eye(states), 1, axis=1))
