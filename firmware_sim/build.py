@@ -36,7 +36,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 
-__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
+__all__ = ["BOARDS", "Burnt", "Image", "build", "compile_module", "enrolled"]
 
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
 MOST_STREAMS = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 import signal
 import subprocess
 import sys
@@ -14,16 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from fugu.contract.discretisers import Baseline
-from fugu.contract.errors import PolicyError
-from fugu.contract.finite_leakage import stationary_distribution
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Categories, Cells, Policy, Thresholds
 from fugu.mqtt import Broker
 
-__all__ = [
-    *("AgentProcess", "shown", "simulate_recording", "simulate_states", "typical_chain"),
-    *("write_config", "write_device"),
-]
+__all__ = ["AgentProcess", "simulate_recording", "write_config", "write_device"]
 
 
 def write_device(
@@ -99,24 +93,6 @@ class AgentProcess:
         """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
-
-
-def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
-    """The chain that the policy measures, or the middle of its class; PolicyError if the class names none."""
-    if not isinstance(policy, Policy):
-        return policy.matrix
-    if policy.chains.named_streams or not policy.chains.typical:
-        raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
-    return policy.chains.typical[0]
-
-
-def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
-    """A path of an irreducible chain (k rows of k probabilities) that starts from its stationary distribution."""
-    states = range(len(transition))
-    path = generator.choices(states, stationary_distribution(transition))
-    for _ in range(length - 1):
-        path.append(generator.choices(states, transition[path[-1]])[0])
-    return path
 
 
 def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 
-__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "owner", "shard_account"]
+__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "shard_account"]
 
 
 MOST_SHARDS = 256

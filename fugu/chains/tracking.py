@@ -19,7 +19,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.chains.messages import LIFT, TINY
 
-__all__ = ["Followed", "Seen", "Transition", "advance", "fixed_lag", "follow"]
+__all__ = ["Followed", "Seen", "Transition", "fixed_lag", "follow"]
 
 
 _BLOCK = 512

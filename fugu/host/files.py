@@ -23,7 +23,6 @@ __all__ = [
     "damage",
     "make_private",
     "new_folder",
-    "of_database",
     "read_text",
     "why_not_open",
     "write_public",

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import simulate_states
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from tests.support.board_faults import FAULTS, BoardDevice, Heard, Stored, outcome, schedule
@@ -16,6 +15,7 @@ from tests.support.board_policies import board_policy
 from tests.support.board_simulation import simulate
 from tests.support.boards import MICROPYTHON
 from tests.support.faulty_boards import Life, Sealed
+from tests.support.simulated_states import simulate_states
 
 assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this file
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")

@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from firmware_sim.build import Board, Burnt, build, enrolled
-from firmware_sim.devices import simulate_states, typical_chain
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
@@ -41,6 +40,7 @@ from tests.support.board_faults import (
     suffer,
 )
 from tests.support.faulty_boards import UNIT, BoardProcess, readings
+from tests.support.simulated_states import simulate_states
 
 __all__ = ["Result", "simulate"]
 
@@ -133,7 +133,7 @@ class _Maker:
 
     def _states(self, name: str, policy: Policy) -> list[int]:
         generator = random.Random(f"{self._seed} {name}")
-        return simulate_states(typical_chain(policy), self._length, generator)
+        return simulate_states(policy.chains.typical[0], self._length, generator)
 
     def board(self, number: int) -> BoardDevice:
         """A board, enrolled."""

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import simulate_recording, simulate_states, write_device
+from firmware_sim.devices import simulate_recording, write_device
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
+from tests.support.simulated_states import simulate_states
 
 pytestmark = pytest.mark.processes
 PERIOD_US = 50_000

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from edge_agent.outbox import Outbox
-from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.chains import filter_beliefs
 from fugu.mqtt import Broker
 from gateway.estimates.models import model_of
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles
+from tests.support.simulated_states import simulate_states
 
 
 class Device:

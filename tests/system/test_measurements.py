@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 
 from edge_agent.outbox import Outbox
-from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import table_topic
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import GatewayProcess, Recorder
+from tests.support.simulated_states import simulate_states
 
 PERIOD_US = 20_000
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.contract.chains import BinaryChains
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import Broker
@@ -23,6 +23,7 @@ from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config
+from tests.support.simulated_states import simulate_states
 from tests.support.stored import stored_symbols
 
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35))

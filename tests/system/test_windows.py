@@ -13,13 +13,14 @@ from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles
+from tests.support.simulated_states import simulate_states
 
 WINDOWS = (
     Window(name="high", length=20, stride=20, states=("high",), scale="50"),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from firmware_sim.build import BOARDS, Burnt, build, enrolled
+from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
 from fugu.cli.commands.arguments import one_of, owners_ceiling, stream_units
 from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
-from fugu.cli.view.firmware import image_document, show_image
-from fugu.cli.view.terminal import answer
+from fugu.cli.view.terminal import answer, show_table
 from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.rounding import log_up
 
 app = command_group("Images for microcontrollers.")
 
@@ -67,4 +68,24 @@ def build_image(
     if enrolment is not None:
         burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt, stream_units(unit))
-    answer(as_json, lambda: image_document(image), lambda: show_image(image))
+    answer(as_json, lambda: _document(image), lambda: _show(image))
+
+
+def _document(image: Image) -> dict[str, object]:
+    return {
+        "folder": str(image.folder),
+        "epsilon": log_up(image.ratio),
+        "randomness": image.randomness,
+        "policies": [
+            {"bytes": len(compiled), "sha256": hashlib.sha256(compiled).hexdigest()} for compiled in image.compiled
+        ],
+        "files": dict(image.sizes),
+        "bytes": image.size,
+    }
+
+
+def _show(image: Image) -> None:
+    show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
+    print(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    print(f"Its randomness: {image.randomness}.")
+    print("Copy the files to the root of the board, beside a driver.py with a function read().")

@@ -18,7 +18,7 @@ from fugu.cli.view.terminal import say
 from fugu.contract.errors import FuguError
 from fugu.host.toml_file import toml_lines
 
-__all__ = ["STOP_SECONDS", "DemoError", "await_that", "gateway", "start_broker", "subscriber"]
+__all__ = ["STOP_SECONDS", "DemoError", "gateway", "start_broker", "subscriber"]
 
 
 _BROKER_SECONDS = 300.0
