@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.soak import note
 
 if TYPE_CHECKING:
     from gateway.location import Location, Server
@@ -88,6 +89,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
                     (str(log.relative_to(folder)), log.read_text(errors="replace")[-_LOG_CHARACTERS:])
                 )
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep when a soak test ran, and on what: `make soak` takes hours, and is run in parts."""
+    note(report)
 
 
 @cache

@@ -1,0 +1,40 @@
+"""What of `make soak` ran last: a row of tests/soak.tsv for each of its tests, written as each ends."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+__all__ = ["LAST", "note"]
+
+ROOT = Path(__file__).parents[2]
+LAST = ROOT / "tests" / "soak.tsv"
+_HEADER = "test\tended\tcommit\tresult\tseconds\n"
+
+
+def note(report: pytest.TestReport, file: Path = LAST) -> None:
+    """Replace the row of a soak test that has run; of others there is none, nor of one that was skipped."""
+    if report.when != "call" or "soak" not in report.keywords or report.skipped:
+        return
+    rows = file.read_text().splitlines(keepends=True)[1:] if file.exists() else []
+    kept = [row for row in rows if row.partition("\t")[0] != report.nodeid]
+    ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    kept.append("\t".join((report.nodeid, ended, _commit(), report.outcome, f"{report.duration:.0f}")) + "\n")
+    file.write_text(_HEADER + "".join(sorted(kept)))
+
+
+@cache
+def _commit() -> str:
+    """What is checked out, with a plus sign if files differ from it; a dash where no repository says."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=8", "--exclude", "*", "--dirty=+"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip() or "-"

@@ -1,0 +1,34 @@
+"""The list of what ran last of `make soak` names tests that there are, and a run renews its rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.soak import LAST, ROOT, note
+
+
+def report(name: str, outcome: str = "passed", **keywords: bool) -> pytest.TestReport:
+    made = pytest.TestReport(name, ("f", 1, name), keywords, "passed", None, "call", duration=61.4)
+    made.outcome = outcome  # type: ignore[assignment]
+    return made
+
+
+def test_every_row_names_a_test() -> None:
+    for row in LAST.read_text().splitlines()[1:]:
+        file, _, name = row.partition("\t")[0].partition("::")
+        assert re.search(rf"^def {name.partition('[')[0]}\b", (ROOT / file).read_text(), re.M), row
+
+
+def test_a_run_renews_its_row_and_leaves_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "soak.tsv"
+    for one in (report("b", soak=True), report("a", "failed", soak=True), report("a", soak=True)):
+        note(one, file)
+    note(report("c"), file)
+    note(report("d", "skipped", soak=True), file)
+    header, *rows = [line.split("\t") for line in file.read_text().splitlines()]
+    assert header == ["test", "ended", "commit", "result", "seconds"]
+    assert [(row[0], *row[3:]) for row in rows] == [("a", "passed", "61"), ("b", "passed", "61")]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", row[1]) and row[2] for row in rows)
