@@ -121,7 +121,7 @@ class WindowFile:
         self._change((place.at(slot).start, bytes(place.size)) for place, slot in places)
 
     def _change(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        if changes := list(pieces):
+        if changes := sorted(pieces):
             with self._open() as file:
                 for offset, piece in changes:
                     _write(file, piece, offset)

@@ -49,6 +49,7 @@ class Seen:
         packets: every byte that was sent, in order, but for what a certificate covers.
         times: virtual time, topic, size, retain flag and QoS of each publication, a line each.
         drawn: how many random bytes were drawn at a time, a line each.
+        written: virtual time, offset and size of each write to the file of windows, and whether it is no blank.
         code: the program's exit code.
         covered: what a certificate covers, in order; may depend on readings.
         kinds: kinds of topics.
@@ -57,6 +58,7 @@ class Seen:
     packets: tuple[Packet, ...]
     times: str
     drawn: str
+    written: str
     code: int
     covered: tuple[bytes, ...]
     kinds: frozenset[str]
@@ -161,6 +163,7 @@ def run(
         tuple(packet for packet, _, _ in found),
         (folder / "times").read_text(),
         (folder / "times-drawn").read_text(),
+        (folder / "times-written").read_text(),
         process.returncode,
         tuple(covered for _, covered, _ in found if covered),
         frozenset(kind for _, _, kind in found if kind),

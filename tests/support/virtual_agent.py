@@ -20,6 +20,7 @@ from typing import Any
 import edge_agent.agent
 import edge_agent.randomiser
 import edge_agent.ticker
+import edge_agent.window_file
 import fugu.contract.classify
 from edge_agent.__main__ import main
 from fugu.host.clock import Wake
@@ -96,6 +97,14 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
                 file.write(json.dumps([CLOCK.now - START_US, topic, len(payload), retain, qos]) + "\n")
         return mid
 
+    write = edge_agent.window_file._write
+
+    def written(file: int, piece: bytes, offset: int) -> None:
+        write(file, piece, offset)
+        with Path(f"{log}-written").open("a") as lines:
+            lines.write(f"{CLOCK.now - START_US} {offset} {len(piece)} {any(piece)}\n")
+
+    edge_agent.window_file._write = written
     edge_agent.agent.SystemClock = lambda: CLOCK
     edge_agent.agent.Agent = Known
     edge_agent.randomiser.system_entropy = lambda: fill
@@ -161,11 +170,17 @@ def _redrawn() -> None:
     _after_each_tick(again)
 
 
+def _rewritten() -> None:
+    """Some states rewrite the file of windows."""
+    _after_each_tick(lambda ticker, _stream: ticker._window_file._change([(0, bytes(8))]))
+
+
 LEAKS: dict[str, Callable[[], None]] = {
     "event-driven": _event_driven,
     "slow": _slow,
     "status": _status,
     "redrawn": _redrawn,
+    "rewritten": _rewritten,
 }
 
 if __name__ == "__main__":

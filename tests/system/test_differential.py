@@ -72,6 +72,9 @@ def _seen_difference(one: Seen, other: Seen) -> str:
     for line, another in zip_longest(one.times.splitlines(), other.times.splitlines()):
         if line != another:
             return f"published {line}, not {another}"
+    for line, another in zip_longest(one.written.splitlines(), other.written.splitlines()):
+        if line != another:
+            return f"written {line}, not {another}"
     for packet, counterpart in zip_longest(one.packets, other.packets):
         if packet != counterpart:
             return f"sent {packet}, not {counterpart}"
@@ -103,6 +106,7 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     other = run(broker, tmp_path / "other", second, THERE)
     assert difference(one, other) == ""
     assert one.covered != other.covered, "the readings did not even reach the symbols"
+    assert {line.split()[-1] for line in one.written.splitlines()} == {"True", "False"}, "records and blanks"
     unusable = run(broker, tmp_path / "unusable", UNUSABLE[kind], NOWHERE)
     assert difference_of_missing(one, unusable) == ""
     again = run(broker, tmp_path / "again", first, HERE)
