@@ -254,6 +254,9 @@ class ReleaseFrame(JsonMessage):
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     epsilon: Annotated[float, Number("(0, inf)"), "What the audience is promised, over all releases, in nats."]
     adversary: Annotated[str, Word(ADVERSARIES), "Against whom."]
+    stretch_ticks: Annotated[
+        int, Integer(1, MAX_TICK), "How many ticks in a row lose no more than epsilon; 1: a single tick."
+    ]
     mechanism: Annotated[
         Mechanism,
         Word(get_args(Mechanism)),

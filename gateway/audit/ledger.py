@@ -29,26 +29,27 @@ from gateway.deployment.broker_files import open_broker
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, float_above, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
-from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Stream, together_name, units_below
+from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
 
-__all__ = ["LedgerAudit", "audit_ledger"]
+__all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
 
 _LONGEST = 4096
 """Ticks that are followed one by one."""
 
 
 class StreamLoss(NamedTuple):
-    """What an audience has learned of the worst tick of a stream, in nats; epsilon is an upper bound or `None`.
+    """What an audience has learned of the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
-    `charge` is the largest of a tick, in units of `gateway.releases.entries`; `tick` the worst, as the device numbers
-    it; `by` is "every tick", "constant charge" or "one release".
+    `ticks` are those of a stretch of the promise, 1 a single tick; `charge` is the largest of a tick, in units of
+    `gateway.releases.entries`; `tick` the worst, as the device numbers it; `by` is "every tick", "constant charge" or
+    "one release".
     """
 
     key: Key
     mechanism: str
-    adversary: str
-    promised: float
+    promise: Promise
+    ticks: int
     epsilon: float | None
     charge: int
     tick: int
@@ -57,7 +58,7 @@ class StreamLoss(NamedTuple):
     @property
     def wrong(self) -> bool:
         """True if more was told than promised, as far as is known."""
-        return self.epsilon is None or self.epsilon > self.promised
+        return self.epsilon is None or self.epsilon > self.promise.epsilon
 
 
 class ReaderLoss(NamedTuple):
@@ -71,14 +72,13 @@ class ReaderLoss(NamedTuple):
     device: str
     stream: str
     audiences: tuple[str, ...]
-    adversary: str
-    limit: float
+    limit: Promise
     epsilon: float | None
 
     @property
     def wrong(self) -> bool:
         """True if it was told more than its limit, as far as is known."""
-        return self.epsilon is None or self.epsilon > self.limit
+        return self.epsilon is None or self.epsilon > self.limit.epsilon
 
 
 class LedgerAudit(NamedTuple):
@@ -99,24 +99,23 @@ def audit_ledger(
     ledger: Ledger,
     broker: Path | None = None,
     policies: Iterable[AnyPolicy] = (),
-    promises: Mapping[str, tuple[float, str]] | None = None,
+    promises: Mapping[str, Promise] | None = None,
 ) -> LedgerAudit:
-    """Recompute the worst epsilon of every tick from all that a ledger says. FuguError if a file cannot be read.
+    """Recompute the worst epsilon of every stretch from all that a ledger says. FuguError if a file cannot be read.
 
     Args:
         broker: its folder, which says who reads which audiences; `None` if that is not to be looked at.
         policies: every version that was in force, from a source that is no part of the ledger; if there are none,
             classes of chains, noise tables and windows are the ledger's own.
-        promises: epsilon and adversary of each audience; `None` for those that the ledger says.
+        promises: what each audience is promised; `None` for what the ledger says.
     """
     accounts = open_broker(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
     found = verify(ledger, policies=trusted)
     differing = [] if promises is None else sorted(set(_promise_problems(found.told, promises)))
     if promises is not None:
-        stated = (promises.get(one.key.audience, (one.epsilon, one.adversary)) for one in found.told)
-        pairs = zip(found.told, stated, strict=True)
-        found = found._replace(told=tuple(one._replace(epsilon=of[0], adversary=of[1]) for one, of in pairs))
+        stated = (one._replace(promise=promises.get(one.key.audience, one.promise)) for one in found.told)
+        found = found._replace(told=tuple(stated))
     told: dict[Key, list[Told]] = defaultdict(list)
     for one in found.told:
         told[one.key].append(one)
@@ -133,29 +132,29 @@ def audit_ledger(
     return LedgerAudit(found.entries, found.accounts, streams, readers, problems, believed)
 
 
-def _promise_problems(told: Iterable[Told], promises: Mapping[str, tuple[float, str]]) -> Iterator[str]:
+def _promise_problems(told: Iterable[Told], promises: Mapping[str, Promise]) -> Iterator[str]:
     for one in told:
         name = one.key.audience
         promise = promises.get(name)
         if promise is None:
             yield f"audience {name}: nothing is promised to it, and it was told of streams"
-        elif promise != (one.epsilon, one.adversary):
-            stated = f"{one.epsilon:.10g} ({one.adversary})"
-            yield f"audience {name}: is promised {promise[0]:.10g} ({promise[1]}), and the ledger says {stated}"
+        elif promise != one.promise:
+            yield f"audience {name}: is promised {promise}, and the ledger says {one.promise}"
 
 
 def _excess(loss: StreamLoss) -> float:
-    return math.inf if loss.epsilon is None else loss.epsilon - loss.promised
+    return math.inf if loss.epsilon is None else loss.epsilon - loss.promise.epsilon
 
 
 def _stream_problem(loss: StreamLoss) -> str:
-    return f"{loss.key}: tick {loss.tick} may have lost {_amount(loss.epsilon)}, and {loss.promised:.10g} is promised"
+    what = f"tick {loss.tick}" if loss.ticks == 1 else f"{loss.ticks} ticks in a row, with tick {loss.tick},"
+    return f"{loss.key}: {what} may have lost {_amount(loss.epsilon)}, and {loss.promise.epsilon:.10g} is promised"
 
 
 def _reader_problem(loss: ReaderLoss) -> str:
     return (
         f"account {loss.reader}: may have been told {_amount(loss.epsilon)} about {loss.device}/{loss.stream} by the "
-        f"audiences {', '.join(loss.audiences)} together, and its limit is {loss.limit:.10g}"
+        f"audiences {', '.join(loss.audiences)} together, and its limit is {loss.limit}"
     )
 
 
@@ -164,17 +163,18 @@ def _amount(epsilon: float | None) -> str:
 
 
 def _stream_loss(told: Told) -> StreamLoss:
-    loss = StreamLoss(*told[:2], told.adversary, told.epsilon, None, told.charge, told.tick, "constant charge")
+    promise, ticks = told.promise, told.promise.ticks(told.period_us)
+    loss = StreamLoss(*told[:2], promise, ticks, None, told.charge, told.tick, "constant charge")
     try:
         if told.mechanism in ALONE:
-            within = told.charge <= units_below(told.epsilon)
-            return loss._replace(epsilon=told.epsilon if within else None, by="one release")
-        classes, adversary = classes_of(told.chains), cast(Adversary, told.adversary)
-        constant = max(_constant(one, told.mechanism, adversary, told.charge) for one in classes)
+            within = ticks == 1 and told.charge <= units_below(promise.epsilon)
+            return loss._replace(epsilon=promise.epsilon if within else None, by="one release")
+        classes, adversary = classes_of(told.chains), promise.adversary
+        constant = max(_constant(one, told.mechanism, adversary, told.charge, ticks) for one in classes)
         loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
-    shape = _without_gaps(told.runs)
+    shape = _without_gaps(told.runs) if ticks == 1 else ()
     if shape and shape[-1].last < _LONGEST:
         gaps = shape[-1].last < told.runs[-1].last - told.runs[0].first
         try:
@@ -198,10 +198,12 @@ def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int) -> float:
-    """What an endless stream loses whose every tick is charged the same, by a mechanism's rule; rounded up."""
+def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
+    """What any ticks in a row of an endless stream lose that are all charged the same, by a mechanism's rule."""
     if mechanism == "chain":
-        return joint_loss(chains, charge, adversary)
+        return joint_loss(chains, charge, adversary, ticks)
+    if ticks > 1:
+        raise ChainClassError(f"{mechanism} has no bound for {ticks} ticks in a row")
     if not covers(cast(Mechanism, mechanism), adversary):
         raise ChainClassError(f"{mechanism} has no bound against the {adversary} adversary")
     return quilt_rate_loss(_members(chains), float_above(Fraction(charge, PER_NAT)))
@@ -243,6 +245,7 @@ def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterato
     for account in accounts:
         if account.epsilon is None or account.adversary is None:
             continue
+        limit = Promise(account.epsilon, account.adversary, account.seconds)
         streams: dict[frozenset[Stream], list[Told]] = defaultdict(list)
         for one in told:
             if one.key.audience in account.ever:
@@ -250,8 +253,7 @@ def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterato
         for members, mine in sorted(streams.items(), key=lambda one: together_name(one[0])):
             device, _, stream = together_name(members).partition("/")
             audiences = tuple(sorted({one.key.audience for one in mine}))
-            epsilon = _joint(mine, account.adversary)
-            yield ReaderLoss(account.name, device, stream, audiences, account.adversary, account.epsilon, epsilon)
+            yield ReaderLoss(account.name, device, stream, audiences, limit, _joint(mine, limit))
 
 
 def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:
@@ -266,21 +268,24 @@ def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:
     return found
 
 
-def _joint(told: Sequence[Told], adversary: Adversary) -> float | None:
+def _joint(told: Sequence[Told], limit: Promise) -> float | None:
     """What one who reads several audiences was told of a stream; for every class, by what was told while it was known.
 
     The most that any tick was charged for each audience is added up, wherever that was: what an account was charged
-    counts streams that move together with it. What devices themselves release to all of them counts once.
+    counts streams that move together with it. What devices themselves release to all of them counts once. A stretch is
+    that of the limit, with the most ticks that it ever had.
     """
+    adversary, ticks = limit.adversary, max(limit.ticks(one.period_us) for one in told)
     if any(one.mechanism in ALONE for one in told):
         known = _stream_loss(told[0])
-        return known.epsilon if len(told) == 1 and covers(cast(Mechanism, told[0].mechanism), adversary) else None
+        holds = len(told) == ticks == 1 and covers(cast(Mechanism, told[0].mechanism), adversary)
+        return known.epsilon if holds else None
     by_class: dict[ChainClass, list[Told]] = defaultdict(list)
     try:
         for one in told:
             for chains in classes_of(one.chains):
                 by_class[chains].append(one)
-        epsilon = max(joint_loss(chains, _joint_charge(several), adversary) for chains, several in by_class.items())
+        epsilon = max(joint_loss(one, _joint_charge(several), adversary, ticks) for one, several in by_class.items())
         return epsilon if math.isfinite(epsilon) else None
     except (ValidationError, ChainClassError, ValueError):
         return None

@@ -199,7 +199,8 @@ def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: 
     assert policy.table is not None
     promise = config.audiences[plan.audience]
     by = "chain" if plan.mechanism == "auto" else plan.mechanism
-    free = allowance(policy.chains, promise.epsilon, promise.adversary, by) - units_above(policy.window_rate)
+    ticks = promise.promise.ticks(policy.clock.period_us)
+    free = allowance(policy.chains, promise.epsilon, promise.adversary, by, ticks) - units_above(policy.window_rate)
     budget = int(Fraction(plan.share) * free)
     if budget < 1:
         raise ReleaseError("nothing of the allowance is left for it")

@@ -192,7 +192,7 @@ class BrokerFolder:
         for name, text in public_files(self.settings).items():
             write_public(self.path / name, text)
         readers = [
-            {"name": one.name, "audiences": one.ever, "epsilon": one.epsilon, "adversary": one.adversary}
+            {name: getattr(one, name) for name in ("name", "epsilon", "adversary", "seconds")} | {"audiences": one.ever}
             for one in accounts
             if one.ever
         ]

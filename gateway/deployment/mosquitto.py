@@ -53,7 +53,7 @@ class Account(Document):
     Attributes:
         audiences: of a reader: those whose releases it may read.
         left: of a reader: those that it belonged to before; what was read was read.
-        epsilon, adversary: of a reader: the most that it may be told, over all these audiences.
+        epsilon, adversary, seconds: of a reader: the most that it may be told of a stretch, over all these audiences.
         streams: of a device: those that it may publish.
         former: of a device: those that it might publish before.
         uncleared: of a device that was removed: the broker may still have what it retained.
@@ -65,6 +65,7 @@ class Account(Document):
     left: tuple[Name, ...] = ()
     epsilon: float | None = Field(default=None, gt=0.0)
     adversary: Adversary | None = None
+    seconds: int = Field(default=0, ge=0)
     streams: tuple[Name, ...] = ()
     former: tuple[Name, ...] = ()
     uncleared: bool = False

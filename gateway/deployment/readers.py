@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fugu.contract.guarantee import Adversary
+from fugu.contract.stretches import Ceiling
 from gateway.deployment.mosquitto import Account
 from gateway.deployment.units import DeploymentError
 from gateway.estimates.catalogue import Catalogue
@@ -28,7 +29,7 @@ def new_reader(
     audiences: tuple[str, ...],
     promises: Promises,
     *,
-    epsilon: float | None = None,
+    limit: Ceiling | None = None,
     adversary: Adversary | None = None,
 ) -> tuple[Account, list[Bound]]:
     """An account of audiences, and what it may be told about each stream.
@@ -41,8 +42,9 @@ def new_reader(
         name=name,
         role="reader",
         audiences=tuple(dict.fromkeys(audiences)),
-        epsilon=first.epsilon if epsilon is None else epsilon,
+        epsilon=first.epsilon if limit is None else limit.epsilon,
         adversary=adversary or first.adversary,
+        seconds=first.protect if limit is None else limit.seconds,
     )
     return account, _checked(account, promises)
 
@@ -78,5 +80,6 @@ def _refuse_others(account: Account) -> None:
 def _checked(account: Account, promises: Promises) -> list[Bound]:
     assert account.epsilon is not None
     assert account.adversary is not None
-    reader = Reader(name=account.name, audiences=account.ever, epsilon=account.epsilon, adversary=account.adversary)
+    limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
+    reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
     return check_reader(reader, load_releases(promises.releases), Catalogue.load(promises.policies, promises.fleet))

@@ -76,8 +76,14 @@ TABLES: dict[str, Any] = {
             *[("query", _NAME), ("states", _NAMES), ("devices", pa.int64()), ("first", pa.int64())],
             *[("length", pa.int64()), ("observed", pa.int64()), ("value", pa.float64()), ("low", pa.float64())],
             *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
-            *[("epsilon", pa.float64()), ("adversary", _NAME), ("mechanism", _NAME), ("noise", _NAME)],
-            *[("scale", pa.string()), ("charge", pa.float64()), ("entry", pa.int64()), ("useful", pa.bool_())],
+            *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
+            *[
+                ("noise", _NAME),
+                ("scale", pa.string()),
+                ("charge", pa.float64()),
+                ("entry", pa.int64()),
+                ("useful", pa.bool_()),
+            ],
         ]
     ),
 }
@@ -242,7 +248,7 @@ def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
     names = (
         *("name", "stream", "audience", "query", "devices", "first", "length", "observed", "confidence", "epsilon"),
-        *("adversary", "mechanism", "noise", "scale", "charge", "entry", "useful"),
+        *("adversary", "stretch_ticks", "mechanism", "noise", "scale", "charge", "entry", "useful"),
     )
     whole = {name: getattr(frame, name) for name in names} | {
         "time": unix_us(frame.time),

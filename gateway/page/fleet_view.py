@@ -23,7 +23,7 @@ from fugu.contract.topics import Kind, Topic
 from fugu.host.database import DatabaseError
 from gateway.findings import OF_DEVICES
 from gateway.location import Location
-from gateway.releases.entries import SITE, Account, nats
+from gateway.releases.entries import SITE, Account, Promise, nats
 from gateway.releases.ledger import Ledger
 
 __all__ = ["FleetQuery", "FleetView", "LedgerView"]
@@ -339,10 +339,11 @@ class LedgerView:
         return {"budgets": [_budget(one, promised[one.key.audience]) for one in found]}
 
 
-def _budget(account: Account, promised: tuple[float, str] | None) -> dict[str, Any]:
-    epsilon, adversary = promised or (None, "")
+def _budget(account: Account, promised: Promise | None) -> dict[str, Any]:
+    epsilon, adversary, seconds = promised or (None, "", 0)
     return {
-        **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon, "adversary": adversary},
+        **{"stream": account.key.stream, "audience": account.key.audience, "epsilon": epsilon},
+        **{"adversary": adversary, "seconds": seconds},
         **{"allowance": nats(account.allowance), "base": nats(account.base), "spent": nats(account.spent_together)},
         **{"left": nats(account.remaining), "first": account.first, "last": account.last},
         **{"together": account.together, "alone": account.exclusive, "mechanism": account.mechanism},

@@ -1,5 +1,13 @@
 """How much an audience may be told about a tick: the largest constant per-tick loss, and the rules of mechanisms.
 
+**A promise about a stretch** of w ticks in a row allows the largest rate r of which w ticks, and what those on either
+side tell of the first and the last of them, lose at most epsilon. With e(r) for what a single tick loses that is
+
+    e(r) + (w - 1) r <= epsilon
+
+where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/chain-accountant.md, "Stretches
+of time".
+
 **One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
 is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon 0.1 to
 eight audiences may be 0.86 to whoever has them all. Charges do add up (below). Source: docs/proofs/audiences.md.
@@ -48,6 +56,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
@@ -55,6 +64,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
+from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract._document import Document
@@ -72,7 +82,7 @@ from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
-from gateway.releases.entries import PER_NAT, Stream, named_streams, nats, units_above, units_below
+from gateway.releases.entries import PER_NAT, Promise, Stream, named_streams, nats, units_above, units_below
 from gateway.releases.statistics import two_valued
 
 __all__ = [
@@ -357,11 +367,14 @@ def _distance(chains: ChainClass, hits: tuple[int, ...], ticks: int, observed: i
 
 
 _INWARD = 1.0 - 1e-9
+_FINE = 1e-14
 
 
 @cache
-def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain") -> int:
-    """The largest loss that every tick may have, for ever, without any state losing more than epsilon (in nats).
+def allowance(
+    chains: ChainClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain", ticks: int = 1
+) -> int:
+    """The largest loss that every tick may have, for ever, without any `ticks` in a row losing more than epsilon nats.
 
     Losses of the chain accountant, and of any one quilt, grow with every tick's own loss, so a schedule of charges that
     never exceeds this number on any tick is within epsilon, however the charges vary from tick to tick. A mechanism
@@ -369,21 +382,52 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
     `gateway.releases.entries`, rounded down; the same for all pairs of states.
 
     Raises ChainClassError if epsilon is not a positive number, the chains do not forget, or the mechanism has no bound
-    for them or against such an adversary.
+    for them, against such an adversary, or about several ticks.
 
     Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md; for quilts, whose least loss at a
     constant rate c is min over quilts of influence + c * near ticks, `fugu.privacy.quilts`.
     """
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
+    if mechanism != "chain" and ticks > 1:
+        raise ChainClassError(f"{mechanism} protects single ticks, not {ticks} in a row: use mechanism chain")
     if mechanism in ALONE:
         if mechanism == "wasserstein" or chains.named_streams:
             known_chains(chains)  # refuses what it has no distribution for, and streams that are told about together
         return units_below(epsilon)
     if mechanism == "chain":
-        return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)
+        return units_below(_largest_rate(chains, epsilon, adversary, ticks) * _INWARD)
     scale_of = mqm_exact if mechanism == "mqm-exact" else mqm_approx
     return units_below(1.0 / scale_of(known_chains(chains), None, epsilon).scale * _INWARD)
+
+
+def _largest_rate(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
+    """The largest rate of every tick of which no so many ticks in a row lose more than epsilon; rounded down."""
+    high = ChainAccountant(chains).allowance(epsilon, adversary)
+    if ticks == 1:
+        return high
+
+    def excess(rate: float) -> float:
+        return _stretch_loss(chains, rate, adversary, ticks) - epsilon
+
+    low = high = min(high, epsilon / ticks)
+    if excess(high) <= 0.0:
+        return high
+    while excess(low) > 0.0:
+        low, high = low / 2.0, low
+        if low < epsilon * 1e-18:
+            raise ChainClassError(f"no noise is enough for epsilon {epsilon:g} about {ticks} ticks in a row")
+    rate, back = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
+    while excess(rate * (1.0 - back)) > 0.0:
+        back *= 2.0
+    return rate * (1.0 - back)
+
+
+def _stretch_loss(chains: ChainClass, rate: float, adversary: Adversary, ticks: int) -> float:
+    """What so many ticks in a row lose of an endless stream of a rate, in nats, rounded up."""
+    single = ChainAccountant(chains).loss(rate, adversary).epsilon
+    bound = chains.stretch_bound(single, 1, rate, (), adversary)
+    return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
 
 
 def joint_charge(allowances: Sequence[int], base: int) -> int:
@@ -397,23 +441,23 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
 
 
 @cache
-def joint_loss(chains: ChainClass, charge: int, adversary: Adversary) -> float:
-    """A bound in nats, rounded up, of an endless stream whose every tick has this charge.
+def joint_loss(chains: ChainClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
+    """What any `ticks` in a row lose of an endless stream whose every tick has this charge: in nats, rounded up.
 
-    ChainClassError if there is none.
+    ChainClassError if there is no bound.
     """
-    return ChainAccountant(chains).loss(float_above(Fraction(charge, PER_NAT)), adversary).epsilon
+    return _stretch_loss(chains, float_above(Fraction(charge, PER_NAT)), adversary, ticks)
 
 
 SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
 _CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ...])
 
 
-def allowance_problem(allowed: int, mechanism: str, epsilon: float, adversary: str, chains: str) -> str:
+def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
     """Why an allowance is above its mechanism's rule for a promise and classes as JSON; empty if it is not."""
     try:
-        classes = classes_of(chains)
-        found = [allowance(one, epsilon, cast(Adversary, adversary), cast(Mechanism, mechanism)) for one in classes]
+        by = (promise.epsilon, promise.adversary, cast(Mechanism, mechanism), promise.ticks(period_us))
+        found = [allowance(one, *by) for one in classes_of(chains)]
     except (ValidationError, ChainClassError, ValueError) as error:
         return f"its allowance cannot be computed again: {str(error).splitlines()[0]}"
     most = min(found, default=0)

@@ -30,6 +30,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
 from gateway.releases.allowance import (
     SAME,
@@ -49,6 +50,7 @@ from gateway.releases.entries import (
     ChargedTicks,
     Key,
     LedgerRows,
+    Promise,
     Stream,
     beside,
     clipped,
@@ -161,7 +163,7 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
         if frame is not None:
             asked = questions.get(entry["question"])
             erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
-            if entry["audience"] != SITE and (frame.epsilon, frame.adversary) not in promised[entry["audience"]]:
+            if entry["audience"] != SITE and not any(_states(frame, one) for one in promised[entry["audience"]]):
                 found = "its release states another promise than its audience has"
             elif asked is None:
                 found = "its question is missing"
@@ -173,14 +175,25 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     return problems + noise_problems(drawn)
 
 
-def _promises(rows: LedgerRows) -> dict[str, set[tuple[float, str]]]:
-    """What every audience was promised, in nats, and against whom; one thing each, for ever."""
+def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
+    """What every audience was promised; one thing each, for ever."""
     audiences = {row[0]: row[3] for row in rows.accounts()}
-    promised: dict[str, set[tuple[float, str]]] = defaultdict(set)
-    for _, account, _, _, _, epsilon, adversary, _ in rows.allowances():
+    promised: dict[str, set[Promise]] = defaultdict(set)
+    for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
         if account in audiences:
-            promised[audiences[account]].add((epsilon, adversary))
+            promised[audiences[account]].add(Promise(epsilon, adversary, seconds))
     return promised
+
+
+def _states(frame: ReleaseFrame, promise: Promise) -> bool:
+    """True if a release states a promise, by the period of its own ticks."""
+    told = (frame.epsilon, frame.adversary, frame.stretch_ticks)
+    return told == (*promise[:2], promise.ticks(_period(frame)))
+
+
+def _period(frame: ReleaseFrame) -> int:
+    """From tick to tick, in microseconds, at least 1."""
+    return max((unix_us(frame.time) - unix_us(frame.since)) // frame.length, 1)
 
 
 def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTable], list[str]]:
@@ -319,6 +332,7 @@ class Told(NamedTuple):
 
     Attributes:
         chains: the classes of chains as JSON, with those of the trusted policies that made what was told.
+        period_us: from tick to tick, which says how many ticks a stretch has.
         base: standing charge of every tick.
         charge: of the tick that was charged most, with the base and the streams that move together with it.
         tick: the first such, as the device numbers it.
@@ -328,8 +342,8 @@ class Told(NamedTuple):
 
     key: Key
     mechanism: str
-    epsilon: float
-    adversary: str
+    promise: Promise
+    period_us: int
     chains: str
     base: int
     charge: int
@@ -458,6 +472,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
+            if problem := _period_problem(account, row["payload"]):
+                problems.append(f"entry {number}: {account.key}: {problem}")
             if policies and (problem := _made_by(account, policies, row["inputs"], paid)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             if reached > account.allowance:
@@ -466,6 +482,19 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         together.change(number)
         problems += _change(accounts, changes.pop(number, []), policies)
     return problems
+
+
+def _period_problem(account: _Account, payload: bytes) -> str:
+    """Why the ticks of a release are shorter than those of which its account's stretch has so many."""
+    if not account.told or not account.told[-1].promise.seconds or not payload:
+        return ""
+    try:
+        period = _period(ReleaseFrame.decode(payload))
+    except FrameError:  # `content_problems` says so
+        return ""
+    if period >= account.told[-1].period_us:
+        return ""
+    return f"its ticks are of {period} us, and its allowance is for ticks of {account.told[-1].period_us} us"
 
 
 def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
@@ -477,7 +506,10 @@ def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: 
         return f"no policy of {account.key.device}/{account.key.stream} {what} was given"
     if account.told:
         told = account.told[-1]
-        account.told[-1] = told._replace(chains=with_classes(told.chains, (policy.chains for policy in makers)))
+        account.told[-1] = told._replace(
+            chains=with_classes(told.chains, (policy.chains for policy in makers)),
+            period_us=min(told.period_us, *(policy.clock.period_us for policy in makers)),
+        )
     return policies.base_problem(own, makers, account.base)
 
 
@@ -512,14 +544,14 @@ class _Together:
 
 def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies) -> list[str]:
     problems = []
-    for number, allowance, base, mechanism, *promise in changes:
+    for number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
         if number in accounts:
             account = accounts[number]
             account.allowance, account.base = allowance, base
-            problem = allowance_problem(allowance, mechanism, *promise)
-            account.named = streams_charged(promise[-1], account.key.device)
-            epsilon, adversary, chains = promise
-            account.told.append(Told(account.key, mechanism, epsilon, adversary, chains, base, -1, -1, ()))
+            promise = Promise(epsilon, adversary, seconds)
+            problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
+            account.named = streams_charged(chains, account.key.device)
+            account.told.append(Told(account.key, mechanism, promise, period_us, chains, base, -1, -1, ()))
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []

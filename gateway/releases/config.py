@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.errors import FuguError
@@ -27,7 +27,7 @@ from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
-from gateway.releases.entries import SITE, Key, units_above
+from gateway.releases.entries import SITE, Key, Promise, units_above
 
 __all__ = [
     "Audience",
@@ -53,11 +53,39 @@ class ReleaseConfigError(FuguError):
     """The configuration of releases cannot be read, or does not fit the policies."""
 
 
+def _seconds(given: object) -> object:
+    """Read `tick`, `90s`, `10m`, `1h` or `1d`; a number is of seconds."""
+    if given == "tick":
+        return 0
+    if isinstance(given, str):
+        number, unit = given[:-1], given[-1:]
+        if not (number.isdecimal() and int(number) and unit in _UNITS):
+            raise ValueError('"tick", a number of seconds, or a time such as "10m" or "1h" (s, m, h or d)')
+        return int(number) * _UNITS[unit]
+    if given == 0:
+        raise ValueError('a stretch of no time: say "tick" for a single tick')
+    return given
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
+
+
 class Audience(Document):
-    """What an audience is promised: about no tick of any stream more than epsilon, over all releases, for ever."""
+    """What an audience is promised: about no stretch of any stream more than epsilon, over all releases, for ever.
+
+    Attributes:
+        protect: how long a stretch is, in seconds, or as a time in words; 0, written `tick`, for a single tick.
+    """
 
     epsilon: float = Field(gt=0.0)
     adversary: Adversary
+    protect: Annotated[Seconds, BeforeValidator(_seconds)] = 0
+
+    @property
+    def promise(self) -> Promise:
+        """The same, as the ledger has it."""
+        return Promise(self.epsilon, self.adversary, self.protect)
 
 
 class Scheduled(Document):
@@ -160,7 +188,14 @@ class ReleaseConfig(Document):
         for release in self.releases:
             if release.audience not in {SITE, *self.audiences}:
                 raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")
-            adversary = "universal" if release.audience == SITE else self.audiences[release.audience].adversary
+            if release.audience == SITE:
+                continue
+            adversary, seconds = self.audiences[release.audience].promise[1:]
+            if seconds and release.mechanism not in ("chain", "auto"):
+                raise ValueError(
+                    f"release {release.name}: mechanism {release.mechanism} protects single ticks only, and audience "
+                    f"{release.audience} is promised any {seconds} seconds: use mechanism chain"
+                )
             if release.mechanism != "auto" and not covers(release.mechanism, adversary):
                 raise ValueError(
                     f"release {release.name}: mechanism {release.mechanism} protects against the ignorant adversary "
@@ -191,13 +226,20 @@ class Reader(Document):
 
     Attributes:
         audiences: all that it ever belonged to.
-        epsilon, adversary: the most that it may be told about any tick of any stream, over all of them.
+        epsilon, adversary: the most that it may be told about a stretch of any stream, over all of them.
+        seconds: of a stretch; 0 is a single tick.
     """
 
     name: Name
     audiences: Annotated[tuple[Name, ...], Field(min_length=1)]
     epsilon: float = Field(gt=0.0)
     adversary: Adversary
+    seconds: Seconds = 0
+
+    @property
+    def limit(self) -> Promise:
+        """The most that it may be told."""
+        return Promise(self.epsilon, self.adversary, self.seconds)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -267,9 +309,12 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     found = _alone(reader, config, device, stream)
     try:
         for policy in catalogue.policies(device, stream):
-            allowances = [allowance(policy.chains, one.epsilon, one.adversary) for one in audiences]
+            chains, period = policy.chains, policy.clock.period_us
+            allowances = [
+                allowance(chains, one.epsilon, one.adversary, ticks=one.promise.ticks(period)) for one in audiences
+            ]
             if charge := joint_charge(allowances, units_above(policy.window_rate)):
-                found.append(joint_loss(policy.chains, charge, reader.adversary))
+                found.append(joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period)))
     except ChainClassError as error:
         raise ReleaseConfigError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
     if not found:
@@ -278,7 +323,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     if epsilon > reader.epsilon:
         raise ReleaseConfigError(
             f"account {reader.name} would be told {epsilon:.10g} about {device}/{stream} by the audiences "
-            f"{', '.join(reader.audiences)} together: its limit is {reader.epsilon:.10g} ({reader.adversary} adversary)"
+            f"{', '.join(reader.audiences)} together: its limit is {reader.limit}"
         )
     return Bound(device, stream, epsilon)
 
@@ -291,6 +336,11 @@ def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> l
                 raise ReleaseConfigError(
                     f"account {reader.name} may belong to no audience beside {release.audience}, whose release "
                     f"{release.name} about {device}/{stream} is by {release.mechanism}, which does not compose"
+                )
+            if reader.seconds:
+                raise ReleaseConfigError(
+                    f"account {reader.name} has a limit for any {reader.seconds} seconds, and release {release.name} "
+                    f"about {device}/{stream} is by {release.mechanism}, which protects single ticks only"
                 )
             if not covers(release.mechanism, reader.adversary):
                 raise ReleaseConfigError(

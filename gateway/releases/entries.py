@@ -25,6 +25,7 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.reports import Noise
+from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import ALONE, Mechanism
 from fugu.host.database import LEDGER
@@ -42,6 +43,7 @@ __all__ = [
     "Key",
     "LedgerError",
     "LedgerRows",
+    "Promise",
     "Release",
     "State",
     "Stream",
@@ -226,17 +228,35 @@ class Key(NamedTuple):
         return f"{self.device}/{self.stream}, audience {self.audience}"
 
 
+class Promise(NamedTuple):
+    """What an audience is promised: any stretch of so many seconds loses at most epsilon; 0 seconds are a tick."""
+
+    epsilon: float
+    adversary: Adversary
+    seconds: int = 0
+
+    def ticks(self, period_us: int) -> int:
+        """The most ticks of such a stretch."""
+        return stretch_ticks(self.seconds, period_us) if self.seconds else 1
+
+    def __str__(self) -> str:
+        """As it is said in a sentence."""
+        about = f" about any {self.seconds} seconds" if self.seconds else ""
+        return f"{self.epsilon:.10g}{about} ({self.adversary})"
+
+
 class Allowance(NamedTuple):
     """What may be charged to every tick of an account in total, and `base`, what of it the device itself releases.
 
-    Of the classes of chains the least allowance counts.
+    Of the classes of chains the least allowance counts; `period_us` is the shortest from tick to tick of their
+    policies.
     """
 
     key: Key
     allowance: int
     base: int
-    epsilon: float
-    adversary: Adversary
+    promise: Promise
+    period_us: int
     mechanism: Mechanism
     chains: tuple[ChainClass, ...]
 
@@ -379,8 +399,9 @@ CREATE TABLE accounts (
     shifted INTEGER NOT NULL DEFAULT 0, UNIQUE (device, stream, audience));
 CREATE TABLE allowances (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL, allowance INTEGER NOT NULL,
-    base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, mechanism TEXT NOT NULL,
-    class INTEGER NOT NULL, after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+    base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, seconds INTEGER NOT NULL,
+    period_us INTEGER NOT NULL, mechanism TEXT NOT NULL, class INTEGER NOT NULL,
+    after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
 CREATE TABLE classes (id INTEGER PRIMARY KEY, chains TEXT NOT NULL UNIQUE);
 CREATE TABLE together (
     serial INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,
@@ -432,8 +453,8 @@ class LedgerRows:
         return self._db.execute(f"SELECT {columns} FROM intact_accounts")
 
     def allowances(self) -> Rows:
-        """After which entry, account, allowance, base, mechanism, epsilon, adversary, chains; oldest first."""
-        columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, chains"
+        """After which entry, account, allowance, base, mechanism, promise, period, chains; oldest first."""
+        columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains"
         return self._db.execute(
             f"SELECT {columns} FROM intact_allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )

@@ -60,13 +60,14 @@ _TIED = 1.0 + 1e-6
 class Job(NamedTuple):
     """One release of every window.
 
-    `name` is as in its topic and in the ledger. `useful`: the plans of all devices found shares worth knowing, and one
-    is asked for.
+    `name` is as in its topic and in the ledger. `stretch_ticks`: how many ticks in a row the audience's promise is
+    about. `useful`: the plans of all devices found shares worth knowing, and one is asked for.
     """
 
     plan: Scheduled
     question: Question
     audience: Audience
+    stretch_ticks: int
     topic: str
     clock: Clock
     useful: bool
@@ -158,7 +159,11 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
                 f"release {name}: {device}/{plan.stream} has no symbols, and no windows that a {plan.query} of "
                 f"{plan.length} ticks every {plan.step} can be put together from"
             )
-    audience = config.audiences.get(plan.audience) or _site(newest)
+    if plan.audience == SITE:
+        audience, ticks = _site(newest)
+    else:
+        audience = config.audiences[plan.audience]
+        ticks = audience.promise.ticks(newest[0].clock.period_us)
     topic = release_topic(catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
     useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
@@ -166,7 +171,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent),
     )
-    job = Job(plan, question, audience, topic, newest[0].clock, useful)
+    job = Job(plan, question, audience, ticks, topic, newest[0].clock, useful)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
@@ -180,7 +185,8 @@ def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, ca
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
         if covers(name, audience.adversary):
             try:
-                allowed[name] = min(_allowance(catalogue, device, plan.stream, audience, name) for device in devices)
+                every = (catalogue.policies(device, plan.stream) for device in devices)
+                allowed[name] = min(_allowance(policies, audience, name) for policies in every)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
                     raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
@@ -191,9 +197,10 @@ def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, ca
     return max(allowed, key=lambda name: allowed[name])
 
 
-def _allowance(catalogue: Catalogue, device: str, stream: str, audience: Audience, mechanism: Mechanism) -> int:
-    found = catalogue.policies(device, stream)
-    return min(allowance(policy.chains, audience.epsilon, audience.adversary, mechanism) for policy in found)
+def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechanism) -> int:
+    """The least that any of them allows, for the most ticks that a stretch has by any of them."""
+    ticks = audience.promise.ticks(min(policy.clock.period_us for policy in policies))
+    return min(allowance(one.chains, audience.epsilon, audience.adversary, mechanism, ticks) for one in policies)
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
@@ -244,12 +251,12 @@ def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
 
 
-def _site(policies: Iterable[Policy]) -> Audience:
-    """What the site is promised: the weakest of the streams' guarantees."""
-    guarantees = [policy.guarantee for policy in policies]
+def _site(policies: Sequence[Policy]) -> tuple[Audience, int]:
+    """What the site is promised: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
-    weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
-    return Audience(epsilon=max(guarantee.epsilon for guarantee in guarantees), adversary=weakest)
+    weakest = min((policy.guarantee.adversary for policy in policies), key=ranks.index)
+    ticks = min(policy.guarantee.stretch_ticks for policy in policies)
+    return Audience(epsilon=max(policy.bound().epsilon(ticks) for policy in policies), adversary=weakest), ticks
 
 
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
@@ -266,9 +273,10 @@ def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue)
             audience = config.audiences[name]
             members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
             policies = [policy for one in members for policy in catalogue.policies(*one)]
-            most = min(_allowance(catalogue, *one, audience, mechanism) for one in members)
+            most = _allowance(policies, audience, mechanism)
             base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
             chains = tuple(dict.fromkeys(policy.chains for policy in policies))
             key = Key(device, stream, name)
-            found.append(Allowance(key, most, base, audience.epsilon, audience.adversary, mechanism, chains))
+            period = min(policy.clock.period_us for policy in policies)
+            found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
     return found

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from fugu.contract.guarantee import Adversary
 from fugu.host.database import LEDGER
 from gateway.location import Location, part_of
 from gateway.releases.entries import (
@@ -32,6 +31,7 @@ from gateway.releases.entries import (
     Key,
     LedgerError,
     LedgerRows,
+    Promise,
     Release,
     State,
     Stream,
@@ -110,17 +110,17 @@ class Ledger:
             for one in allowances:
                 self._keep_promise(one)
                 row = self._one(
-                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
+                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, seconds, period_us, "
                     "accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
                     "WHERE (device, stream, audience)=(?, ?, ?) ORDER BY serial DESC LIMIT 1",
                     *one.key,
                 )
-                told = (*one[1:-1], self._class(one))
+                told = (one.allowance, one.base, *one.promise, one.period_us, one.mechanism, self._class(one))
                 if row and row[1:] == told:
                     continue
-                if row and row[5] != one.mechanism:
+                if row and row[7] != one.mechanism:
                     raise LedgerError(
-                        f"{one.key}: its releases are charged by mechanism {row[5]} and cannot be by {one.mechanism} "
+                        f"{one.key}: its releases are charged by mechanism {row[7]} and cannot be by {one.mechanism} "
                         "now: give the new audience another name"
                     )
                 if row:
@@ -132,8 +132,8 @@ class Ledger:
                     query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
                     (account,) = self._one(query, *one.key, one.allowance, one.base, one.mechanism)
                 self._db.execute(
-                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, "
-                    "after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, "
+                    "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (account, *told, entry, time_us),
                 )
 
@@ -165,14 +165,14 @@ class Ledger:
 
     def _keep_promise(self, wanted: Allowance) -> None:
         before = self._one(
-            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
-            "AND (epsilon, adversary)<>(?, ?) LIMIT 1",
-            *(wanted.key.audience, wanted.epsilon, wanted.adversary),
+            "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
+            "AND (epsilon, adversary, seconds)<>(?, ?, ?) LIMIT 1",
+            *(wanted.key.audience, *wanted.promise),
         )
         if before is not None:
             raise LedgerError(
-                f"audience {wanted.key.audience} was promised epsilon {before[0]:g} ({before[1]}) and cannot be given "
-                f"{wanted.epsilon:g} ({wanted.adversary}) now: give the new audience another name"
+                f"audience {wanted.key.audience} was promised epsilon {Promise(*before)} and cannot be given "
+                f"{wanted.promise} now: give the new audience another name"
             )
 
     def reserve(
@@ -434,13 +434,11 @@ class Ledger:
         """A device's accounts, in the order of stream and audience."""
         return self._accounts("WHERE device=?", device)
 
-    def promised(self, audience: str) -> tuple[float, Adversary] | None:
-        """The epsilon and the adversary that an audience was promised; `None` without an account."""
-        query = (
-            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? LIMIT 1"
-        )
-        row = self._one(query, audience)
-        return None if row is None else (row[0], row[1])
+    def promised(self, audience: str) -> Promise | None:
+        """What an audience was promised; `None` without an account."""
+        query = "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id "
+        row = self._one(query + "WHERE audience=? LIMIT 1", audience)
+        return None if row is None else Promise(*row)
 
     def alone(self) -> list[Key]:
         """The accounts that have had a release that does not compose."""

@@ -353,6 +353,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,
+        stretch_ticks=job.stretch_ticks,
         mechanism=release.mechanism,
         noise=release.noise,
         scale=release.scale,

@@ -13,13 +13,14 @@ import pytest
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Clock
 from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import allowance, joint_charge, joint_loss, smallest_scale
-from gateway.releases.entries import PER_NAT, Allowance
+from gateway.releases.entries import PER_NAT, Allowance, Promise
 from gateway.releases.ledger import Ledger
 from tests.support.command import Fugu
 from tests.support.ledgers import key, release, reserve
@@ -43,7 +44,7 @@ def granted(
 ) -> int:
     """Open the account of `watch`, and what it allows."""
     allowed = allowance(chains, epsilon, adversary, mechanism)
-    one = Allowance(key(audience=audience), allowed, base, epsilon, adversary, mechanism, (chains,))
+    one = Allowance(key(audience=audience), allowed, base, Promise(epsilon, adversary), 10**6, mechanism, (chains,))
     ledger.set_allowances([one], time_us=1)
     return allowed
 
@@ -224,11 +225,13 @@ def honest(tmp_path: Path) -> Bench:
         ("UPDATE members SET charge=1000*charge", "may have lost "),
         ("DELETE FROM entries WHERE number=2", "entry 2: is missing"),
         (
-            "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, after_entry, "
-            "time_us) SELECT account, allowance, base, 2*epsilon, adversary, mechanism, class, 1, 1 FROM allowances",
+            "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, mechanism, "
+            "class, after_entry, time_us) SELECT account, allowance, base, 2*epsilon, adversary, seconds, period_us, "
+            "mechanism, class, 1, 1 FROM allowances",
             "audience public: was promised different things",
         ),
         ("UPDATE classes SET chains='[]'", "may have lost without bound"),
+        ("UPDATE allowances SET seconds=2", "mechanism chain allows"),
     ],
 )
 def test_a_change_is_found(honest: Bench, change: str, problem: str) -> None:
@@ -266,7 +269,7 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
 
 
 FORGETFUL = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45))
-PROMISES = {"public": (1.0, "informed")}
+PROMISES = {"public": Promise(1.0, "informed")}
 
 
 def forge_class(ledger: Ledger, *, allowances: bool) -> None:
@@ -321,7 +324,7 @@ def test_a_promise_is_the_one_that_the_auditor_knows(ledger: Ledger, change: str
     ledger._db.execute(f"UPDATE allowances SET {change}")
     audit = audit_ledger(ledger, promises=PROMISES)
     assert any("audience public: is promised" in one for one in audit.problems)
-    assert (audit.streams[0].promised, audit.streams[0].adversary) == PROMISES["public"]
+    assert audit.streams[0].promise == PROMISES["public"]
     assert any("promised" in line and "ledger alone" in line for line in audit_ledger(ledger).believed)
 
 
@@ -402,3 +405,77 @@ def test_what_devices_release_themselves_is_that_of_their_policies(ledger: Ledge
     assert not any("release themselves" in one for one in audit_ledger(ledger, policies=(quiet,)).problems)
     problems = audit_ledger(ledger, policies=(loud,)).problems
     assert any("release themselves" in one for one in problems)
+
+
+@pytest.fixture
+def lasting(tmp_path: Path) -> Bench:
+    """A ledger with releases of a gateway that promises any five seconds, which are at most six ticks."""
+    audience = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\nprotect = 5\n'
+    bench = Bench(tmp_path, scheduled(devices=["watch"]), audiences=audience)
+    bench.scene.record(*frames([10] * 8, seed=1), device="watch")
+    bench.now += 10**6
+    bench.work()
+    return bench
+
+
+def test_what_was_told_of_a_stretch_is_held_against_its_promise(lasting: Bench) -> None:
+    promise = Promise(1.0, "informed", 5)
+    audit = audit_ledger(lasting.ledger, policies=FLEET, promises={"public": promise})
+    (stream,) = audit.streams
+    assert audit.problems == ()
+    assert (stream.promise, stream.ticks, stream.by) == (promise, 6, "constant charge")
+    assert stream.epsilon is not None
+    assert 0.99 < stream.epsilon <= 1.0
+    allowed = allowance(FLEET[0].chains, 1.0, "informed", ticks=6)
+    assert [one.allowance for one in lasting.ledger.accounts()] == [allowed]
+    assert stream.epsilon == joint_loss(FLEET[0].chains, stream.charge, "informed", 6)
+    assert {(frame.epsilon, frame.stretch_ticks) for frame in lasting.frames} == {(1.0, 6)}
+    other = audit_ledger(lasting.ledger, promises={"public": Promise(1.0, "informed")}).problems
+    assert any("is promised 1 (informed), and the ledger says 1 about any 5 seconds" in one for one in other), other
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("UPDATE allowances SET allowance=allowance+1000", "mechanism chain allows"),
+        ("UPDATE allowances SET seconds=6", "mechanism chain allows"),
+        ("UPDATE allowances SET seconds=4", "states another promise than its audience has"),
+        ("UPDATE allowances SET seconds=0", "states another promise than its audience has"),
+        ("UPDATE allowances SET period_us=period_us/2", "mechanism chain allows"),
+        (
+            "UPDATE allowances SET period_us=2*period_us",
+            "its ticks are of 1000000 us, and its allowance is for",
+        ),
+        ("UPDATE members SET charge=1000*charge", "6 ticks in a row, with tick"),
+    ],
+)
+def test_a_change_of_a_stretch_is_found(lasting: Bench, change: str, problem: str) -> None:
+    lasting.ledger._db.execute(change)
+    problems = audit_ledger(lasting.ledger).problems
+    assert any(problem in found for found in problems), problems
+
+
+def test_a_shorter_period_of_the_auditors_policies_counts(lasting: Bench) -> None:
+    """A ledger cannot make a stretch of fewer ticks than the policy that made its releases has."""
+    faster = FLEET[0].model_copy(update={"clock": Clock(epoch_us=0, period_us=500_000)})
+    (stream,) = audit_ledger(lasting.ledger, policies=(faster, FLEET[1])).streams
+    assert (stream.ticks, stream.wrong) == (11, True)
+
+
+def test_the_limit_of_a_reader_may_be_of_another_stretch(lasting: Bench, tmp_path: Path) -> None:
+    made = create_broker(
+        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
+    )
+    for name, epsilon, seconds in (("anna", 1.0, 5), ("bert", 1.0, 60), ("carl", 1.0, 0)):
+        made.add(
+            Account(
+                name=name, role="reader", audiences=("public",), epsilon=epsilon, adversary="informed", seconds=seconds
+            ),
+            datetime.now(UTC),
+        )
+    found = {one.reader: one for one in audit_ledger(lasting.ledger, tmp_path / "broker").readers}
+    (stream,) = audit_ledger(lasting.ledger).streams
+    chains = FLEET[0].chains
+    for name, ticks in (("anna", 6), ("bert", 61), ("carl", 1)):
+        assert found[name].epsilon == joint_loss(chains, stream.charge, "informed", ticks)
+    assert [found[name].wrong for name in ("anna", "bert", "carl")] == [False, True, False]

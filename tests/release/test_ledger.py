@@ -22,6 +22,7 @@ from gateway.releases.entries import (
     ChargedTicks,
     Drawn,
     LedgerError,
+    Promise,
     nats,
     units_above,
     units_below,
@@ -335,13 +336,16 @@ def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
         ledger.close()
 
 
+OTHERS = (Promise(0.6, "informed"), Promise(0.4, "informed"), Promise(0.5, "ignorant"), Promise(0.5, "informed", 600))
+
+
 def test_what_an_audience_is_promised_never_changes(tmp_path: Path) -> None:
     """Limits of accounts are computed from it: a larger promise would break them behind their owners' backs."""
     ledger = Ledger(tmp_path / "l.sqlite")
-    made = Allowance(key(), 100, 0, 0.5, "informed", "chain", FREE)
+    made = Allowance(key(), 100, 0, Promise(0.5, "informed"), 10**6, "chain", FREE)
     ledger.set_allowances([made], time_us=1)
     ledger.set_allowances([made._replace(allowance=90)], time_us=2)  # a new policy may allow less
-    for other in (made._replace(epsilon=0.6), made._replace(epsilon=0.4), made._replace(adversary="ignorant")):
+    for other in (made._replace(promise=one) for one in OTHERS):
         with pytest.raises(LedgerError, match=r"audience public was promised epsilon 0\.5 \(informed\) and cannot"):
             ledger.set_allowances([other._replace(key=key("ring"))], time_us=3)
     assert [account.allowance for account in ledger.accounts()] == [90]

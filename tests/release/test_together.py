@@ -21,7 +21,7 @@ from gateway.audit.ledger import audit_ledger
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
-from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Release, peak_of_sum, units_above
+from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Promise, Release, peak_of_sum, units_above
 from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of
@@ -103,7 +103,7 @@ def ledger(tmp_path: Path) -> Ledger:
     ledger = Ledger(tmp_path / "l.sqlite")
     ledger.charge_together([PAIR], time_us=1)
     accounts = [
-        Allowance(key(stream=stream, audience=audience), ALLOWED, 0, 1.0, "informed", "chain", FREE)
+        Allowance(key(stream=stream, audience=audience), ALLOWED, 0, Promise(1.0, "informed"), 10**6, "chain", FREE)
         for stream in ("hr", "steps", "room")
         for audience in ("public", "press")
     ]
@@ -143,7 +143,7 @@ def test_charges_of_both_streams_add_up(ledger: Ledger) -> None:
 
 def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> None:
     """Windows of a device are in the base of both accounts."""
-    wide = Allowance(key(), ALLOWED, ALLOWED // 2, 1.0, "informed", "chain", FREE)
+    wide = Allowance(key(), ALLOWED, ALLOWED // 2, Promise(1.0, "informed"), 10**6, "chain", FREE)
     ledger.set_allowances([wide, wide._replace(key=key(stream="steps"))], time_us=2)
     reserve(ledger, about("hr", 0, 9, 0.5))
     with pytest.raises(LedgerError, match="which move together: ticks 5"):
@@ -169,8 +169,10 @@ def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
 def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger) -> None:
     ledger.set_allowances(
         [
-            Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, 1.0, "ignorant", "group", FREE),
-            Allowance(key(audience="guild"), ALLOWED, 0, 1.0, "ignorant", "chain", FREE),
+            Allowance(
+                key(stream="steps", audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "group", FREE
+            ),
+            Allowance(key(audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "chain", FREE),
         ],
         time_us=1,
     )
@@ -185,8 +187,10 @@ def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger)
 def test_nothing_is_released_about_a_neighbour_of_what_does_not_compose(ledger: Ledger) -> None:
     ledger.set_allowances(
         [
-            Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, 1.0, "ignorant", "group", FREE),
-            Allowance(key(audience="guild"), ALLOWED, 0, 1.0, "ignorant", "chain", FREE),
+            Allowance(
+                key(stream="steps", audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "group", FREE
+            ),
+            Allowance(key(audience="guild"), ALLOWED, 0, Promise(1.0, "ignorant"), 10**6, "chain", FREE),
         ],
         time_us=1,
     )
@@ -220,7 +224,7 @@ def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, probl
     joint = chains(200.0)
     allowed = allowance(joint, 1.0, "universal")
     accounts = [
-        Allowance(key(stream=stream, audience="guild"), allowed, 0, 1.0, "universal", "chain", (joint,))
+        Allowance(key(stream=stream, audience="guild"), allowed, 0, Promise(1.0, "universal"), 10**6, "chain", (joint,))
         for stream in ("hr", "steps")
     ]
     ledger.set_allowances(accounts, time_us=1)
@@ -277,7 +281,9 @@ def guild(ledger: Ledger, *audiences: str) -> int:
     allowed = allowance(joint, 1.0, "ignorant")
     ledger.set_allowances(
         [
-            Allowance(key(stream=stream, audience=audience), allowed, 0, 1.0, "ignorant", "chain", (joint,))
+            Allowance(
+                key(stream=stream, audience=audience), allowed, 0, Promise(1.0, "ignorant"), 10**6, "chain", (joint,)
+            )
             for stream in ("hr", "steps")
             for audience in audiences
         ],

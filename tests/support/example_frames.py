@@ -26,6 +26,7 @@ RELEASE_FRAME = ReleaseFrame(
     confidence=0.95,
     epsilon=0.1,
     adversary="universal",
+    stretch_ticks=61,
     mechanism="mqm-exact",
     noise="discrete-laplace",
     scale="41/2",

@@ -10,7 +10,7 @@ from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
 from gateway.location import Location
 from gateway.releases.audit import Audit, replayed
-from gateway.releases.entries import Allowance, Drawn, Entry, Key, Release
+from gateway.releases.entries import Allowance, Drawn, Entry, Key, Promise, Release
 from gateway.releases.ledger import Ledger
 
 ALLOWED = 300_000_000_000
@@ -34,7 +34,7 @@ def allow(
 ) -> None:
     """Open or change the accounts of devices."""
     accounts = [
-        Allowance(key(device, audience=audience), allowance, base, 1.0, "informed", mechanism, FREE)
+        Allowance(key(device, audience=audience), allowance, base, Promise(1.0, "informed"), 10**6, mechanism, FREE)
         for device in devices
     ]
     ledger.set_allowances(accounts, time_us=time_us)

@@ -15,10 +15,10 @@ from fugu.contract.stretches import Ceiling
 __all__ = [
     "StateRules",
     "baseline_ticks",
+    "epsilon_of",
     "moment",
     "number",
     "one_of",
-    "owners_ceiling",
     "positive",
     "state_edge",
     "stream_units",
@@ -67,11 +67,11 @@ def span(text: str, name: str) -> tuple[float, bool]:
     return value * _SECONDS.get(unit, 1.0), bool(unit)
 
 
-def owners_ceiling(text: str) -> Ceiling:
+def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
     """Read `1`, the most that may be told about a tick, or `1@1h`, about any hour; errors as `span`."""
     epsilon, at, time = text.partition("@")
-    most = positive(number(epsilon, "ceiling"), "ceiling")
-    return Ceiling(epsilon=most, seconds=math.ceil(span(time, "ceiling")[0]) if at else 0)
+    most = positive(number(epsilon, name), name)
+    return Ceiling(epsilon=most, seconds=math.ceil(span(time, name)[0]) if at else 0)
 
 
 def positive(value: float, name: str) -> float:

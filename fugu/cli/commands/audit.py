@@ -276,7 +276,7 @@ def ledger(
         config = None if releases is None else load_releases(releases)
         promises = None
         if config is not None:
-            promises = {name: (one.epsilon, one.adversary) for name, one in config.audiences.items()}
+            promises = {name: one.promise for name, one in config.audiences.items()}
         found = audit_ledger(opened, broker, trusted, promises)
     found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
     answer(as_json, lambda: ledger_document(found), lambda: show_ledger_audit(found, location.name))

@@ -96,7 +96,7 @@ def subscriber(
     name: str | None = None,
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
-    epsilon: float | None = None,
+    epsilon: str | None = None,
     adversary: str | None = None,
 ) -> None:
     """Add a subscriber.
@@ -114,7 +114,7 @@ def subscriber(
     Args:
         audience: site: symbols, estimates and all releases; any other: releases for it only; again for more.
         name: Name of the account (default: that of the audience).
-        epsilon (E): The most it may be told in all (default: its first audience's).
+        epsilon (E@TIME): The most it may be told in all, about any stretch of a time (default: its first audience's).
         adversary: Against whom that holds (default: as its first audience's).
     """
     from gateway.deployment.readers import new_reader
@@ -135,7 +135,7 @@ def subscriber(
             name,
             wanted,
             _promises(releases, policies, opened),
-            epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
+            limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
     _add_client(out, opened, account)
@@ -202,7 +202,8 @@ def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
     for bound in bounds:
         told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
-        by = f"about a single tick, by {', '.join(account.ever)} together"
+        about = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
+        by = f"{about}, by {', '.join(account.ever)} together"
         print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
@@ -322,7 +323,7 @@ def device(
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], opened.settings.fleet, name),
-        ceiling=arguments.owners_ceiling(ceiling),
+        ceiling=arguments.epsilon_of(ceiling),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
         in_place=in_place,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
-from fugu.cli.commands.arguments import one_of, owners_ceiling, stream_units
+from fugu.cli.commands.arguments import epsilon_of, one_of, stream_units
 from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
@@ -57,7 +57,7 @@ def build_image(
         raise CommandError("a board has no client certificate: give it an account with a password")
     burnt = Burnt(
         board=one_of(board, "board", BOARDS),
-        ceilings=() if ceiling is None else (owners_ceiling(ceiling),),
+        ceilings=() if ceiling is None else (epsilon_of(ceiling),),
         host=at.host,
         port=at.port,
         username=at.username or "",

@@ -92,8 +92,8 @@ def enrol(
         device=device,
         root=found.payload.hex(),
         groups=tuple(sorted(set(group or ()))),
-        ceiling=arguments.owners_ceiling(ceiling),
-        total_ceiling=None if total_ceiling is None else arguments.owners_ceiling(total_ceiling),
+        ceiling=arguments.epsilon_of(ceiling),
+        total_ceiling=None if total_ceiling is None else arguments.epsilon_of(total_ceiling),
         measurement_ceiling=(
             None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.arguments import owners_ceiling
+from fugu.cli.commands.arguments import epsilon_of
 from fugu.cli.commands.options import JsonOption, command, command_group, policy_in
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
@@ -42,7 +42,7 @@ def check(
         ceiling (E@TIME): Largest epsilon that is accepted, of a tick or about any stretch of that time.
         recording (FILE): Somebody's readings: are they in the policy's class?
     """
-    accepted = None if ceiling is None else owners_ceiling(ceiling)
+    accepted = None if ceiling is None else epsilon_of(ceiling)
     policy = policy_in(file)
     if not isinstance(policy, Policy):
         with working("checking every table"):

@@ -17,7 +17,7 @@ from gateway.releases.entries import nats
 if TYPE_CHECKING:
     from fugu.audit.device import Tested
     from fugu.audit.findings import Bound
-    from gateway.audit.ledger import LedgerAudit
+    from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
     from gateway.audit.statement import Statement
     from gateway.audit.stream import StreamAudit
 
@@ -211,39 +211,50 @@ def _shown(bound: float | None) -> str:
 def ledger_document(audit: LedgerAudit) -> dict[str, Any]:
     """What was found of a ledger, as an object for JSON, in nats."""
     streams = [
-        {**one.key._asdict(), **{k: v for k, v in one._asdict().items() if k != "key"}, "charge": nats(one.charge)}
-        for one in audit.streams
+        {**one.key._asdict(), **_flat(one, "promise", "promised"), "charge": nats(one.charge)} for one in audit.streams
     ]
-    return {**audit._asdict(), "streams": streams, "readers": [one._asdict() for one in audit.readers]}
+    return {**audit._asdict(), "streams": streams, "readers": [_flat(one, "limit", "limit") for one in audit.readers]}
+
+
+def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
+    """A row with its promise as three members, of which epsilon has a name."""
+    fields = {key: value for key, value in loss._asdict().items() if key != "key"}
+    epsilon, adversary, seconds = fields.pop(field)
+    return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
 def show_ledger_audit(audit: LedgerAudit, name: str) -> None:
     """Print what was found of a ledger of this name."""
     rows = [
         (
-            *(f"{one.key.device}/{one.key.stream}", one.key.audience, _amount(one.epsilon), f"{one.promised:.10g}"),
-            *(one.adversary, one.mechanism, str(one.tick), f"{nats(one.charge):.6g}", one.by),
+            *(f"{one.key.device}/{one.key.stream}", one.key.audience, _stretch(one.promise.seconds)),
+            *(_amount(one.epsilon), f"{one.promise.epsilon:.10g}", one.promise.adversary, one.mechanism, str(one.tick)),
+            *(f"{nats(one.charge):.6g}", one.by),
         )
         for one in audit.streams
     ]
-    bound = ("epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
-    show_table("The worst tick of every stream, by what was published", ("stream", "audience", *bound), rows)
+    bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
+    show_table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:
         told = [
             (
-                *(one.reader, f"{one.device}/{one.stream}", " ".join(one.audiences)),
-                *(_amount(one.epsilon), f"{one.limit:.10g}", one.adversary),
+                *(one.reader, f"{one.device}/{one.stream}", " ".join(one.audiences), _stretch(one.limit.seconds)),
+                *(_amount(one.epsilon), f"{one.limit.epsilon:.10g}", one.limit.adversary),
             )
             for one in audit.readers
         ]
-        titles = ("reader", "stream", "audiences", "epsilon", "limit", "adversary")
+        titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
         show_table("What readers were told, by all their audiences", titles, told)
     for line in audit.believed:
         say(f"NOTE believed: {line}")
     for problem in audit.problems:
         say(f"WRONG {problem}", style="bold")
     if not audit.problems:
-        say(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no tick above its promise.")
+        say(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
+
+
+def _stretch(seconds: int) -> str:
+    return f"{seconds} s" if seconds else "tick"
 
 
 def _amount(epsilon: float | None) -> str:
