@@ -36,27 +36,26 @@ from fugu.privacy.joint_model import JointModel, StreamStates
 
 __all__ = ["fit", "fit_joint", "fit_order_two", "joint_states", "matrix_rows"]
 
+_CONFIDENCES = (0.9, 0.95, 0.99, 0.999)
+"""Levels of a file's intervals."""
+
 
 def fit(
     states: NDArray[np.int64],
     segments: NDArray[np.int64],
     *,
-    decimate: int = 1,
     period_seconds: float | None = None,
     source: str = "",
     column: str = "",
     discretiser: Discretiser | None = None,
     missing_state: int | None = None,
     missing_share: float = 0.0,
-    confidences: tuple[float, ...] = (0.9, 0.95, 0.99, 0.999),
 ) -> ChainModel:
     """Fit a chain to a recording.
 
-    States (n,) are in 0..k-1; no transition is counted from one of the segments (n,) to the next. Every D-th row,
-    D >= 1, of each is kept; `period_seconds` is of the recording, before decimation. `confidences` are the levels of
-    the file's intervals. Raises ModelError for fewer than two states, or no transition at all.
+    States (n,) are in 0..k-1; no transition is counted from one of the segments (n,) to the next. Raises ModelError for
+    fewer than two states, or no transition at all.
     """
-    states, segments = chain_model.decimate(states, segments, decimate)
     k = int(states.max()) + 1 if states.size else 0
     if k < 2 or np.unique(states).size < 2:
         raise ModelError(f"{source}: {states.size} row(s) with fewer than two different states tell nothing of a chain")
@@ -78,14 +77,14 @@ def fit(
         n=int(states.size),
         segments=lengths.size,
         longest_segment=int(lengths.max()),
-        decimate=decimate,
-        period_seconds=None if period_seconds is None else period_seconds * decimate,
+        decimate=1,
+        period_seconds=period_seconds,
         counts=count_rows(counts),
         transition=matrix_rows(transition),
         initial=_stationary(transition),
         q=float(transition[0, 1]) if k == 2 else None,
         r=float(transition[1, 0]) if k == 2 else None,
-        intervals=tuple(interval_cells(counts, confidence) for confidence in confidences),
+        intervals=tuple(interval_cells(counts, confidence) for confidence in _CONFIDENCES),
         chains=None if covered is None else covered.chains,
         refused=refused,
         stretches=() if covered is None else stretch_rows(covered),
@@ -156,15 +155,13 @@ def fit_joint(
     segments: Ints,
     streams: Sequence[StreamStates],
     *,
-    decimate: int = 1,
     period_seconds: float | None = None,
 ) -> JointModel:
     """Fit the joint chain of streams to their states (n, streams) at the same ticks; other arguments as for `fit`.
 
     Raises ModelError for fewer than two states of a stream, no transition, or more joint states than a file holds.
     """
-    shows, joint, segments = joint_states(states, segments, decimate)
-    states = shows[joint]
+    shows, joint = joint_states(states)
     for one, column in zip(streams, states.T, strict=True):
         if np.unique(column).size < 2:
             raise ModelError(f"{one.name}: fewer than two different states tell nothing of a chain")
@@ -183,8 +180,8 @@ def fit_joint(
         streams=tuple(streams),
         order=1,
         n=len(states),
-        decimate=decimate,
-        period_seconds=None if period_seconds is None else period_seconds * decimate,
+        decimate=1,
+        period_seconds=period_seconds,
         shows=count_rows(shows),
         counts=count_rows(counts),
         transition=matrix_rows(chain_model.transition_matrix(counts)),
@@ -199,28 +196,18 @@ def fit_joint(
     )
 
 
-def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints, Ints]:
-    """The joint states of streams, as `fit_joint` numbers them; ModelError for too many, or fewer than two ticks.
-
-    The result is shows (K, streams), which of its rows each tick has (n,), and segment numbers (n,).
-    """
-    states, segments = _selected(states, segments, decimate)
-    return *_joint(states), segments
-
-
 def fit_order_two(
-    states: Ints, segments: Ints, stream: StreamStates, *, decimate: int = 1, period_seconds: float | None = None
+    states: Ints, segments: Ints, stream: StreamStates, *, period_seconds: float | None = None
 ) -> JointModel:
     """Fit a chain of order 2 to one stream (n,), whose joint states are its states at a tick and the one before.
 
     Which pair can follow another is known, so that no odds ratio bounds its steps: its file holds the chain alone.
     Raises ModelError for fewer than two states, or no two transitions side by side.
     """
-    states, segments = _selected(states, segments, decimate)
     if np.unique(states).size < 2:
         raise ModelError(f"{stream.name}: fewer than two different states tell nothing of a chain")
     inside = segments[1:] == segments[:-1]
-    both, joint = _joint(np.stack([states[:-1], states[1:]], axis=1)[inside])
+    both, joint = joint_states(np.stack([states[:-1], states[1:]], axis=1)[inside])
     segments = segments[1:][inside]
     counts = _counts(joint, segments, len(both))
     refused = "the steps of a chain of order 2 have no odds ratios: it is taken as it is"
@@ -233,8 +220,8 @@ def fit_order_two(
         streams=(stream,),
         order=2,
         n=int(joint.size),
-        decimate=decimate,
-        period_seconds=None if period_seconds is None else period_seconds * decimate,
+        decimate=1,
+        period_seconds=period_seconds,
         shows=count_rows(both[:, 1:]),
         counts=count_rows(counts),
         transition=matrix_rows(chain_model.transition_matrix(counts)),
@@ -265,13 +252,11 @@ def independence_test(counts: Ints, shows: Ints) -> LikelihoodRatio:
     return likelihood_ratio(gain, max(degrees, 0), int(counts.sum()))
 
 
-def _selected(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints]:
-    rows, segments = chain_model.decimate(np.arange(len(states)), segments, decimate)
-    return states[rows], segments
+def joint_states(states: Ints) -> tuple[Ints, Ints]:
+    """The different rows (K, streams) of states, and which of them each tick has, (n,).
 
-
-def _joint(states: Ints) -> tuple[Ints, Ints]:
-    """The different rows (K, streams) of states, and which of them each tick has, (n,)."""
+    Raises ModelError for too many, or fewer than two ticks.
+    """
     if len(states) < 2:
         raise ModelError("no two neighbouring rows, so there is no transition to count")
     shows, joint = np.unique(states, axis=0, return_inverse=True)

@@ -7,11 +7,11 @@
     states            k
     missing_state     the state of rows without a reading, the last one; null if they were left out
     missing_share     share of the rows that had no reading
-    n                 rows that were used, after decimation
+    n                 rows that were used
     segments          stretches without a gap
     longest_segment   rows of the longest of them
-    decimate          D: every D-th row of each segment was used
-    period_seconds    median step of column t, times D; null without a column t
+    decimate          1: every row was used
+    period_seconds    median step of column t; null without a column t
     counts            k x k transition counts (inside segments)
     transition        k x k maximum-likelihood estimate, counts / row sums
     initial           its stationary distribution; null if there are several
@@ -71,7 +71,6 @@ __all__ = [
     "Tried",
     "clopper_pearson",
     "count_transitions",
-    "decimate",
     "interval_cells",
     "likelihood_ratio",
     "log_likelihood",
@@ -84,15 +83,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-def decimate(states: Ints, segments: Ints, step: int) -> tuple[Ints, Ints]:
-    """Keep every `step`-th row of each segment, from its first row on; segment numbers are not repeated."""
-    _, first = np.unique(segments, return_index=True)
-    starts = np.zeros(segments.size, dtype=np.int64)
-    starts[first] = first
-    keep = (np.arange(segments.size) - np.maximum.accumulate(starts)) % step == 0
-    return states[keep], segments[keep]
 
 
 def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:

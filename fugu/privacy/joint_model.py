@@ -6,7 +6,7 @@
                       the file of one stream (`fugu.privacy.chain_model`)
     order             1; or 2, of one stream: a joint state is its state at the tick before and at this one
     n                 rows that were used, after decimation
-    decimate          D: every D-th row of each segment was used
+    decimate          1: every row was used
     period_seconds    from tick to tick; null if it is not known
     shows             per joint state, the state of each stream; those that never occurred are left out
     counts            K x K transition counts

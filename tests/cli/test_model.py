@@ -59,12 +59,6 @@ def test_thresholds_make_the_same_states(fugu: Fugu, recording: Path, threshold:
     assert document["discretiser"]["edges"][0] == pytest.approx(mean if threshold == "mean" else float(threshold))
 
 
-def test_decimation_takes_every_second_row_of_each_segment(fugu: Fugu, recording: Path) -> None:
-    document = fugu("plan", "model", recording, "--decimate", 2, "--json").json()
-    assert document["counts"] == [[0, 1], [1, 0]]  # 0 . 1 . 0 | 1 . | 0 . | 0 .
-    assert (document["decimate"], document["period_seconds"]) == (2, 4.0)
-
-
 def test_the_file_is_what_json_shows_and_loads_back(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
     chain = tmp_path / "chain.json"
     done = fugu("plan", "model", recording, "-o", chain, "--json")
@@ -238,11 +232,10 @@ def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path)
     assert fugu("check", "policy", policy, "--ceiling", 1).code == 0
 
 
-@pytest.mark.parametrize("extra", [("--threshold", "60"), ("--decimate", "2")])
-def test_a_running_mean_is_of_every_reading(fugu: Fugu, recording: Path, extra: tuple[str, ...]) -> None:
-    done = fugu("plan", "model", recording, "--baseline", 3, *extra)
+def test_a_running_mean_is_of_every_reading(fugu: Fugu, recording: Path) -> None:
+    done = fugu("plan", "model", recording, "--baseline", 3, "--threshold", 60)
     assert done.code != 0
-    assert done.err == "fugu: --baseline makes the states of every reading: without --threshold and --decimate\n"
+    assert done.err == "fugu: --baseline makes the states of every reading: without --threshold\n"
 
 
 def test_a_recording_too_short_to_tell_has_no_class(fugu: Fugu, recording: Path, tmp_path: Path) -> None:

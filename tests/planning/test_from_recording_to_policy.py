@@ -45,7 +45,7 @@ def test_a_recording_becomes_a_policy_that_its_device_accepts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recording = read_recording(RECORDINGS / "hr_sleep_N10.csv.gz", "state", None)
-    model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds, confidences=(0.99,))
+    model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds)
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())
     source = file_source(file)

@@ -22,12 +22,6 @@ def test_triples_are_counted_inside_segments_only() -> None:
     assert chain_model.count_triples(STATES, SEGMENTS, 2).tolist() == [[[1, 1], [0, 1]], [[1, 0], [1, 1]]]
 
 
-def test_decimation_restarts_in_every_segment() -> None:
-    states, segments = chain_model.decimate(STATES, SEGMENTS, 3)
-    assert states.tolist() == [0, 1, 1, 0]
-    assert segments.tolist() == [0, 0, 1, 1]
-
-
 def test_a_state_that_is_never_left_has_a_uniform_row() -> None:
     assert chain_model.transition_matrix(np.array([[3, 1], [0, 0]])).tolist() == [[0.75, 0.25], [0.5, 0.5]]
 

@@ -37,7 +37,6 @@ class StateRules(NamedTuple):
     threshold: str | None
     baseline: str | None
     name: str | None
-    decimate: int
     order: int
 
 

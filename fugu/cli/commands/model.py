@@ -23,8 +23,6 @@ def fit(
     baseline: str | None = None,
     name: str | None = None,
     order: int = 1,
-    decimate: int = 1,
-    confidence: float = 0.95,
     epsilon: float | None = None,
     grid: bool = False,
     cell: float | None = None,
@@ -42,7 +40,7 @@ def fit(
     \b
     examples:
       fugu plan model sleep.csv.gz --column state -o chain.json
-      fugu plan model sleep.csv.gz --threshold mean --decimate 10
+      fugu plan model sleep.csv.gz --threshold mean
       fugu plan model sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
       fugu plan model power.csv --column watts --threshold 150 --json
       fugu plan model heart.csv steps.csv --threshold 61.5,- --baseline -,300 -o both.json
@@ -58,8 +56,6 @@ def fit(
         baseline (TICKS): Instead: above or below the running mean of so many ticks.
         name (A,B[,C]): Streams that move together: their names (default: columns, or files).
         order (1..2): 2: the next state depends on this one and on the one before.
-        decimate (D): Use every D-th row only.
-        confidence: Level of the intervals that are shown.
         epsilon: Attack the class at this epsilon, widen it as needed, compare other states and periods.
         grid: Places (columns lat, lon, and if you like trace and t) over square cells.
         cell (METRES): Grid: side of a cell (default: 500).
@@ -69,15 +65,15 @@ def fit(
     from fugu.cli.commands.model_fit import fit_places, fit_recordings
 
     if grid:
-        of_states = ("column", "threshold", "baseline", "name", "decimate", "confidence", "epsilon")
+        of_states = ("column", "threshold", "baseline", "name", "epsilon")
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
         fit_places(files[0], cell, period, order, output, as_json=as_json)
         return
     _refuse(context, "only with --grid", ("cell", "period"))
-    rules = StateRules(column, threshold, baseline, name, decimate, order)
-    fit_recordings(files, rules, confidence, epsilon, output, as_json=as_json)
+    rules = StateRules(column, threshold, baseline, name, order)
+    fit_recordings(files, rules, epsilon, output, as_json=as_json)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

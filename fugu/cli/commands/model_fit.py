@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fugu.cli.commands.arguments import StateRules, baseline_ticks, positive, state_edge
-from fugu.cli.errors import CommandError, CommandLineError
+from fugu.cli.errors import CommandLineError
 from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.planning.grid_model import (
@@ -24,7 +24,6 @@ from fugu.planning.joint_recording import JointRecording, StreamRule, named, rea
 from fugu.planning.recording import read_recording
 from fugu.planning.true_class import attack_model, attack_streams
 from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
-from fugu.privacy.chain_model import decimate
 from fugu.privacy.joint_model import MOST_STREAMS, StreamStates
 
 __all__ = ["fit_places", "fit_recordings"]
@@ -42,30 +41,25 @@ def fit_streams(
         FuguError: something cannot be read, or there is no such chain.
         OSError: a file cannot be read or written.
     """
-    if given.decimate < 1:
-        raise CommandError(f"decimate must be at least 1, got {given.decimate}")
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, given)
     if given.order == 2 and len(rules) > 1:
         raise CommandLineError("--order 2 is for one stream")
     if not 1 <= len(rules) <= MOST_STREAMS:
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
-    if given.decimate > 1 and any(rule.baseline is not None for rule in rules):
-        raise CommandLineError("--baseline makes the states of every reading: without --decimate")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules)
         names = named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
         states, segments, period = recording.states, recording.segments, recording.period_seconds
-        every = given.decimate
         if given.order == 2:
-            model = fit_order_two(states[:, 0], segments, streams[0], decimate=every, period_seconds=period)
+            model = fit_order_two(states[:, 0], segments, streams[0], period_seconds=period)
         else:
-            model = fit_joint(states, segments, streams, decimate=every, period_seconds=period)
+            model = fit_joint(states, segments, streams, period_seconds=period)
             if wanted is not None and model.odds_ratio is not None:
                 told("attacking its class")
-                _, joint, parts = joint_states(states, segments, every)
-                model = attack_streams(model, joint, parts, wanted, np.random.default_rng(_SEED))
+                _, joint = joint_states(states)
+                model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
@@ -121,7 +115,6 @@ _METRES = 500.0
 def fit_recordings(
     files: Sequence[Path],
     given: StateRules,
-    confidence: float,
     epsilon: float | None,
     output: Path | None,
     *,
@@ -136,45 +129,36 @@ def fit_recordings(
     if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
         if given.name is not None:
             raise CommandLineError("--name: only with several streams, or --order 2")
-        _fit_chain(files[0], given, confidence, epsilon, output, as_json=as_json)
+        _fit_chain(files[0], given, epsilon, output, as_json=as_json)
         return
     if epsilon is not None and given.order == 2:
         raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     fit_streams(files, given, epsilon, output, as_json=as_json)
 
 
-def _fit_chain(
-    file: Path, given: StateRules, confidence: float, epsilon: float | None, output: Path | None, *, as_json: bool
-) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise CommandError(f"confidence must lie inside (0, 1), got {confidence:g}")
+def _fit_chain(file: Path, given: StateRules, epsilon: float | None, output: Path | None, *, as_json: bool) -> None:
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
-    if given.decimate < 1:
-        raise CommandError(f"decimate must be at least 1, got {given.decimate}")
-    if given.baseline is not None and (given.threshold is not None or given.decimate > 1):
-        raise CommandLineError("--baseline makes the states of every reading: without --threshold and --decimate")
+    if given.baseline is not None and given.threshold is not None:
+        raise CommandLineError("--baseline makes the states of every reading: without --threshold")
     edge, ticks = state_edge(given.threshold), baseline_ticks(given.baseline)
     with working(f"fitting {file.name}") as told:
         recording = read_recording(file, given.column, edge, ticks)
         model = fit(
             recording.states,
             recording.segments,
-            decimate=given.decimate,
             period_seconds=recording.period_seconds,
             source=file.name,
             column=recording.column,
             discretiser=recording.discretiser,
             missing_state=recording.missing_state,
             missing_share=recording.missing_share,
-            confidences=tuple(sorted({0.9, 0.95, 0.99, 0.999, confidence})),
         )
         if wanted is not None and model.chains is not None:
             told("attacking its class")
-            decimated = decimate(recording.states, recording.segments, given.decimate)
-            model = attack_model(model, *decimated, wanted, np.random.default_rng(_SEED))
+            model = attack_model(model, recording.states, recording.segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    answer(as_json, model.to_json, lambda: show_model(model, confidence, recording.missing))
+    answer(as_json, model.to_json, lambda: show_model(model, recording.missing))
     warn(model.warning)
 
 

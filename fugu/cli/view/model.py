@@ -22,21 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["show_grid", "show_joint_model", "show_model", "show_watched"]
 
 
+_CONFIDENCE = 0.95
 _NOTABLE = 0.01
 _MOST_CELLS = 6
 
 
-def show_model(model: ChainModel, confidence: float, missing: int) -> None:
+def show_model(model: ChainModel, missing: int) -> None:
     """Print a chain: estimates with intervals, a test of its order, how long states last; and its class.
 
     Args:
         model: the chain.
-        confidence: level of the intervals.
         missing: rows without a reading.
     """
     period = "" if model.period_seconds is None else f", one tick every {model.period_seconds:g} s"
-    every = f", every {model.decimate}th row of each segment" if model.decimate > 1 else ""
-    say(f"{model.source}: column {model.column}, {model.n} rows, {model.states} states{every}{period}")
+    say(f"{model.source}: column {model.column}, {model.n} rows, {model.states} states{period}")
     if model.segments > 1:
         say(f"{model.segments} segments without a gap, the longest of {model.longest_segment} rows")
     if isinstance(model.discretiser, Thresholds):
@@ -51,8 +50,8 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
                 f"{missing} rows ({model.missing_share:.1%}) have no reading, which is more than 1 %: state "
                 f"{model.missing_state} stands for that, and a policy made of this chain protects it like the others"
             )
-    _estimates(model, confidence)
-    say(f"Intervals: Clopper-Pearson, level {confidence:g}, each for itself.")
+    _estimates(model)
+    say(f"Intervals: Clopper-Pearson, level {_CONFIDENCE:g}, each for itself.")
     say("")
     tell(
         "First order?",
@@ -103,8 +102,8 @@ def show_attacked(attacked: Attacked) -> None:
     say(attack_words(attacked))
 
 
-def _estimates(model: ChainModel, confidence: float) -> None:
-    cells = model.cells(confidence)
+def _estimates(model: ChainModel) -> None:
+    cells = model.cells(_CONFIDENCE)
     k = model.states
     names = {(0, 1): "q = Pr(0 -> 1)", (1, 0): "r = Pr(1 -> 0)"} if k == 2 else {}
     wanted = names or {(x, y): f"Pr({x} -> {y})" for x in range(k) for y in range(k)}
