@@ -77,13 +77,8 @@ TABLES: dict[str, Any] = {
             *[("length", pa.int64()), ("observed", pa.int64()), ("value", pa.float64()), ("low", pa.float64())],
             *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
-            *[
-                ("noise", _NAME),
-                ("scale", pa.string()),
-                ("charge", pa.float64()),
-                ("entry", pa.int64()),
-                ("useful", pa.bool_()),
-            ],
+            *[("noise", _NAME), ("scale", pa.string()), ("charge", pa.float64()), ("entry", pa.int64())],
+            ("useful", pa.bool_()),
         ]
     ),
 }
