@@ -14,7 +14,8 @@ from typing import Self
 from firmware_sim.devices import AgentProcess
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Categories
-from fugu.contract.topics import parse_topic
+from fugu.contract.reports import Health
+from fugu.contract.topics import health_topic, parse_topic, policy_status_topic, symbols_topic, window_topic
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
@@ -123,6 +124,26 @@ class WholeFleet:
         )
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self
+
+    def malform(self, word: bytes) -> list[tuple[str, bytes]]:
+        """Publish messages with a word under the device's name, too large or malformed; returns them."""
+        sent = [
+            (symbols_topic("home", "watch", "hr"), b"\xc1" + word),
+            (window_topic("home", "watch", "hr"), b"\xc1" + word * 1000),
+            (policy_status_topic("home", "watch"), b"\xc1" + word),
+        ]
+        copy = Link(self._broker.address("watch"), client_id="copy")
+        copy.start()
+        for topic, payload in sent:
+            wait_until(lambda t=topic, p=payload: copy.publish(t, p) is not None, "a connection of the copy")  # type: ignore[misc]
+        wait_until(lambda: {*sent} <= {*self.heard.messages}, "what the copy says")
+        copy.stop()
+        return sent
+
+    def alarm(self, code: str) -> tuple[str, ...] | None:
+        """The names of an alarm in the newest health message, if there is one."""
+        health = [Health.decode(payload) for topic, payload in [*self.heard.messages] if topic == health_topic("home")]
+        return next((one.names for one in health[-1].alarms if one.code == code), None) if health else None
 
     def contradict(self) -> None:
         """Publish, under the device's name, a frame that says the opposite of one of its own."""

@@ -26,6 +26,8 @@ from tests.support.register import rows
 from tests.support.whole_fleet import WholeFleet
 from tests.support.wiretap import Wiretap
 
+MALFORMED = "canary-c05a7e"
+"""In messages that a gateway refuses, and says by whom."""
 CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
 
 
@@ -73,6 +75,8 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
     after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert len(captured[0]) > 2000
     assert any(file.name.endswith("-wal") for file in during)
+    kept = [data for file, data in during.items() if file.name == "outbox.sqlite.windows"]
+    assert len(kept) == 1, "the file of windows under way is searched"
     places = [("upstream", captured[0]), ("downstream", captured[1])]
     places += [(str(file), data) for files in (during, after) for file, data in files.items() if file != night]
     for canary in CANARIES:
@@ -92,6 +96,8 @@ def test_no_reading_is_in_any_message_of_any_topic_nor_in_a_file_of_device_gatew
         wait_until(lambda: fleet.heard.kinds() >= named - {"stop"}, "a message of every topic but one")
         statuses = len([topic for topic, _ in fleet.heard.messages if topic.endswith("/watch/status")])
         wait_until(lambda: sum(t.endswith("/watch/status") for t, _ in list(fleet.heard.messages)) > statuses + 2)
+        sent = fleet.malform(MALFORMED.encode())
+        wait_until(lambda: fleet.alarm("malformed") == ("watch",), "an alarm of what is malformed")
         fleet.contradict()
         wait_until(lambda: "stop" in fleet.heard.kinds(), "a stop")
         with urlopen(f"http://127.0.0.1:{fleet.metrics}/metrics", timeout=PATIENCE) as answer:
@@ -102,7 +108,8 @@ def test_no_reading_is_in_any_message_of_any_topic_nor_in_a_file_of_device_gatew
         during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         fleet.gateway.process.terminate()
         assert fleet.gateway.process.wait(PATIENCE) == 0
-        heard = list(fleet.heard.messages)
+        heard = [message for message in fleet.heard.messages if message not in sent]
+    assert len(heard) == len(fleet.heard.messages) - len(sent)
     broker.stop()
     everywhere = [*heard, *during.items(), ("metrics", metrics)]
     for folder in (tmp_path, broker.folder):
@@ -110,7 +117,7 @@ def test_no_reading_is_in_any_message_of_any_topic_nor_in_a_file_of_device_gatew
     names = {Path(place).name for place, _ in everywhere}
     assert names >= {"outbox.sqlite", "trust.json", "gateway.sqlite", "fleet.sqlite", "mosquitto.db", "mosquitto.log"}
     assert any("ledger" in name for name in names), names
-    for canary in CANARIES:
+    for canary in (*CANARIES, MALFORMED):
         for trace in traces(canary):
             found = [place for place, data in everywhere if trace in data and not place.endswith("readings.csv")]
             assert found == [], f"{canary} as {trace!r} in {found}"
