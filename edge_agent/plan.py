@@ -34,9 +34,11 @@ class WindowPlan:
     scale_numerator: int
     scale_denominator: int
     query: Query = COUNT
+    epoch_us: int = 0
+    period_us: int = 1
 
     @classmethod
-    def of(cls, window: dict[str, Any], labels: list[str]) -> WindowPlan:
+    def of(cls, window: dict[str, Any], labels: list[str], clock: dict[str, Any]) -> WindowPlan:
         """Take the parts of a verified window's JSON form; `labels` are the names of the states."""
         numerator, _, denominator = window["scale"].partition("/")
         query = query_of(window)
@@ -45,12 +47,18 @@ class WindowPlan:
         numbers = {state: number for number, group in enumerate(groups) for state in group}
         return cls(
             **{key: window[key] for key in ("name", "start", "length", "stride")},
+            **{key: clock[key] for key in ("epoch_us", "period_us")},
             counts=len(groups),
             places=tuple(map(numbers.get, range(len(labels)))),
             scale_numerator=int(numerator),
             scale_denominator=int(denominator or "1"),
             query=query,
         )
+
+    def place(self, tick: int, state: int | None) -> int | None:
+        """The number that a tick counts towards, if any."""
+        place = None if state is None else self.places[state]
+        return self.query.number(place, self.epoch_us + tick * self.period_us)
 
     @property
     def overlap(self) -> int:
@@ -114,7 +122,8 @@ class StreamPlan:
             discretiser=policy["discretiser"],
             sensor=sensor,
             windows=tuple(
-                WindowPlan.of(window, policy["discretiser"]["states"]) for window in policy.get("windows", ())
+                WindowPlan.of(window, policy["discretiser"]["states"], policy["clock"])
+                for window in policy.get("windows", ())
             ),
             watch=watched_class(policy),
         )

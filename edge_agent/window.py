@@ -106,7 +106,7 @@ class StreamWindows:
         self._draw = uniform_below(entropy)
         self._next = [max(last + 1, plan.first_from(since)) for plan, last in zip(plans, last_indices, strict=True)]
         self._open: list[dict[int, WindowCount]] = [{} for _ in plans]
-        self.to_blank = {(plan, slot) for plan in plans if plan.query.additive for slot in range(plan.overlap)}
+        self.to_blank = {(plan, slot) for plan in plans if plan.query.recorded for slot in range(plan.overlap)}
         records = records or [()] * len(plans)
         for plan, following, counts, own in zip(plans, self._next, self._open, records, strict=True):
             for record in own:
@@ -136,7 +136,7 @@ class StreamWindows:
         for plan, counts in zip(self._plans, self._open, strict=True):
             for index in plan.holding(tick):
                 if index in counts:
-                    counts[index].add(None if state is None else plan.places[state])
+                    counts[index].add(plan.place(tick, state))
 
     def close(self, tick: int) -> list[ClosedWindow]:
         """The windows that end at a tick or before it and observed anything; each is handed out once."""
@@ -156,9 +156,9 @@ class StreamWindows:
             (plan, counts[index].record(index, tick))
             for plan, counts in zip(self._plans, self._open, strict=True)
             for index in plan.holding(tick)
-            if index in counts and plan.query.additive and plan.is_recorded(index, tick)
+            if index in counts and plan.query.recorded and plan.is_recorded(index, tick)
         ]
 
     def _blank(self, plan: WindowPlan, index: int) -> None:
-        if plan.query.additive:
+        if plan.query.recorded:
             self.to_blank.add((plan, index % plan.overlap))

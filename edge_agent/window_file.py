@@ -89,7 +89,7 @@ class WindowFile:
         """
         self._places, end = {}, 0
         for plan in plans:
-            for window in (window for window in plan.windows if window.query.additive):
+            for window in (window for window in plan.windows if window.query.recorded):
                 size = _CHECK_BYTES + _HEAD.size + window.counts * _COUNT_BYTES
                 self._places[plan.stream, window.name] = _Place(end, window.overlap, size, self._key(plan, window))
                 end += window.overlap * size

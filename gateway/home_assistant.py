@@ -144,10 +144,15 @@ def _counted(one: Description) -> dict[str, Component]:
         if window.query.each:
             every = {f".{index}": (f"_{label}", label) for index, label in _shown(one.states)}
         else:
-            (states,) = window.groups(one.states)
-            every = {"": ("", " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states")}
-        share = window.query.additive  # other numbers are no shares of their window
-        number = "(100 * {} / value_json.observed) | round(2)" if share else "{}"
+            states, *others = window.groups(one.states)
+            of = " or ".join(states) if len(states) <= _MOST_NAMED else f"{len(states)} states"
+            every = {"": ("", of)}
+            if others:  # of a profile, whose blocks have equal parts of the day
+                names = window.named(one.states)
+                every = {f".{index}": (f"_{name}", f"{of} {name}") for index, name in enumerate(names)}
+        parts = f" * {len(every)}" if window.blocks else ""
+        share = window.query.recorded  # other numbers are no shares of their window
+        number = f"(100 * {{}}{parts} / value_json.observed) | round(2)" if share else "{}"
         for key, (ending, of) in every.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
             numbers = {name: number.format(member) for name, member in members.items()}

@@ -116,10 +116,10 @@ class Constant(FieldType):
 
 
 class Labels(Many):
-    """Names of different states."""
+    """Names of different states, or of what else has a number each; at least `low`."""
 
-    def __init__(self) -> None:
-        super().__init__(Text(1, 64), 1, 255, "a state")
+    def __init__(self, low: int = 1) -> None:
+        super().__init__(Text(1, 64), low, 255, "a state")
 
     def check(self, value: Any, name: str) -> None:
         super().check(value, name)
@@ -161,7 +161,7 @@ class Numbers(FieldType):
 class JsonMessage(Declared):
     """Base of JSON messages, flat objects but for the objects of `Objects`.
 
-    Fields with a default value may be missing.
+    Fields with a default value may be missing, and are where they are empty.
 
     Attributes:
         MOST: bytes, at most.
@@ -185,6 +185,8 @@ class JsonMessage(Declared):
         columns = [(field.name, field.type) for field in self.fields if isinstance(field.type, Numbers)]
         for field in self.fields:
             value = getattr(self, field.name)
+            if value == () and _optional(type(self), field.name):
+                continue
             if isinstance(field.type, Shares):
                 found |= {f"share_{label}": share for label, share in value.items()}
             elif not isinstance(field.type, Numbers):

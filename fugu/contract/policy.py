@@ -9,6 +9,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationE
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document, DocumentFile, first_problem
+from fugu.contract.calendar import DAY
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import GuaranteeError, PolicyError
@@ -159,6 +160,9 @@ class Policy(PolicyHeader):
             raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
         if self.table is not None and bool(self.windows) != (self.windows_guarantee is not None):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
+        for window in self.windows:
+            if window.blocks is not None and window.length * self.clock.period_us < DAY * 1_000_000:
+                raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
         held = sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if held > MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")

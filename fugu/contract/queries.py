@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from fugu.contract.calendar import DAY, DayBlocks
+
 __all__ = [
     "COUNT",
     "EACH",
@@ -39,6 +41,7 @@ class Query:
         each: every state has a number, not some together.
         clip: the most a number can be; without one, it is the sum of what its ticks add.
         pairs: it is asked about consecutive ticks.
+        blocks: of the local day, which have a number each; a profile of the day.
     """
 
     name: str
@@ -46,10 +49,16 @@ class Query:
     unit: str = "ticks"
     clip: int | None = None
     pairs: bool = False
+    blocks: DayBlocks | None = None
 
     @property
     def additive(self) -> bool:
-        """True if each tick adds to a number whatever the others are: a window is the sum of its parts."""
+        """True if each tick adds to a number whatever the others are, and when: a window is the sum of its parts."""
+        return self.recorded and self.blocks is None
+
+    @property
+    def recorded(self) -> bool:
+        """True if its counts are all that a device must remember of a window under way."""
         return self.clip is None and not self.pairs
 
     @property
@@ -80,9 +89,20 @@ class Query:
         counts = place is not None and memory < self.clip
         return place if counts else None, memory + counts
 
+    def number(self, place: int | None, unix_us: int) -> int | None:
+        """The number that a tick belongs to, by its time; `place` is that of its state."""
+        block = 0 if self.blocks is None else self.blocks.at(unix_us)  # the same is done for every state
+        return place if self.blocks is None or place is None else block
+
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
         """For each number the states that it counts, of those that are asked about."""
+        if self.blocks is not None:
+            return (tuple(states),) * len(self.blocks.labels)
         return tuple((state,) for state in states) if self.each else (tuple(states),)
+
+    def names(self, states: Sequence[str]) -> tuple[str, ...]:
+        """Each number of a window in words, by the states that are asked about."""
+        return tuple(map(" or ".join, self.groups(states))) if self.blocks is None else self.blocks.labels
 
     def labels(self, states: Sequence[str]) -> tuple[str, ...]:
         """What each number is called."""
@@ -91,11 +111,16 @@ class Query:
     def about(self, states: Sequence[str]) -> str:
         """What is counted, in words."""
         most = "" if self.clip is None else f", at most {self.clip} {self.unit}"
-        return "each state" if self.each else " + ".join(states) + most
+        by = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
+        return "each state" if self.each else " + ".join(states) + most + by
 
     def words(self, of: str) -> str:
         """A number of a window in words, with its unit."""
         return f"{self.unit} of {of}" + ("" if self.clip is None else f", at most {self.clip}")
+
+    def part(self, length: int) -> int:
+        """Of how many ticks of a window each number is: of blocks of a day, of their part of it."""
+        return length if self.blocks is None else max(1, length * self.blocks.seconds // DAY)
 
     def most(self, length: int) -> int:
         """The most a number of a window of so many ticks can be."""
@@ -108,13 +133,16 @@ class Query:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a window's document that say what is asked of its states; `query_of` reads them."""
-        return {"clip": self.clip}
+        blocks = None if self.blocks is None else vars(self.blocks)
+        return {"clip": self.clip, "blocks": blocks}
 
 
 def query_of(fields: Mapping[str, Any]) -> Query:
     """The query of a window, by the fields of its document."""
     if (clip := fields.get("clip")) is not None:
         return Query("clipped", clip=clip)
+    if (blocks := fields.get("blocks")) is not None:
+        return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
     return HISTOGRAM if fields["states"] == EACH else COUNT
 
 

@@ -156,7 +156,7 @@ class ValueEstimate(JsonMessage):
         check_intervals(self.values, self.low, self.high)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowCount(JsonMessage):
     """The noisy counts of a window that a device has counted."""
 
@@ -164,6 +164,7 @@ class WindowCount(JsonMessage):
     since: Annotated[datetime, Time(), "Its beginning."]
     window: Annotated[str, Text(1, 32, WINDOW_NAME_PATTERN), "Its name in the policy."]
     states: Annotated[tuple[str, ...], Labels(), "Labels of the states that were counted; of a histogram, all."]
+    blocks: Annotated[tuple[str, ...], Labels(0), "Blocks of the local day, which have a number each."] = ()
     values: Annotated[tuple[float, ...], Numbers("value"), "Ticks in the states, with noise, so below zero at times."]
     low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count, or its clip."]
     high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
@@ -178,11 +179,13 @@ class WindowCount(JsonMessage):
 
     def labels(self) -> Sequence[str]:
         """The states, if each has a number."""
-        return self.states if len(self.values) > 1 else ()
+        return self.blocks or (self.states if len(self.values) > 1 else ())
 
     @classmethod
     def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
         """The same, by the names that are there."""
+        if blocks := found.get("blocks"):
+            return tuple(blocks)
         labels: Sequence[str] = () if "value" in fields else found["states"]
         if len(labels) == 1:
             raise FrameError("one number is called value, without the name of a state", Reason.WRONG_LENGTH)
@@ -190,7 +193,9 @@ class WindowCount(JsonMessage):
 
     def _consistent(self) -> None:
         _check_times(self.since, self.time)
-        if len(self.values) not in (1, len(self.states)):
+        if self.blocks and len(self.values) != len(self.blocks):
+            raise FrameError(f"{len(self.values)} values of {len(self.blocks)} blocks", Reason.WRONG_LENGTH)
+        if not self.blocks and len(self.values) not in (1, len(self.states)):
             raise FrameError(f"{len(self.values)} values beside {len(self.states)} states", Reason.WRONG_LENGTH)
         check_intervals(self.values, self.low, self.high)
 

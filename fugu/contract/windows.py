@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document, Printable
+from fugu.contract.calendar import DAY
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import EACH, Each, Query, query_of
 
@@ -25,6 +26,7 @@ __all__ = [
     "MAX_OPEN_COUNTS",
     "MAX_WINDOWS",
     "Asking",
+    "Blocks",
     "Composing",
     "Mechanism",
     "Window",
@@ -52,16 +54,35 @@ MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
 MAX_OPEN_COUNTS = 16_384
 """Numbers that all windows under way may count at a time: what a small device can keep in memory."""
+_LEFT_OUT = ("clip", "blocks")
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
+_Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
+
+
+class Blocks(Document):
+    """Blocks of the local day that have a count each, as `fugu.contract.calendar.DayBlocks`."""
+
+    zone: Annotated[Printable, Field(min_length=1, max_length=64)]
+    seconds: int = Field(ge=900, le=DAY)
+    offsets: Annotated[tuple[tuple[int, _Offset], ...], Field(min_length=1, max_length=64)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if DAY % self.seconds:
+            raise ValueError(f"blocks of {self.seconds} seconds do not fill a day")
+        since = [moment for moment, _ in self.offsets]
+        if since != sorted(set(since)):
+            raise ValueError("the transitions of a time zone do not increase")
+        return self
 
 
 class Asking(Document):
-    """A document whose fields `states` and `clip` say what is asked; `clip` is left out where it is None."""
+    """A document whose fields `states`, `clip` and `blocks` say what is asked; the last two are left out where None."""
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        return {name: value for name, value in document.items() if name != "clip" or value is not None}
+        return {name: value for name, value in document.items() if name not in _LEFT_OUT or value is not None}
 
     @property
     def query(self) -> Query:
@@ -79,6 +100,7 @@ class Window(Asking):
         states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
         clip: the most that is told of a count, before its noise; None for the whole count.
+        blocks: of the local day, which have a count each: a profile; None for one count of the whole window.
         mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
@@ -90,9 +112,12 @@ class Window(Asking):
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
     clip: Annotated[int, Field(ge=1)] | None = None
+    blocks: Blocks | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.blocks is not None and (self.states == EACH or self.clip is not None):
+            raise ValueError("blocks of the day are for whole counts of states that are counted together")
         if self.overlap > MAX_OVERLAP:
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:

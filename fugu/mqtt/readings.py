@@ -311,5 +311,7 @@ def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[
     found = next((one for one in known.windows if one.name == window), None) if known else None
     if known is None or found is None:
         return None
-    groups = found.groups(known.states)
-    return sum(groups, ()) if counts == len(groups) else None
+    names = found.named(known.states)
+    if found.query.single and counts == 1:
+        return sum(found.groups(known.states), ())
+    return names if counts == len(names) else None

@@ -149,7 +149,7 @@ def joint_plan(
             raise PlanningError(f"{mechanism} {error}") from None
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
     alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
-    errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
+    errors = tuple(window_error(Fraction(window.scale), window.query.part(window.length)) for window in planned)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None, errors)
     found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks)

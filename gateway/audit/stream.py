@@ -211,7 +211,7 @@ def _counts(
     whole = [
         frame for frame in frames if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
     ]
-    if window.stride < window.length or not whole:
+    if window.stride < window.length or not whole or not window.query.additive:
         return None
     return CountOutputs(
         np.array([frame.counts for frame in whole], dtype=np.int64),

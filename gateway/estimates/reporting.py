@@ -94,6 +94,7 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
         since=_time(policy, frame.first, frame.shift),
         window=frame.window,
         states=tuple(labels[state] for state in window.counted(labels)),
+        blocks=() if (blocks := window.query.blocks) is None else blocks.labels,
         values=tuple(float(count) for count in frame.counts),
         low=tuple(float(count - off) for count in frame.counts),
         high=tuple(float(count + off) for count in frame.counts),

@@ -321,7 +321,7 @@ def worth(policy: AnyPolicy) -> Worth:
 
 
 def _error_of(window: Window) -> WindowError:
-    return window_error(Fraction(window.scale), window.length)
+    return window_error(Fraction(window.scale), window.query.part(window.length))
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:

@@ -199,7 +199,7 @@ class DeviceView:
         told = self._described.of(topic.device, topic.stream, frame.policy_version)
         window = None if told is None else next((one for one in told.windows if one.name == frame.window), None)
         if told is not None and window is not None:
-            labels = tuple(map(" or ".join, window.groups(told.states)))
+            labels = window.named(told.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
         return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields})
 

@@ -30,6 +30,7 @@ from gateway.releases.statistics import Query
 from tests.support.windows import policy, window
 
 TICKS = 7
+CLOCK = {"epoch_us": 0, "period_us": 1}
 
 
 def clipped(clip: int, length: int = 3, stride: int = 3, scale: str = "2") -> Window:
@@ -131,13 +132,13 @@ def test_a_clip_that_clips_nothing_or_of_several_counts_is_refused(changes: dict
 
 @pytest.mark.parametrize("states", list(product((0, 1), repeat=4)))
 def test_the_device_tells_the_count_up_to_its_clip_and_never_more(states: tuple[int, ...]) -> None:
-    plan = WindowPlan.of(clipped(2, 5, 5).model_dump(mode="json"), ["low", "high"])
+    plan = WindowPlan.of(clipped(2, 5, 5).model_dump(mode="json"), ["low", "high"], CLOCK)
     for noise in (-3, 0, 5):
         count = WindowCount([noise], plan.query)
         for state in states:
             count.add(plan.places[state])
         assert count.take() == (noise + min(sum(states), 2),)
-    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"]).query.clip is None
+    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"], CLOCK).query.clip is None
 
 
 def test_what_takes_numbers_for_sums_leaves_clipped_counts_out() -> None:

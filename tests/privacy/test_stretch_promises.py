@@ -20,11 +20,13 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import EACH
-from fugu.contract.windows import Window
+from fugu.contract.windows import Blocks, Window
 from tests.support.oracle import Array
 from tests.support.proofs import check_printed
 
 TICKS = 6
+HALF_DAYS = Blocks(zone="UTC", seconds=43_200, offsets=((0, 0),))
+HALF_DAY_US = 43_200_000_000
 SLACK = 1e-9
 
 
@@ -58,7 +60,7 @@ def random_windows(rng: np.random.Generator, states: int) -> tuple[Window, ...]:
     windows = []
     for number in range(int(rng.integers(0, 3))):
         length = int(rng.integers(1, 5))
-        kind = rng.choice(["count", "each", "clipped"] if length > 1 else ["count", "each"])
+        kind = rng.choice(["count", "each", "profile", "clipped"] if length > 1 else ["count", "each", "profile"])
         windows.append(
             Window(
                 name=f"w{number}",
@@ -67,6 +69,7 @@ def random_windows(rng: np.random.Generator, states: int) -> tuple[Window, ...]:
                 states=EACH if kind == "each" else tuple(range(int(rng.integers(1, states)))),
                 scale=str(Fraction(int(rng.integers(5, 80)), 10)),
                 clip=int(rng.integers(1, length)) if kind == "clipped" else None,
+                blocks=HALF_DAYS if kind == "profile" else None,
             )
         )
     return tuple(windows)
@@ -79,6 +82,12 @@ def counts_of(window: Window, path: tuple[int, ...], states: int) -> list[tuple[
     for begin in range(0, TICKS, window.stride):
         inside = path[begin : begin + window.length]
         numbers = [sum(x in group for x in inside) for group in window.groups(labels)]
+        if window.blocks is not None:  # ticks of mornings, and of evenings
+            every = [window.query.number(0, (begin + t) * HALF_DAY_US) for t in range(len(inside))]
+            numbers = [
+                sum(x in window.groups(labels)[0] and n == number for x, n in zip(inside, every, strict=True))
+                for number in (0, 1)
+            ]
         found.append(tuple(min(n, window.clip) if window.clip is not None else n for n in numbers))
     return found
 

@@ -37,8 +37,18 @@ ESTIMATE = StateEstimate(
     *(1.0, "universal", False),
 )
 COUNT = WindowCount(
-    *(instant(3600 * SECOND), instant(0), "hour", ("high",), (30.0,), (12.0,), (48.0,), 0.95, 60),
-    *(1.0, "universal", True),
+    time=instant(3600 * SECOND),
+    since=instant(0),
+    window="hour",
+    states=("high",),
+    values=(30.0,),
+    low=(12.0,),
+    high=(48.0,),
+    confidence=0.95,
+    observed=60,
+    epsilon=1.0,
+    adversary="universal",
+    useful=True,
 )
 
 

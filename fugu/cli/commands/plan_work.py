@@ -38,6 +38,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
+from fugu.planning.day_blocks import profile_query
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
@@ -319,7 +320,7 @@ def _composing(options: WindowOptions) -> Composing:
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
     try:
-        query = window_query(options.query)
+        query = profile_query(options.query) if options.query.startswith("profile") else window_query(options.query)
     except ValueError as error:
         raise CommandLineError(str(error)) from None
     states: Any

@@ -92,7 +92,7 @@ def _by_stream(policy: Policy) -> dict[str, float]:
 def _error(window: Window) -> WindowError:
     from fugu.planning.answers import window_error  # a policy that cannot be read needs no gateway
 
-    return window_error(Fraction(window.scale), window.length)
+    return window_error(Fraction(window.scale), window.query.part(window.length))
 
 
 def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
@@ -124,7 +124,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
     for window in policy.windows:
         error = f"its share is off by {_error(window).share_mean:.2%} on average"
-        if not window.query.additive:
+        if not window.query.recorded:
             error = f"{window.query.words('its states')}, off by {_error(window).count_mean:.2g} on average"
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "

@@ -341,15 +341,16 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)
-    shares = map(_percent, error[2:]) if window.query.additive else ("-", "-")
+    shares = map(_percent, error[2:]) if window.query.recorded else ("-", "-")
     return (window.name, str(window.length), states, about, *counts, *shares)
 
 
 def _answer(window: Window, error: WindowError, span: str) -> str:
     """How far off the answer of a window is; only a sum over its ticks is a share of them."""
     query, sure = window.query, "(95 % of the time)"
-    if query.additive:
-        return f"the share over {span} is within {_percent(error.share_95)} {sure}"
+    if query.recorded:
+        of = "share" if query.blocks is None else "share of each part of the day"
+        return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
     useless = ", no better than guessing" if error.count_95 >= query.most(window.length) else ""
     return f"{query.words(window.name)}, over {span}: within {error.count_95} {sure}{useless}"
 

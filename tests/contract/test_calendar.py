@@ -1,0 +1,131 @@
+"""Blocks of the local day: every tick is in exactly one, days of 23 and 25 hours among them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from fugu.contract.calendar import DAY, DayBlocks
+from fugu.contract.descriptions import decode_description, describe, encode_description
+from fugu.contract.errors import PolicyError
+from fugu.contract.policy import Policy
+from fugu.contract.reports import WindowCount
+from fugu.contract.windows import Blocks, Window
+from fugu.planning.day_blocks import profile_query, transitions
+from fugu.planning.errors import PlanningError
+from tests.contract.test_descriptions import SYMBOLS
+
+SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+BERLIN = DayBlocks("Europe/Berlin", 4 * 3600, transitions("Europe/Berlin", SINCE))
+ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia")
+
+
+@given(st.sampled_from(ZONES), st.sampled_from([900, 3600, 4 * 3600, DAY]), st.integers(0, 9 * 365 * DAY))
+def test_a_time_is_in_the_block_that_its_zone_says(zone: str, seconds: int, after: int) -> None:
+    blocks = DayBlocks(zone, seconds, transitions(zone, SINCE))
+    local = datetime.fromtimestamp(SINCE + after, UTC).astimezone(ZoneInfo(zone))
+    expected = (local.hour * 3600 + local.minute * 60 + local.second) // seconds
+    assert blocks.at((SINCE + after) * 1_000_000) == expected
+
+
+@pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25), ((2026, 7, 1), 24)])
+def test_every_minute_of_a_short_and_a_long_day_is_in_one_block(day: tuple[int, int, int], hours: int) -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    begin = int(datetime(*day, tzinfo=zone).timestamp())
+    end = int((datetime(*day, tzinfo=zone) + timedelta(days=1)).timestamp())
+    assert end - begin == hours * 3600
+    counts = Counter(BERLIN.at(moment * 1_000_000) for moment in range(begin, end, 60))
+    assert sum(counts.values()) == 60 * hours
+    assert set(counts) == set(range(6))
+    assert counts[0] == 60 * (hours - 20)  # the clock is changed in the first block
+    assert all(counts[block] == 240 for block in range(1, 6))
+
+
+def test_blocks_are_named_by_local_times() -> None:
+    assert BERLIN.labels == ("00:00-04:00", "04:00-08:00", "08:00-12:00", "12:00-16:00", "16:00-20:00", "20:00-24:00")
+    assert DayBlocks("UTC", 900, ((0, 0),)).labels[-1] == "23:45-24:00"
+
+
+@pytest.mark.parametrize(
+    "text", ["profile", "profile:5h", "profile:1m", "profile:48h", "profile:4h/Nowhere", "profile:4h/../x"]
+)
+def test_what_is_no_profile_is_refused(text: str) -> None:
+    with pytest.raises(PlanningError):
+        profile_query(text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seconds": 7 * 3600},
+        {"seconds": 600},
+        {"offsets": ()},
+        {"offsets": ((5, 0), (5, 3600))},
+        {"offsets": ((5, 0), (4, 3600))},
+        {"offsets": ((0, DAY + 1),)},
+        {"zone": "Euro\x1bpe"},
+        {"more": 1},
+    ],
+)
+def test_a_document_of_blocks_is_checked(fields: dict[str, object]) -> None:
+    whole: dict[str, object] = {"zone": "UTC", "seconds": 3600, "offsets": ((0, 0),)}
+    Blocks.model_validate(whole)
+    with pytest.raises(ValidationError):
+        Blocks.model_validate(whole | fields)
+
+
+def profile_window(**changes: object) -> Window:
+    fields: dict[str, object] = {"name": "day", "length": 1440 * 7, "stride": 1440 * 7, "states": (1,), "scale": "90"}
+    return Window.model_validate(fields | {"blocks": vars(BERLIN)} | changes)
+
+
+@pytest.mark.parametrize("changes", [{"states": "histogram"}, {"clip": 5}])
+def test_blocks_stand_beside_whole_counts_only(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="blocks of the day are for whole counts"):
+        profile_window(**changes)
+
+
+def with_profile(length: int) -> Policy:
+    document = json.loads(SYMBOLS.to_json())
+    document["clock"]["period_us"] = 60_000_000
+    document["windows"] = [profile_window(length=length, stride=length).model_dump(mode="json")]
+    return Policy.from_json(json.dumps(document | {"windows_guarantee": document["guarantee"]}))
+
+
+def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
+    with pytest.raises(PolicyError, match="shorter than a day"):
+        with_profile(1439)
+    policy = with_profile(1440)
+    described = decode_description(encode_description(describe(policy))).windows[0]
+    assert described.named(policy.discretiser.states) == BERLIN.labels
+    assert described.query == policy.windows[0].query
+    assert Policy.from_json(policy.to_json()) == policy
+    assert policy.windows[0].query.about(("on",)) == "on, by 4 h of the day (Europe/Berlin)"
+
+
+def test_a_report_of_a_profile_has_a_number_for_each_block() -> None:
+    time = datetime(2026, 2, 1, tzinfo=UTC)
+    count = WindowCount(
+        time=time,
+        since=time - timedelta(days=7),
+        window="day",
+        states=("on",),
+        blocks=BERLIN.labels,
+        values=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        low=(0.0,) * 6,
+        high=(9.0,) * 6,
+        confidence=0.95,
+        observed=10_080,
+        epsilon=1.0,
+        adversary="universal",
+        useful=True,
+    )
+    assert count.flat()["value_08:00-12:00"] == 3.0
+    assert WindowCount.decode(count.encode()) == count
