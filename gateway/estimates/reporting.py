@@ -122,7 +122,7 @@ def _time(policy: PolicyHeader, tick: int, shift: int) -> datetime:
 
 
 def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:
-    """Metres that the true place is within with probability .95, wherever in its cell it is.
+    """Metres that the true place is within with probability 0.95, wherever in its cell it is.
 
     `away` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
     """
@@ -147,7 +147,7 @@ def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Flo
 
 
 def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:
-    """Low end, mean and high end of what holds a number with probability .95."""
+    """Low end, mean and high end of what holds a number with probability 0.95."""
     low, high = (_quantile(values, distribution, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
     return round(min(low, mean), _DIGITS), round(mean, _DIGITS), round(max(high, mean), _DIGITS)
 

@@ -231,7 +231,7 @@ def test_a_state_that_is_known_after_a_gap_breaks_an_ignorant_guarantee() -> Non
         worst = max(worst, math.log(low * unknown[0] * leakage))
         seen, unseen = weighed @ seen / seen.sum(), matrix @ unseen
     assert worst > 4.2
-    check_printed("(with q = r = .02 an epsilon of 4 would be {})", worst)
+    check_printed("(with q = r = 0.02 an epsilon of 4 would be {})", worst)
 
 
 def test_no_state_after_a_gap_is_the_same_for_all_recordings() -> None:

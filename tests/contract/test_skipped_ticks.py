@@ -96,9 +96,9 @@ def test_what_epsilon_1_would_be_if_every_step_were_an_eighth_short(q: float, r:
         low, high = (low, middle) if epsilon(middle, 1.0) > 1 else (middle, high)
     assert epsilon(low, 7 / 8) == pytest.approx(told, abs=0.005)
     if q < 0.1:
-        check_printed("epsilon 1 would be {} (q = .05, r = .06)", epsilon(low, 7 / 8))
+        check_printed("epsilon 1 would be {} (q = 0.05, r = 0.06)", epsilon(low, 7 / 8))
     else:
-        check_printed("(q = .05, r = .06) to {} (q = .2, r = .35)", epsilon(low, 7 / 8))
+        check_printed("(q = 0.05, r = 0.06) to {} (q = 0.2, r = 0.35)", epsilon(low, 7 / 8))
 
 
 def test_ticks_closer_than_a_period_would_lose_more() -> None:

@@ -240,7 +240,7 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     single = loss(chains, table, "ignorant").epsilon
     assert single + rate < truth - 0.1
     assert truth <= bound(chains, table, "ignorant", 2)
-    check_printed("errs .3 to each side, epsilon {}: two ticks", single)
+    check_printed("errs 0.3 to each side, epsilon {}: two ticks", single)
     check_printed(
         "two ticks can lose {} (enumerated with six ticks on either side), more than {}.", truth, single + rate
     )

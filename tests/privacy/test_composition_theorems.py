@@ -149,7 +149,7 @@ def test_theorem_3_4_in_numbers() -> None:
         lost.append(worst_ratio(noisy(first.distributions, counts)))
     assert lost == pytest.approx([golden["eps_single"], golden["loss_pair"]], rel=1e-12)
     assert lost[1] > 2 * lost[0]
-    check_printed("q = .1, r = .01: {} about the first tick, and 2 x {} (started", lost[1], lost[0])
+    check_printed("q = 0.1, r = 0.01: {} about the first tick, and 2 x {} (started", lost[1], lost[0])
 
 
 @pytest.mark.long

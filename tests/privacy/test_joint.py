@@ -82,7 +82,7 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
     assert sum(policy.guarantee.epsilon for policy in policies) <= 0.8
     joint = joint_epsilon(policies, None)
     assert joint == pytest.approx(0.864579, abs=1e-6)
-    check_printed("eight streams of .1 each lose {} together", joint)
+    check_printed("eight streams of 0.1 each lose {} together", joint)
     (q, _), (r, _) = OFFICE.q, OFFICE.r
     step = np.array([[1 - q, q], [r, 1 - r]])
     really = []

@@ -51,8 +51,8 @@ def scale(mechanism: Mechanism, length: int | None = None) -> float:
 def test_ordinary_randomised_response() -> None:
     ordinary = flips(1 / (1 + math.e), 1 / (1 + math.e))
     check_printed(
-        "really has an epsilon of {} on a recorded heart rate (q = .0893, r = .1092 a beat), and of {} on whether "
-        "an office is occupied (q = .0036, r = .0120 a minute)",
+        "really has an epsilon of {} on a recorded heart rate (q = 0.0893, r = 0.1092 a beat), and of {} on whether "
+        "an office is occupied (q = 0.0036, r = 0.0120 a minute)",
         loss(point(0.0893, 0.1092), ordinary, "informed").epsilon,
         loss(point(0.0036, 0.0120), ordinary, "informed").epsilon,
     )
@@ -64,7 +64,7 @@ def test_theorem_1_as_it_is_used() -> None:
         return loss(point(q, r), table, "informed").epsilon
 
     check_printed(
-        "(q = .0893, r = .1092) is really {}, at 1 on q = .01, r = .3 {}, and at 2 on q = .2, r = .35 {}, all",
+        "(q = 0.0893, r = 0.1092) is really {}, at 1 on q = 0.01, r = 0.3 {}, and at 2 on q = 0.2, r = 0.35 {}, all",
         real(0.0893, 0.1092, 4.0),
         real(0.01, 0.3, 1.0),
         real(0.2, 0.35, 2.0),
@@ -77,8 +77,8 @@ def test_worst_corners() -> None:
         loss(point(q, 0.9241383), table, "informed").epsilon_01 for q in (0.9938877, 0.9638877, 0.9997976)
     )
     check_printed(
-        "With rho = (.4242594, 2.02831e-5), r = .9241383 and q in [.9638877, .9997976], the chain q = .9938877 inside "
-        "the interval loses {} in one direction, and the corners {} and {}.",
+        "With rho = (0.4242594, 2.02831e-5), r = 0.9241383 and q in [0.9638877, 0.9997976], the chain q = 0.9938877 "
+        "inside the interval loses {} in one direction, and the corners {} and {}.",
         inside,
         low,
         high,
@@ -109,7 +109,7 @@ def test_influence_matrices() -> None:
     chains = point(0.4, 0.4)
     found = influence_scale(chains, None, 1.0)
     check_printed(
-        "(q = r = .4: norm {}, scale {} at epsilon 1) the accountant needs less noise ({})",
+        "(q = r = 0.4: norm {}, scale {} at epsilon 1) the accountant needs less noise ({})",
         found.norm,
         found.scale,
         1.0 / ChainAccountant(chains).allowance(1.0),
@@ -133,7 +133,7 @@ def test_four_people_who_may_be_ill() -> None:
 
 def test_releases_that_do_not_add_up() -> None:
     example = naive_counterexample()
-    check_printed("q = .01, r = .4: {} together, 2 x {} apart", example.together, example.apart / 2)
+    check_printed("q = 0.01, r = 0.4: {} together, 2 x {} apart", example.together, example.apart / 2)
     table = flips(0.3, 0.1)
     check_printed(
         "two counts of scale 2 lose {} together and {} each", amplified_loss(table, 1.0), amplified_loss(table, 0.5)
@@ -148,9 +148,9 @@ def test_accounts_of_several_audiences(number: int) -> None:
     allowed = allowance(chains, epsilon, "ignorant")
     told = joint_loss(chains, joint_charge([allowed] * number, 0), "ignorant")
     if number == 8:
-        check_printed("eight releases of epsilon .1 each lose {} together", told)
+        check_printed("eight releases of epsilon 0.1 each lose {} together", told)
     else:
-        check_printed("with q = .0893 and r = .1092 two of epsilon .5 lose {}", told)
+        check_printed("with q = 0.0893 and r = 0.1092 two of epsilon 0.5 lose {}", told)
 
 
 @pytest.mark.long

@@ -111,4 +111,4 @@ def sentences() -> Iterator[str]:
 
 def test_sentences_are_found_whatever_their_line_breaks() -> None:
     (page,) = (page for page in PROOFS if page.stem == "joint-streams")
-    assert sentence_pattern("eight streams of .1 each lose {} together").findall(one_line(page)) == [".8646"]
+    assert sentence_pattern("eight streams of 0.1 each lose {} together").findall(one_line(page)) == ["0.8646"]

@@ -197,7 +197,7 @@ def _question(options: AutoOptions) -> Question:
         within = arguments.positive(arguments.number(options.within.removesuffix("%"), "within"), "within")
         within /= 100.0 if percent else 1.0
         if within >= 1.0:
-            raise CommandError(f"within is a share, as 5% or .05, got {options.within!r}")
+            raise CommandError(f"within is a share, as 5% or 0.05, got {options.within!r}")
     latency = None
     if options.latency is not None:
         latency, is_latency_time = arguments.span(options.latency, "latency")

@@ -18,8 +18,8 @@ def stream(
 
     \b
     examples:
-      fugu check loss --q .2 --r .35 --rho0 .3 --rho1 .3
-      fugu check loss --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
+      fugu check loss --q 0.2 --r 0.35 --rho0 0.3 --rho1 0.3
+      fugu check loss --q 0.08:0.1 --r 0.1:0.12 --rho0 0.45 --rho1 0.45 --adversary universal
       fugu check loss --model chain.json --rho0 1/3 --rho1 1/3 --json
 
     Args:
@@ -45,8 +45,8 @@ def windows(
 
     \b
     examples:
-      fugu check windows --q .1 --r .4 --release 1:8:4 --release 11:8:13
-      fugu check windows --q .01 --r .4 --release 1:6:2 --release 1:6:2 --json
+      fugu check windows --q 0.1 --r 0.4 --release 1:8:4 --release 11:8:13
+      fugu check windows --q 0.01 --r 0.4 --release 1:6:2 --release 1:6:2 --json
       fugu check windows --model chain.json --start any --release 1:30:20:histogram
 
     Args:

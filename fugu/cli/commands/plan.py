@@ -72,8 +72,8 @@ def stream(
 
     \b
     examples:
-      fugu plan stream --q .08938 --r .10924 --epsilon 1
-      fugu plan stream --q .08:.10 --r .10:.12 --epsilon 1 --adversary universal --json
+      fugu plan stream --q 0.08938 --r 0.10924 --epsilon 1
+      fugu plan stream --q 0.08:0.10 --r 0.10:0.12 --epsilon 1 --adversary universal --json
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
           --for home/wrist-1/heart --threshold 61.5
     """
@@ -98,10 +98,10 @@ def window(
 
     \b
     examples:
-      fugu plan window --q .1 --r .4 --epsilon 1 --period 1 --window 5m
-      fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:.2 --symbols .5 -o policy.json \\
+      fugu plan window --q 0.1 --r 0.4 --epsilon 1 --period 1 --window 5m
+      fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:0.2 --symbols 0.5 -o policy.json \\
           --for home/wrist-1/heart
-      fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
+      fugu plan window --q 0.1 --r 0.4 --epsilon 1 --mechanism auto --query histogram --json
       fugu plan window --model chain.json --epsilon 1 --length 60
     """
     from fugu.cli.commands.plan_work import plan_window

@@ -193,7 +193,7 @@ class AutoOptions:
         baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
         threshold: States below it, and not below it.
         states (NAME,NAME...): Names, or numbers, that are states; others are missing.
-        within (5%|.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
+        within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
         devices (1..1000000): Ask for the average of a group of so many.
         latency (TIME): Longest until a subscriber knows: 10m, 1h.
         period (SECONDS): Of a log of changes, or places: look so often (default: 60; as they are).

@@ -53,7 +53,7 @@ def test_where_a_stream_ends_the_stickiest_corner_is_not_the_worst(
         reached = max(member_loss(float(inside), r, schedule) for inside in np.linspace(*q, 25))
         assert member_loss(q[0], r, schedule) == pytest.approx(corner, abs=1e-5)
         if len(losses) == 4:
-            check_printed("four ticks lose {} at the corner q = .47 and {} at q = .71", corner, reached)
+            check_printed("four ticks lose {} at the corner q = 0.47 and {} at q = 0.71", corner, reached)
             check_printed("therefore gets the universal bound, tick by tick: {} there", claimed)
     assert reached > corner + 0.01
     assert reached == pytest.approx(worst, abs=1e-4)
