@@ -86,11 +86,11 @@ def moving(known: bool, adversary: Adversary) -> list[Policy]:
 
 COUNT = {"query": "count", "states": ("level 1",), "length": 6}
 KINDS = {
-    "symbols of two states, q = .2, r = .3, `ignorant`": lambda: site(planned(BRISK, "ignorant"), trials=20_000),
+    "symbols of two states, q = 0.2, r = 0.3, `ignorant`": lambda: site(planned(BRISK, "ignorant"), trials=20_000),
     "the same, `informed`": lambda: site(planned(BRISK), trials=20_000),
     "the same, `universal`": lambda: site(planned(BRISK, "universal")),
-    "symbols, q = .005, r = .008, `informed`": lambda: site(planned(STICKY)),
-    "symbols, q = .001, r = .002, `informed`": lambda: site(planned(STICKIEST)),
+    "symbols, q = 0.005, r = 0.008, `informed`": lambda: site(planned(STICKY)),
+    "symbols, q = 0.001, r = 0.002, `informed`": lambda: site(planned(STICKIEST)),
     "symbols and a window": lambda: site(planned(BRISK, windows=(ONE,))),
     "symbols of a known chain of three states, `ignorant`": lambda: site(
         claimed(FiniteChains(transitions=(THREE,)), "ignorant", NoiseTable.randomised_response(3, 900_000_000))
