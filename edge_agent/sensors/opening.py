@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
@@ -14,22 +14,22 @@ from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Se
 __all__ = ["only_one", "open_sensor", "silence_warning"]
 
 
-def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor:
-    """Make the sensor that a configuration names; it reads lines from `stdin`, by default the standard input.
+def open_sensor(config: dict[str, Any]) -> Sensor:
+    """Make the sensor that a configuration names.
 
     Raises ConfigError if its file, its function, or what it reads cannot be read, imported or opened.
     """
-    source = _source(config, stdin)
+    source = _source(config)
     if config["silence"] == "samples":
         return source
     steady = config.get("availability") is not None  # such a source says at every tick that it works
     return ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
 
 
-def _source(config: dict[str, Any], stdin: BinaryIO | None) -> Sensor:
+def _source(config: dict[str, Any]) -> Sensor:
     match config["kind"]:
         case "stdin":
-            return LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
+            return LineSensor(os.fdopen(0, "rb", closefd=False), config["keep_alive"])
         case "replay":
             return _replay(config)
         case "call":
