@@ -15,12 +15,19 @@ from tests.support.command import runner
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS = sorted(
-    [*(ROOT / "tests" / "data").glob("*.csv.gz"), *(ROOT / "fugu" / "demo" / "data").glob("hr_*.csv.gz")]
+    [*(ROOT / "tests" / "data").glob("*.csv.gz"), *(ROOT / "fugu" / "cli" / "demo" / "data").glob("hr_*.csv.gz")]
 )
 
 
+QUICKEST = ("hr_sleep_N05", "occupancy_office", "pir_room_S6")
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.name.startswith(QUICKEST) else pytest.mark.soak) for path in RECORDINGS],
+    ids=lambda path: path.name.partition(".")[0],
+)
 def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     readings = read_readings(path)
     chosen = choose_states(readings, Question())
