@@ -37,13 +37,14 @@ _STORED = -1
 
 
 class Running(NamedTuple):
-    """A stream's policy, and whether the device has named its version.
+    """A stream's policy, whether the device has named its version, and the first tick at which it did.
 
     `others` are versions that it has named, or stored frames are of, the newest last: some frames may come yet.
     """
 
     policy: AnyPolicy
     confirmed: bool
+    first_tick: int | None = None
     others: tuple[AnyPolicy, ...] = ()
 
 
@@ -54,6 +55,7 @@ class InForce:
         self._catalogue = catalogue
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
         self._used: dict[tuple[str, str], set[int]] = {}
+        self._first: dict[tuple[str, str, int], int] = {}
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
@@ -67,6 +69,7 @@ class InForce:
         """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
+        self._first.setdefault((device, stream, version), tick)
         used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
         used_first = version not in used and version in self._catalogue.versions(device, stream)
         if used_first:
@@ -93,7 +96,8 @@ class InForce:
             if known is None:
                 return None
             others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
-            return Running(versions[known], known == version, tuple(versions[one] for one in others))
+            first = self._first.get((device, stream, known))
+            return Running(versions[known], known == version, first, tuple(versions[one] for one in others))
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
 
 
@@ -114,7 +118,8 @@ class Described(NamedTuple):
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
         for left in range(len(running.others) + 1):
-            description = describe(running.policy, confirmed=running.confirmed, others=running.others[left:])
+            policy, confirmed, first, others = running
+            description = describe(policy, confirmed=confirmed, first_tick=first, others=others[left:])
             if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload)

@@ -22,6 +22,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fugu.contract.descriptions import Description
+from fugu.contract.sentences import loss_words
 from fugu.contract.topics import count_topic, description_topic, discovery_topic, estimate_topic, health_topic
 from fugu.mqtt import Link
 from gateway.part import Part
@@ -91,12 +92,19 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
 
 
 def _components(one: Description) -> dict[str, Component]:
-    """What a tick may tell, with what is protected in words; and what is told."""
+    """What a tick or a stretch may tell, with what is protected in words; and what is told."""
+    ticks = one.guarantee.stretch_ticks
+    what = f"{one.stream} epsilon per {'tick' if ticks == 1 else f'{ticks} ticks in a row'}"
+    lost = {
+        row.name: f"'{loss_words(row.epsilon)}; {loss_words(row.floor, '')} if all else is as it was'"
+        for row in one.guarantee.stretches
+        if row.ticks > 1 or ticks > 1
+    }
     found = {
         "epsilon": _entity(
-            *("sensor", f"{one.stream} epsilon per tick", description_topic(one.fleet, one.device, one.stream)),
+            *("sensor", what, description_topic(one.fleet, one.device, one.stream)),
             "{{ value_json.guarantee.epsilon }}",
-            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect"),
+            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect") | lost,
             unit_of_measurement="nats",
             entity_category="diagnostic",
         )

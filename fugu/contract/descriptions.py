@@ -82,6 +82,11 @@ class Described(Document):
     stretch_ticks: StretchTicks
     stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
 
+    @property
+    def of_a_tick(self) -> float | None:
+        """What a single tick loses, which is no more than a stretch does; none without a bound."""
+        return next((one.epsilon for one in self.stretches if one.ticks == 1), self.epsilon)
+
 
 class DescribedWindow(Asking):
     """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
@@ -236,9 +241,13 @@ class Description(DescribedVersion):
     """A stream under the version of its policy that is in force.
 
     Attributes:
+        since_tick: the first tick of stretches that are promised: so many as one has after the first tick that is known
+            to be under this version. One that begins before may lose the larger of this and the former promise. Left
+            out of messages where single ticks are promised, and where no tick is known.
         others: versions that frames may still come under, the newest last; left out of messages if there are none.
     """
 
+    since_tick: Annotated[int, Field(ge=1)] | None = None
     others: Annotated[tuple[DescribedVersion, ...], Field(max_length=MOST_OTHERS)] = ()
 
     @model_validator(mode="after")
@@ -250,14 +259,19 @@ class Description(DescribedVersion):
         return self
 
 
-def describe(policy: AnyPolicy, *, confirmed: bool = True, others: Iterable[AnyPolicy] = ()) -> Description:
+def describe(
+    policy: AnyPolicy, *, confirmed: bool = True, first_tick: int | None = None, others: Iterable[AnyPolicy] = ()
+) -> Description:
     """Describe the stream of a policy; a FrameError if its times are beyond the year 9999.
 
-    `confirmed`: the device has named this version. `others`: versions that frames may still come under, at most
-    `MOST_OTHERS`, the newest last.
+    `confirmed`: the device has named this version. `first_tick`: the first that is known to be under it. `others`:
+    versions that frames may still come under, at most `MOST_OTHERS`, the newest last.
     """
     versions = tuple(DescribedVersion(**_fields(one, confirmed=True)) for one in others)
-    return Description(**_fields(policy, confirmed=confirmed), others=versions)
+    fields = _fields(policy, confirmed=confirmed)
+    ticks = fields["guarantee"].stretch_ticks
+    since = None if first_tick is None or ticks == 1 else first_tick + ticks
+    return Description(**fields, since_tick=since, others=versions)
 
 
 def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
@@ -298,7 +312,8 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
 
 def encode_description(description: Description) -> bytes:
     """Bytes of a description."""
-    return description.model_dump_json(exclude=None if description.others else {"others"}).encode()
+    empty = {name for name in ("since_tick", "others") if not getattr(description, name)}
+    return description.model_dump_json(exclude=empty).encode()
 
 
 def decode_description(payload: bytes) -> Description:

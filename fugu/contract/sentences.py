@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, Context, Decimal
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 
 __all__ = [
     "LAST_US",
     "class_sentence",
     "instant",
     "instant_text",
+    "loss_words",
     "protected_sentence",
     "read_instant",
     "unix_us",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 
+_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -97,6 +100,13 @@ def unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     if bare := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
     return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
+
+
+def loss_words(epsilon: float | None, before: str = "epsilon ") -> str:
+    """An epsilon for people, rounded up; without digits where it protects nothing, or there is no bound."""
+    if epsilon is None or not epsilon <= LARGEST_PROTECTED:
+        return "not protected"
+    return f"{before}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
 
 
 def class_sentence(chains: ChainClass | None) -> str:

@@ -20,7 +20,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Window
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
@@ -224,6 +224,7 @@ class Worth(NamedTuple):
         error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
             error of the share that has the least; `None` for symbols.
         stretches: what is lost about whole stretches of time; empty for measured streams (`fugu check policy` has it).
+        bound: the same of any stretch; none of measured streams.
     """
 
     epsilon: float
@@ -232,6 +233,16 @@ class Worth(NamedTuple):
     error: float | None = None
     unit: str = ""
     stretches: tuple[Stretch, ...] = ()
+    bound: StretchBound | None = None
+
+    @property
+    def stretch_ticks(self) -> int:
+        """How many ticks in a row epsilon is about."""
+        return 1 if self.bound is None else self.bound.ticks
+
+    def loses(self, ticks: int) -> float:
+        """What so many ticks in a row lose."""
+        return self.epsilon if self.bound is None else self.bound.epsilon(ticks)
 
 
 class StreamChange(NamedTuple):
@@ -308,14 +319,16 @@ def worth(policy: AnyPolicy) -> Worth:
     """What a policy promises, and what it leaves."""
     if isinstance(policy, Policy):
         promise = policy.guarantee
-        told = policy.bound().rows(policy.clock.period_us, promise.epsilon)
+        bound = policy.bound()
+        told = bound.rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None:
             best = min(policy.windows, key=lambda window: (not window.query.additive, _error_of(window).share_mean))
             off, unit = _error_of(best).share_mean, f"of the share of {best.name}"
             if not best.query.additive:
                 off, unit = _error_of(best).count_mean, best.query.words(best.name)
-            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told)
-        return Worth(promise.epsilon, promise.adversary, accuracy=_accuracy(policy, policy.table), stretches=told)
+            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
+        right = _accuracy(policy, policy.table)
+        return Worth(promise.epsilon, promise.adversary, accuracy=right, stretches=told, bound=bound)
     error, unit = _error(policy)
     return Worth(policy.epsilon, "", error=error, unit=unit)
 

@@ -19,6 +19,7 @@ from fugu.contract.measure_table import decoded_table, encoded_table
 from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import StretchBound
 from fugu.contract.trust import Trust
 from gateway.fleet.entries import FleetError
 from gateway.fleet.keys import Root, device_trust
@@ -66,12 +67,33 @@ class Signed(NamedTuple):
 
 
 class StreamPromise(NamedTuple):
-    """What a policy promises of its stream: epsilon in nats of all of it; if measured, of one point (no adversary)."""
+    """What a policy promises of its stream: epsilon in nats of all of it; if measured, of one point (no adversary).
+
+    `bound` says what any stretch of it loses, `period_us` how long a tick is; a point has neither.
+    """
 
     stream: str
     kind: Literal["symbols", "measured"]
     epsilon: float
     adversary: str
+    bound: StretchBound | None = None
+    period_us: int = 1
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks in a row it is about; 1 of a point."""
+        return 1 if self.bound is None else self.bound.ticks
+
+    @property
+    def about(self) -> str:
+        """The same as the end of a sentence; nothing for single ticks and points."""
+        return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
+
+    def loses(self, promised: StreamPromise) -> float:
+        """What is lost of a stretch as long as another promise is about, in nats."""
+        if self.bound is None:
+            return self.epsilon
+        return self.bound.epsilon(-(-promised.ticks * promised.period_us // self.period_us))
 
 
 def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
@@ -150,10 +172,12 @@ def weaker(old: PolicyDocument, new: PolicyDocument) -> list[str]:
     """A line for each stream of which a document promises less than another."""
     before = {promise.stream: promise for promise in promises(old)}
     return [
-        f"version {new.version} is weaker: epsilon {promise.epsilon:g} of stream {promise.stream}, where version "
-        f"{old.version} promises {former.epsilon:g}"
+        f"version {new.version} is weaker: epsilon {promise.loses(former):g} of stream {promise.stream}{former.about}, "
+        f"where version {old.version} promises {former.epsilon:g}"
         for promise in promises(new)
-        if (former := before.get(promise.stream)) and promise.kind == former.kind and promise.epsilon > former.epsilon
+        if (former := before.get(promise.stream))
+        and promise.kind == former.kind
+        and promise.loses(former) > former.epsilon
     ]
 
 
@@ -203,7 +227,8 @@ def promises(document: PolicyDocument) -> list[StreamPromise]:
     for policy in policies_of(document):
         if isinstance(policy, Policy):
             promise = policy.guarantee
-            found.append(StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary))
+            bound, period = policy.bound(), policy.clock.period_us
+            found.append(StreamPromise(policy.stream, "symbols", promise.epsilon, promise.adversary, bound, period))
         else:
             assert isinstance(policy, MeasurePolicy)
             found.append(StreamPromise(policy.stream, "measured", policy.epsilon, ""))

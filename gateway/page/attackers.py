@@ -106,7 +106,7 @@ def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int])
         priors.append(_shown(chain.prior, chain.shows, k))
         single = chain.prior if newest < 0 else _normalised([*map(mul, chain.prior, likelihoods[newest])])
         alone.append(_shown(single, chain.shows, k))
-    epsilon = math.inf if told.guarantee.epsilon is None else told.guarantee.epsilon
+    epsilon = math.inf if told.guarantee.of_a_tick is None else told.guarantee.of_a_tick
     low, high = _least(priors), _most(priors)
     return Found(
         low=[_least(each) for each in zip(*all_found, strict=True)],
@@ -406,7 +406,7 @@ def _of_counts(told: Description, attack: CountAttack, windows: list[WindowFrame
     if not mine:
         return {"waits": True}
     shares = [attack.shares(one.counts) for one in mine]
-    epsilon = math.inf if told.guarantee.epsilon is None else told.guarantee.epsilon
+    epsilon = math.inf if told.guarantee.of_a_tick is None else told.guarantee.of_a_tick
     newest = shares[-1]
     found = Found(
         *([[one.low] for one in shares], [[one.high] for one in shares], [newest.low_alone], [newest.high_alone]),
@@ -436,7 +436,7 @@ def _update(
     return {
         "attacker": EVERYTHING,
         "believes": chains,
-        "epsilon": told.guarantee.epsilon,
+        "epsilon": told.guarantee.of_a_tick,
         "states": states,
         "times": [(told.epoch_us + tick * told.period_us) / 1e6 for tick in times],
         "low": [[round(row[x], 4) for row in found.low] for x in shown],

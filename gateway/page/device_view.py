@@ -265,7 +265,7 @@ def _description(told: Description) -> dict[str, Any]:
     symbols = 0 if told.table is None else len(told.table[0]) + 1
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
-        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect")},
+        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect", "since_tick")},
         "of": told.kind,
         "states": told.states[:_MOST_STATES_SHOWN],
         "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
@@ -285,12 +285,13 @@ def _grid(told: Description) -> dict[str, Any] | None:
 
 def _promise(promise: Described) -> dict[str, Any]:
     stretches = [one.model_dump() for one in promise.stretches]
-    return {"epsilon": promise.epsilon, "adversary": promise.adversary, "stretches": stretches}
+    told = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick")}
+    return {**told, "stretches": stretches}
 
 
 def _bounds(told: Description) -> dict[str, Any] | None:
     """Between what the promise holds the probability of the last of two states, whatever the stream says."""
-    chains, epsilon = told.chains, told.guarantee.epsilon
+    chains, epsilon = told.chains, told.guarantee.of_a_tick
     if not isinstance(chains, BinaryChains) or epsilon is None:
         return None
     low, high = posterior_bounds(chains, epsilon)

@@ -40,6 +40,7 @@ from fugu.host.records import add_functions
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import decrypted, encrypted
 from gateway.fleet.registry import Registry
+from gateway.fleet.signing import make_document, weaker
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
@@ -327,7 +328,9 @@ def test_what_is_signed_is_accepted_by_devices(fugu: Fugu, keys: Path, tmp_path:
     )
     assert (done.code, done.err) == (0, "")
     found = done.json()
-    assert found["streams"] == [{"stream": "hr", "kind": "symbols", "epsilon": 1.0, "adversary": "universal"}]
+    assert found["streams"] == [
+        {"stream": "hr", "kind": "symbols", "epsilon": 1.0, "adversary": "universal", "stretch_ticks": 1}
+    ]
     assert (found["version"], found["to"], found["signatures"], found["complete"]) == (7, "group wrists", 2, True)
     verdict = accepted(keys, out)
     assert verdict.policies == (POLICY.model_copy(update={"version": 7}),)
@@ -556,6 +559,31 @@ def _forged(registry: Path, version: int, payload: bytes, place: int | None = No
         db.execute("UPDATE documents SET payload=?, version=? WHERE version=?", (payload, place or version, version))
         db.execute(trigger)
         db.commit()
+
+
+def _stretch_document(version: int, epsilon: float, ticks: int, scale: str) -> PolicyDocument:
+    window = {"name": "day", "length": 1440, "stride": 1440, "states": [1], "scale": scale}
+    body = json.loads(POLICY.to_json()) | {
+        "chains": {"kind": "bounded", "states": 2, "odds_ratio": 9.0},
+        "windows": [window],
+        "guarantee": {"epsilon": epsilon, "adversary": "universal", "stretch_ticks": ticks},
+    }
+    body = {name: value for name, value in body.items() if name not in ("table", "frame_ticks", *INSERTED)}
+    return make_document("home", version, Address(group="wrists"), [body])
+
+
+def test_what_is_weaker_is_so_about_the_stretch_that_was_promised() -> None:
+    """Epsilon 1 of a tick is less than epsilon 1 of an hour, and epsilon 1.9 of a day more than neither."""
+    tick, hour = _stretch_document(1, 1.0, 1, "3"), _stretch_document(2, 1.0, 61, "64")
+    day = _stretch_document(3, 1.9, 481, "256")
+    assert weaker(tick, hour) == weaker(tick, day) == weaker(hour, day) == []
+    (line,) = weaker(hour, tick)
+    found = re.fullmatch(
+        r"version 1 is weaker: epsilon ([\d.]+) of stream hr about any 61 ticks in a row, where version 2 promises 1",
+        line,
+    )
+    assert found
+    assert float(found[1]) == pytest.approx(1.0 + 60 / 3, rel=1e-4)
 
 
 def test_what_is_brought_back_is_shown_and_what_is_weaker_is_named(

@@ -16,8 +16,11 @@ from typing import IO
 
 import pytest
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.cli.view.readings import description_lines
+from fugu.contract.chains import BoundedChains
+from fugu.contract.descriptions import Description, decode_description, describe, encode_description
 from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     count_topic,
@@ -27,6 +30,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
+from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.example_frames import (
@@ -128,7 +132,7 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     assert reading == {"kind": "release", **json.loads(RELEASE_FRAME.encode())}
     assert people.communicate()[0].decode() == (
         "2026-03-01 04:00:00 to 05:00:00  release active, hr of 3 devices: low 0.3 (-3 to 4), high -4.5 (-9 to 1) "
-        "ticks; epsilon 0.1 for public, entry 12\n"
+        "ticks; epsilon 0.1 about any 61 ticks in a row for public, entry 12\n"
     )
 
 
@@ -257,16 +261,37 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
         "  states: off, on; a tick every 1 s, tick 0 at 2026-03-01T00:00:00Z",
         "  window hour: on over 1 h, every 1 h, noise of scale 20",
     ]
-    assert "  everything: epsilon 50 for a single tick, informed adversary" in "\n".join(lines)
+    assert "  everything: not protected for a single tick, informed adversary" in "\n".join(lines)
     for words in (
-        "    1 minute: epsilon ",
-        "    1 hour: epsilon ",
-        "    8 hours: epsilon ",
+        "    10 minutes: not protected; ",
+        "    1 hour: not protected; ",
+        "    8 hours: not protected; ",
         "  protected is ",
         "  good for ",
     ):
         assert any(line.startswith(words) for line in lines), words
-    assert sum(line.endswith(", not protected") for line in lines) == 3
+    assert sum(line.endswith(" if all else is as it was") for line in lines) > 3
+
+
+def test_a_description_says_which_stretch_is_promised_since_when_and_both_numbers() -> None:
+    window = Window(name="day", length=1440, stride=1440, states=("level 1",), scale="64")
+    promise = Guarantee(epsilon=1.0, adversary="universal", stretch_ticks=61)
+    changes = {"table": None, "windows": (window,), "guarantee": promise, "frame_ticks": 1}
+    made = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
+    told = describe(made, first_tick=1000)
+    assert told.since_tick == 1061
+    assert decode_description(encode_description(told)) == told
+    assert describe(made).since_tick is None
+    lines = description_lines(told)
+    assert any(
+        one.startswith("  everything: epsilon 1 for any 61 ticks in a row, universal adversary") for one in lines
+    )
+    assert "    from tick 1061 on; before, the larger of this and the former promise" in lines
+    rows = dict(one.strip().split(": ") for one in lines if "if all else" in one)
+    assert rows["1 hour"] == "epsilon 1; 0.953125 if all else is as it was"
+    assert rows["a single tick"] == "epsilon 0.0625; 0.015625 if all else is as it was"
+    assert rows["the same hour on 14 days"] == "not protected; not protected if all else is as it was"
+    assert told.guarantee.of_a_tick == pytest.approx(0.0625)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\nb", "\u202eevil"])

@@ -277,18 +277,21 @@ def _show_signed(signed: Signed, former: PolicyDocument | None, path: Path, as_j
     def show() -> None:
         of_points = {"measured": " each point"}
         rows = [
-            (one.stream, one.kind, f"{one.epsilon:g}{of_points.get(one.kind, '')}", one.adversary) for one in streams
+            (one.stream, one.kind, f"{one.epsilon:g}{one.about}{of_points.get(one.kind, '')}", one.adversary)
+            for one in streams
         ]
         show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
         say(
-            "Epsilon is for single ticks; the dry run of a push, and 'fugu check policy', show it for an hour and "
-            "a night."
+            "Epsilon is for single ticks where no stretch is named; the dry run of a push, and 'fugu check policy', "
+            "show it for an hour and a night."
         )
         say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
         if not signed.complete:
             say("others add theirs with: fugu fleet sign --add-to", style="bold")
 
-    streams_told = {"streams": [one._asdict() for one in streams]}
+    streams_told = {
+        "streams": [{**dict(zip(one._fields[:4], one, strict=False)), "stretch_ticks": one.ticks} for one in streams]
+    }
     answer(as_json, lambda: {**fields, **counts, **streams_told, **content_document(document, former)}, show)
 
 

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from fugu.cli.view.guarantee import STRETCH_TITLE, stretch_documents, worth
+from fugu.cli.view.guarantee import STRETCH_COLUMNS, STRETCH_TITLE, stretch_cells, stretch_documents
 from fugu.cli.view.terminal import console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
@@ -188,7 +188,10 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
     """A dry run as JSON."""
 
     def value(one: Worth | None) -> dict[str, Any] | None:
-        return None if one is None else {**one._asdict(), "stretches": stretch_documents(one.stretches)}
+        if one is None:
+            return None
+        fields = {name: field for name, field in one._asdict().items() if name != "bound"}
+        return {**fields, "stretch_ticks": one.stretch_ticks, "stretches": stretch_documents(one.stretches)}
 
     return {
         "version": version,
@@ -219,8 +222,8 @@ def show_changes(changes: Sequence[Change], version: int) -> None:
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
         if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
             told = [(one.stream, stretch) for one in longer if one.after for stretch in one.after.stretches]
-            rows = [(stream, stretch.name, f"{stretch.ticks}", worth(stretch)) for stream, stretch in told]
-            show_table(STRETCH_TITLE, ("stream", "stretch", "ticks", "epsilon"), rows)
+            rows = [(stream, stretch.name, f"{stretch.ticks}", *stretch_cells(stretch)) for stream, stretch in told]
+            show_table(STRETCH_TITLE, ("stream", "stretch", "ticks", *STRETCH_COLUMNS), rows)
         if change.unknown:
             say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     say(
@@ -250,13 +253,15 @@ def _remark(before: Worth, after: Worth) -> str:
         return "same"
     if bool(before.adversary) != bool(after.adversary):
         return "another kind"
-    if after.epsilon != before.epsilon:
-        return "MORE IS LOST" if after.epsilon > before.epsilon else "less is lost"
+    ticks = before.stretch_ticks  # what was promised, and its stretch, is what counts
+    if (lost := after.loses(ticks)) != before.loses(ticks):
+        return "MORE IS LOST" if lost > before.loses(ticks) else "less is lost"
     return "another adversary" if before.adversary != after.adversary else ""
 
 
 def _epsilon(one: Worth) -> str:
-    return f"{one.epsilon:g} {one.adversary}".strip()
+    about = f" of {one.stretch_ticks} ticks" if one.stretch_ticks > 1 else ""
+    return f"{one.epsilon:g}{about} {one.adversary}".strip()
 
 
 def _worth(one: Worth) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from fugu.cli.view.terminal import show_table
+from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
 __all__ = [
     "SEGMENTS",
+    "STRETCH_COLUMNS",
     "STRETCH_TITLE",
     "show_stretches",
+    "stretch_cells",
     "stretch_documents",
     "stretch_lines",
-    "worth",
 ]
 
 SEGMENTS = (
@@ -24,25 +25,31 @@ SEGMENTS = (
     "device can check that: it is a comparison, and goes into no policy."
 )
 
-STRETCH_TITLE = "What is protected: single ticks; a stretch of them, being one way or another, is less so"
-_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
+STRETCH_TITLE = "What is lost about a stretch of ticks, being one way or another"
+STRETCH_COLUMNS = ("epsilon", "if all else is as it was")
 
 
 def show_stretches(stretches: Sequence[Stretch], of: str = "") -> None:
     """Print them as a table."""
-    rows = [(stretch.name, str(stretch.ticks), worth(stretch)) for stretch in stretches]
-    show_table(STRETCH_TITLE + of, ("stretch", "ticks", "epsilon"), rows)
+    rows = [(stretch.name, str(stretch.ticks), *stretch_cells(stretch)) for stretch in stretches]
+    show_table(STRETCH_TITLE + of, ("stretch", "ticks", *STRETCH_COLUMNS), rows)
+
+
+def stretch_cells(stretch: Stretch) -> tuple[str, str]:
+    """The promise, and the floor that needs no class of chains, for people: rounded up."""
+    return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
 
 
 def stretch_lines(stretches: Sequence[Stretch]) -> list[str]:
     """The same as lines of text below an epsilon; none where there are no stretches."""
     if not stretches:
         return []
-    longer = [
-        f"  {stretch.name} ({stretch.ticks} tick{'s' * (stretch.ticks > 1)}): {worth(stretch)}"
-        for stretch in stretches[1:]
-    ]
-    return ["which is for a single tick; for a whole stretch, being one way or another:", *longer]
+    lines = []
+    for stretch in stretches:
+        epsilon, floor = stretch_cells(stretch)
+        ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
+        lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
+    return ["of a whole stretch, being one way or another:", *lines]
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
@@ -52,15 +59,8 @@ def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
             "stretch": stretch.name,
             "ticks": stretch.ticks,
             "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None,
+            "floor": stretch.floor,
             "protected": stretch.protected,
         }
         for stretch in stretches
     ]
-
-
-def worth(stretch: Stretch) -> str:
-    """Its epsilon for people, rounded up."""
-    if not math.isfinite(stretch.epsilon):
-        return "no bound: not protected"
-    shown = _DIGITS.create_decimal(Decimal(stretch.epsilon))  # upward, as all that is promised
-    return f"{shown.normalize():f}" + ("" if stretch.protected else ": not protected")

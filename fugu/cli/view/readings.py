@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 from fugu.contract.descriptions import Described, Description, encode_description
 from fugu.contract.errors import printable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
-from fugu.contract.sentences import instant_text
+from fugu.contract.sentences import instant_text, loss_words
 from fugu.mqtt.readings import (
     CountReading,
     DescriptionReading,
@@ -26,7 +25,6 @@ from fugu.mqtt.readings import (
 __all__ = ["reading_json", "reading_line"]
 
 
-_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
 _MOST_NAMES = 12
 _SENT = {
     "symbols": "randomised symbols",
@@ -61,8 +59,10 @@ def description_lines(description: Description) -> list[str]:
         about = window.query.about(window.states)
         lines.append(f"  window {window.name}: {about} over {over}, every {every}, noise of scale {window.scale}")
     if one.point_epsilon is not None:
-        lines.append(f"  a point: epsilon {_upward(one.point_epsilon)}")
+        lines.append(f"  a point: {loss_words(one.point_epsilon)}")
     lines += _promise(one.guarantee, "everything")
+    if one.since_tick is not None:
+        lines.append(f"    from tick {one.since_tick} on; before, the larger of this and the former promise")
     if one.windows_guarantee is not None:
         lines += _promise(one.windows_guarantee, "the windows alone")
     return [
@@ -75,18 +75,18 @@ def description_lines(description: Description) -> list[str]:
 
 
 def _promise(promise: Described, what: str) -> list[str]:
-    """Of a tick and whom it holds against, then of stretches."""
-    epsilon = "no bound" if promise.epsilon is None else f"epsilon {_upward(promise.epsilon)} for a single tick"
-    lines = [f"  {what}: {epsilon}, {promise.adversary} adversary ({_KNOWS[promise.adversary]})"]
+    """Of which stretch and whom it holds against, then what is lost about others."""
+    ticks = promise.stretch_ticks
+    about = "a single tick" if ticks == 1 else f"any {ticks} ticks in a row"
+    lines = [
+        f"  {what}: {loss_words(promise.epsilon)} for {about}, {promise.adversary} adversary "
+        f"({_KNOWS[promise.adversary]})"
+    ]
     for stretch in promise.stretches:
-        if stretch.ticks > 1:
-            worth = "no bound" if stretch.epsilon is None else f"epsilon {_upward(stretch.epsilon)}"
-            lines.append(f"    {stretch.name}: {worth}{'' if stretch.protected else ', not protected'}")
+        if stretch.ticks > 1 or ticks > 1:
+            floor = loss_words(stretch.floor, "")
+            lines.append(f"    {stretch.name}: {loss_words(stretch.epsilon)}; {floor} if all else is as it was")
     return lines
-
-
-def _upward(epsilon: float) -> str:
-    return f"{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
 
 
 def _seconds(seconds: float) -> str:
@@ -213,7 +213,8 @@ def _release_line(release: ReleaseFrame) -> str:
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
-    promise = f"epsilon {release.epsilon:g} for {release.audience}, entry {release.entry}"
+    about = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
+    promise = f"epsilon {release.epsilon:g} about {about} for {release.audience}, entry {release.entry}"
     end = "" if release.useful else _GUESS
     return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {release.unit}; {promise}{end}"
 

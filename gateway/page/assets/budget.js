@@ -1,6 +1,6 @@
 // What is used and left of each audience's budget for a stream, as the ledger says it.
 
-import { draw, make, number, percent, round } from "./dom.js";
+import { draw, loss, make, number, percent, round } from "./dom.js";
 
 export class Budget {
   constructor(stream) {
@@ -11,7 +11,8 @@ export class Budget {
   }
 
   describe({ guarantee }) {
-    const promise = guarantee.epsilon === null ? "without a bound" : `epsilon ${round(guarantee.epsilon)} a tick`;
+    const about = guarantee.stretch_ticks > 1 ? `any ${number(guarantee.stretch_ticks)} ticks in a row` : "a tick";
+    const promise = `${loss(guarantee.epsilon)} of ${about}`;
     this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. What it is told besides charges nothing.`);
   }
 
@@ -33,7 +34,7 @@ function row(one) {
     one.alone ? ` Entry ${one.alone} does not compose: nothing else is ever released here.` : "",
   ];
   return make("div", { class: "used" },
-    make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` epsilon ${round(one.epsilon)}, ${one.adversary}, by ${one.mechanism}`),
+    make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` epsilon ${round(one.epsilon)} of ${one.seconds ? `any ${number(one.seconds)} seconds` : "a tick"}, ${one.adversary}, by ${one.mechanism}`),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: 100 * share(one.base), height: 12 }), draw("rect", { class: "spent", x: 100 * share(one.base), width: 100 * (used - share(one.base)), height: 12 })),
     make("p", { class: "small" }, words.join("")));

@@ -3,7 +3,7 @@
 import { Attack } from "./attack.js";
 import { chart } from "./chart.js";
 import { Budget } from "./budget.js";
-import { clock, day, draw, make, mark, number, percent, put, round } from "./dom.js";
+import { clock, day, draw, LARGEST_PROTECTED, loss, make, mark, number, percent, put, round } from "./dom.js";
 import { Left, leaves } from "./left.js";
 import { PlaceMap } from "./place.js";
 
@@ -90,15 +90,17 @@ class Stream {
     this.described = told;
     this.budget.describe(told);
     put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
-    const { epsilon, adversary, stretches } = told.guarantee;
+    const { epsilon, adversary, stretches, stretch_ticks: ticks } = told.guarantee;
+    const about = ticks > 1 ? `any ${number(ticks)} ticks in a row` : "a tick";
     const facts = [];
     if (epsilon !== null) {
-      facts.push(["epsilon of a tick", round(epsilon)]);
+      facts.push([`epsilon of ${about}`, loss(epsilon, "")]);
       facts.push(["against", ADVERSARIES[adversary]]);
-      facts.push(["so", `odds of what was true at a tick change by a factor of at most ${round(Math.exp(epsilon))}: from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))}`]);
+      if (epsilon <= LARGEST_PROTECTED) facts.push(["so", `odds of what was true in ${about} change by a factor of at most ${round(Math.exp(epsilon))}: from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))}`]);
     }
     if (told.point_epsilon !== null) facts.push(["epsilon of a point", round(told.point_epsilon)]);
-    for (const one of stretches.slice(1)) facts.push([one.name, one.epsilon === null ? "no bound" : `epsilon ${round(one.epsilon)}${one.protected ? "" : ", not protected"}`]);
+    for (const one of stretches.slice(ticks > 1 ? 0 : 1)) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
+    if (told.since_tick !== null) facts.push(["since", `tick ${number(told.since_tick)}; a stretch that begins before may lose the larger of this and the former promise`]);
     facts.push(["for", told.chain_class]);
     this.promise.replaceChildren(make("p", {}, told.protects), make("p", { class: "bad" }, told.does_not_protect),
       make("dl", {}, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])));

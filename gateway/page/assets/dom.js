@@ -29,6 +29,14 @@ export const number = (value) => NUMBER.format(value);
 export const percent = (share) => `${Math.round(share * 100)} %`;
 export const round = (value) => String(Number(Number(value).toPrecision(3)));
 
+export const LARGEST_PROTECTED = 10;
+// An epsilon, rounded up; without digits where it protects nothing.
+export const loss = (value, before = "epsilon ") => {
+  if (value === null || value > LARGEST_PROTECTED) return "not protected";
+  const unit = value > 0 ? 10 ** (Math.floor(Math.log10(value)) - 2) : 1;
+  return before + round(Math.ceil(value / unit * (1 - 1e-12)) * unit);
+};
+
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 export const clock = (time) => CLOCK.format(new Date(time));

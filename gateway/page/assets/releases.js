@@ -25,7 +25,7 @@ function row(one) {
     make("td", { class: "name" }, make("strong", {}, one.name), make("div", { class: "small quiet" }, `for ${one.audience}`)),
     make("td", {}, `${day(one.since)} to ${day(one.time)}`, make("div", { class: "small quiet" }, `${number(one.devices)} devices`)),
     make("td", {}, ...values, make("div", { class: "small quiet" }, `${one.query} of ${one.states.join(", ")}; noise of scale ${one.scale}`)),
-    make("td", {}, `epsilon ${round(one.epsilon)}`, make("div", { class: "small quiet" }, `${one.adversary}, ${one.mechanism}`)),
+    make("td", {}, `epsilon ${round(one.epsilon)} of ${one.stretch_ticks > 1 ? `any ${number(one.stretch_ticks)} ticks in a row` : "a tick"}`, make("div", { class: "small quiet" }, `${one.adversary}, ${one.mechanism}`)),
     make("td", {}, `#${one.entry}`, make("div", { class: "small quiet" }, `adds ${round(one.charge)}`)));
 }
 
