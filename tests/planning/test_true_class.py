@@ -50,8 +50,16 @@ def two_speeds() -> Ints:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["N05", "N07", "N10"])
-@pytest.mark.parametrize("baseline", [100, 300])
+@pytest.mark.parametrize(
+    ("name", "baseline"),
+    [
+        *(("N05", 100), ("N10", 300)),
+        *(
+            pytest.param(*one, marks=pytest.mark.soak)
+            for one in (("N05", 300), ("N07", 100), ("N07", 300), ("N10", 100))
+        ),
+    ],
+)
 def test_nights_above_a_running_mean_are_useful_and_hold(name: str, baseline: int) -> None:
     """At epsilon 1, universal, a share of 300 beats is within 5 %, and no attacker comes near what epsilon allows."""
     found = of_symbols(night(name, baseline))
@@ -140,7 +148,7 @@ def rare(seed: int) -> Ints:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_is_found(seed: int) -> None:
     """The ceiling is the guess; half of the time the device sends symbols that hide nothing."""
     states = rare(seed)
