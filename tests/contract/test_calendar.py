@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.descriptions import decode_description, describe, encode_description
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import FrameError, PolicyError
 from fugu.contract.policy import Policy
 from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
@@ -129,3 +129,12 @@ def test_a_report_of_a_profile_has_a_number_for_each_block() -> None:
     )
     assert count.flat()["value_08:00-12:00"] == 3.0
     assert WindowCount.decode(count.encode()) == count
+
+
+def test_a_report_has_as_many_numbers_as_blocks() -> None:
+    time = datetime(2026, 2, 1, tzinfo=UTC)
+    fields: dict[str, object] = {"time": time, "since": time, "window": "day", "states": ("on", "off"), "observed": 9}
+    fields |= {"values": (1.0, 2.0), "low": (0.0, 0.0), "high": (3.0, 3.0), "confidence": 0.95, "epsilon": 1.0}
+    fields |= {"adversary": "universal", "useful": True}
+    with pytest.raises(FrameError, match="2 values of 6 blocks"):
+        WindowCount(**fields, blocks=BERLIN.labels)  # type: ignore[arg-type]
