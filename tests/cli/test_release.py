@@ -127,7 +127,7 @@ def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     audit = ("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     audited = fugu(*audit)
     assert (audited.code, audited.err) == (0, "")
-    assert "3 releases, 2 accounts, no tick above its promise" in audited.out
+    assert "3 releases, 2 accounts, no stretch above its promise" in audited.out
     found = fugu(*audit, "--json").json()
     assert [(one["device"], one["promised"]) for one in found["streams"]] == [("ring", 1.0), ("watch", 1.0)]
     assert all(0.4 < one["epsilon"] <= 1.0 for one in found["streams"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
@@ -19,7 +20,7 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, charge, joint_charge, joint_loss, smallest_scale
-from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.config import Audience, ReleaseConfigError, load_releases
 from gateway.releases.entries import nats, units_above
 from tests.support.sanitised_counts import stationary
 
@@ -228,3 +229,18 @@ def _config(folder: Path, protect: str) -> Path:
         'stream = "hr"\nquery = "count"\nstates = ["on"]\nlength = 9\naudience = "street"\nshare = 1.0\n'
     )
     return path
+
+
+def test_the_table_of_the_manual() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "releases.md").read_text()
+    rows = re.findall(r"^\| `(tick|\w+)` \| [^|]+ \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert [row[0] for row in rows] == ["tick", "10m", "1h", "8h"]
+    chains, table = BinaryChains(q=(0.01, 0.05), r=(0.05, 0.1)), NoiseTable.binary(SCALE // 5, SCALE // 5)
+    for protect, ticks, scale, hour in rows:
+        promise = Audience.model_validate({"epsilon": 1.0, "adversary": "universal", "protect": protect}).promise
+        allowed = allowance(chains, 1.0, "universal", ticks=promise.ticks(60_000_000))
+        assert promise.ticks(60_000_000) == int(ticks)
+        found = smallest_scale([table], 1, allowed)
+        assert found <= Fraction(scale) < found + Fraction(1, 10)
+        lost = joint_loss(chains, allowed, "universal", stretch_ticks(3600, 60_000_000))
+        assert f"{math.ceil(100 * lost) / 100:.2f}" == hour
