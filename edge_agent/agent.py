@@ -38,7 +38,7 @@ __all__ = ["Agent"]
 _log = logging.getLogger(__name__)
 RETRY_SECONDS = 0.2
 EVENT_SECONDS = 0.1
-"""What has arrived waits after so long, so that a flood of messages stops no tick."""
+"""Longest time for arrived messages at once, so that a flood of messages stops no tick."""
 MAX_MESSAGE_BYTES = 1 << 19
 MAX_DOCUMENT_BYTES = 1 << 21
 MOST_WAITING = 64
@@ -269,7 +269,7 @@ class Agent:
             self.refused["table"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
-        """What is wrong with link, storage, clock and policy; nothing here may depend on a reading."""
+        """Codes of problems with link, storage, clock and policy; nothing here may depend on a reading."""
         found = {self._ticks.storage_trouble, *(stream.trouble for stream in self._ticks.streams)}
         if self._link.last_error:
             found.add(StatusCode.LINK)

@@ -34,7 +34,7 @@ class BindingError(FuguError, reason=Reason.OUTBOX):
 
 
 def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tuple[str, str]]:
-    """What identifies this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name given by hand."""
+    """Identifiers of this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name given by hand."""
     if binding == "off":
         return frozenset()
     if binding != "auto":

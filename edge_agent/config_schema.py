@@ -205,7 +205,7 @@ def _both_or_neither(keep_alive: str | None, keep_alive_ticks: int | None) -> No
 
 
 class ClockConfig(Document):
-    """What the owner says of the wall clock; fields as in `edge_agent.plan.ClockSettings`."""
+    """The owner's settings for the wall clock; fields as in `edge_agent.plan.ClockSettings`."""
 
     trusted: bool = False
     confirm_seconds: float = Field(default=600.0, ge=1, le=86400)

@@ -28,7 +28,7 @@ __all__ = ["SMALL_US", "Anchor", "DeviceClock", "SystemClock", "TickClock"]
 
 
 class TickClock:
-    """What the streams of one epoch and period have in common; from `since` on, numbers are ahead by `shift` ticks."""
+    """Clock of the streams of one epoch and period; from `since` on, numbers are ahead by `shift` ticks."""
 
     def __init__(self, epoch_us: int, period_us: int) -> None:
         self.epoch_us = epoch_us

@@ -202,7 +202,7 @@ def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
 
 
 def _running(plan: AgentPlan) -> Finding:
-    """What the running agent says of itself: ok if it is connected, and has no troubles."""
+    """Check of the running agent: ok if it is connected, and has no troubles."""
     try:
         found = ask_status(plan.outbox)
     except LocalStatusError as error:

@@ -41,7 +41,7 @@ def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tupl
 
 
 def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any]:
-    """What an agent needs of a policy document, as JSON can carry it."""
+    """Parts of a policy document that an agent needs, as JSON can carry them."""
     document = verdict.document
     assert isinstance(document, PolicyDocument)
     return {

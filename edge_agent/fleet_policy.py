@@ -47,7 +47,7 @@ Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
 
 
 class FleetPolicy:
-    """What an enrolled device follows.
+    """Documents that an enrolled device follows.
 
     FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
     time in seconds, by the device's clock, and `sure` whether that is known to be synchronised. `refused` counts

@@ -28,7 +28,7 @@ class TableRefusedError(FuguError):
 
 @dataclass(frozen=True, slots=True)
 class PointSource:
-    """What a measured stream draws from: its policy's tables, verified, the fallback first."""
+    """Tables that a measured stream draws from: its policy's tables, verified, the fallback first."""
 
     version: int
     measurement: Measurement

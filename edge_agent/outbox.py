@@ -71,12 +71,12 @@ class OpenFrame:
         self.outputs.append(output)
 
     def rows(self) -> list[tuple[int, bytes, int, int, int]]:
-        """What is not on the disk: tick, output, version, frame_ticks and bits of each."""
+        """Rows that are not on the disk: tick, output, version, frame_ticks and bits of each."""
         head = self.version, self.frame_ticks, self.bits
         return [(self.first + i, self.outputs[i], *head) for i in range(self.stored, len(self.outputs))]
 
     def encode(self) -> bytes:
-        """What is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
+        """Encode what is in no frame yet, as one: filled up to a full one; symbols of some bits, or points."""
         padding = self.frame_ticks - len(self.outputs)
         head = self.version, self.last_framed, self.first
         if self.bits:
@@ -216,7 +216,7 @@ class Outbox:
         frame.shift, frame.since = shift, since
 
     def anchor(self) -> Anchor | None:
-        """What `keep_anchor` kept last."""
+        """Anchor that `keep_anchor` stored last."""
         row = self._db.execute("SELECT boot, offset_us FROM intact_anchor").fetchone()
         return None if row is None else Anchor(*row)
 

@@ -141,7 +141,7 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class Managed:
-    """What an enrolled device has to know of the policies that it is sent.
+    """Settings of an enrolled device for the policies that it is sent.
 
     Attributes:
         trust: file of what was accepted.
@@ -166,7 +166,7 @@ class Managed:
 
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """What the owner says of the wall clock: right at once if `trusted`; jumps count after `confirm_seconds`."""
+    """The owner's settings for the wall clock: right at once if `trusted`; jumps count after `confirm_seconds`."""
 
     trusted: bool = False
     confirm_seconds: float = 600.0
@@ -204,7 +204,7 @@ class AgentPlan:
 
 
 def _noise(policy: dict[str, Any]) -> SymbolNoise | PointSource | None:
-    """What a policy's JSON form says is drawn from; what points need is loaded only where there are some."""
+    """Source of noise of a policy's JSON form; modules for points are loaded only where there are some."""
     if policy["kind"] == "symbols":
         table = policy.get("table")
         return None if table is None else SymbolNoise(NoiseTable(tuple(map(tuple, table["rows"]))))

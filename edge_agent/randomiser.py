@@ -24,7 +24,7 @@ BLOCK_WORDS = 1024
 
 
 class Mechanism(NamedTuple):
-    """What a stream releases.
+    """Mechanism of a stream.
 
     Attributes:
         draw: from a tick, its state, or None, and its shift: what is released, as the bytes in a frame, if anything.

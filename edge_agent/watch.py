@@ -48,7 +48,7 @@ Counts = Sequence[Sequence[int]]
 
 
 def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
-    """What a guarantee assumes of steps, from a policy's JSON form; None if it assumes nothing that could be seen.
+    """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
 
     It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
     policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
@@ -125,7 +125,7 @@ class Watch:
 
     @property
     def own_epsilon(self) -> float | None:
-        """What the noise has for the owner's own states of the last day, rounded up to two digits; none if too few."""
+        """Epsilon for the owner's own states of the last day, rounded up to two digits; `None` if they are too few."""
         if not self.own:
             return None
         with localcontext(CONTEXT):
@@ -133,7 +133,7 @@ class Watch:
             return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=ROUND_CEILING))
 
     def sentence(self) -> str:
-        """What has been found, for the owner."""
+        """Sentence for the owner about the result."""
         so_far = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
         if self.alarm is None:
             return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
@@ -147,7 +147,7 @@ class Watch:
 
 
 def _epsilon(counts: Counts, chains: dict[str, Any]) -> float:
-    """What the noise loses for the chain of a stretch, against the policy's adversary, in nats."""
+    """Loss of the noise for the chain of a stretch, against the policy's adversary, in nats."""
     ratio = Fraction(math.exp(min(chains["rate"], 700.0)))
     with localcontext(CONTEXT):
         if "odds_ratio" in chains:

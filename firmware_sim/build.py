@@ -54,7 +54,7 @@ COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisio
 
 @dataclass(frozen=True, slots=True)
 class Burnt:
-    """What an image knows besides its policy.
+    """Content of an image besides its policy.
 
     `board` says where randomness comes from; `secret`, at least 32 random bytes, is for boards without a generator of
     cryptographic grade, whose image has a seed derived from it. `ceiling` is the largest epsilon accepted, by default
@@ -80,7 +80,7 @@ class Burnt:
 
 
 class Image(NamedTuple):
-    """What was built: sizes are bytes of each file.
+    """Result of a build: sizes are bytes of each file.
 
     `ratio` is what the board derives a stream to lose, as a likelihood ratio, the largest of all streams; `randomness`
     is what the guarantee rests on.
@@ -151,7 +151,7 @@ def _fit_together(policies: Sequence[AnyPolicy]) -> None:
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
-    """What is burnt in, with an enrolment's key, and its ceiling if there is no lower one.
+    """Burnt-in values, with an enrolment's key, and its ceiling if there is no lower one.
 
     Raises:
         FirmwareError: the enrolment is of another device, or its owner's pins do not allow a policy.

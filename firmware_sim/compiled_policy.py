@@ -44,7 +44,7 @@ __all__ = [
 
 
 BOARD = Path(__file__).parent / "micropython"
-"""What is copied onto a board, as its import path sees it."""
+"""Files that are copied onto a board, as its import path sees them."""
 
 
 def modules() -> tuple[Path, ...]:

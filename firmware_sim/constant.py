@@ -56,7 +56,7 @@ class ConstantError(FuguError):
 
 @dataclass
 class Outputs:
-    """What was published of every state.
+    """Outputs of every state.
 
     Symbols are by state, one byte each; noise by state and window, counts less what was counted; points by state and
     number of the table. `script` is the state of every tick of the streams that change, and begins anew after the last.

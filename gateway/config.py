@@ -220,7 +220,7 @@ class PageFile(Document):
     page: PageConfig
 
     def settings(self) -> PageSettings:
-        """What is served to whom. Raises FuguError if it would be shown to others."""
+        """Settings of the page: what is served to whom. Raises FuguError if it would be shown to others."""
         if self.page.audience is not None and self.ledger is None:
             raise GatewayConfigError("of which ledger is that audience: say ledger")
         return _page_settings(self.fleet, self.broker, self.page, self.ledger)

@@ -126,7 +126,7 @@ class Described(NamedTuple):
 
 
 def digest(payload: bytes) -> bytes:
-    """What stands for a description that the broker has; nothing for one that it has not."""
+    """Digest of a description that the broker has; empty for one that it has not."""
     return hashlib.sha256(payload).digest() if payload else b""
 
 

@@ -1,4 +1,4 @@
-"""What a process of a site does, by its settings: all of it, the devices of one shard, or what a fleet has once.
+"""Duties of a process of a site, by its settings: all of it, the devices of one shard, or what a fleet has once.
 
 Each duty says how its process connects, which places in the store it takes, and which parts its loop has.
 """

@@ -195,7 +195,7 @@ class Alarm:
 
     @property
     def advice(self) -> str:
-        """What to do, in a sentence."""
+        """Advice, in a sentence."""
         return KINDS[self.code].advice
 
     def __str__(self) -> str:
@@ -234,7 +234,7 @@ class Alarms:
         return None
 
     def step(self) -> tuple[list[Alarm], list[Alarm]]:
-        """What has begun since the last step, and what ends now."""
+        """Findings that have begun since the last step, and those that end now."""
         now = self._seconds()
         ended = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
         for alarm in ended:

@@ -68,7 +68,7 @@ class Heard(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """What a monitor looks at, besides what it is told.
+    """Sources of a monitor, besides what it is told.
 
     Attributes:
         known: devices of which frames are stored; those that have never sent one are not missed.
@@ -325,7 +325,7 @@ class Monitor:
         return own if shards is None else own + shards.counters()
 
     def brief(self) -> dict[str, Any]:
-        """What a shard says of itself."""
+        """Short health report of a shard."""
         alarms = [(alarm.code, alarm.name, alarm.detail, alarm.count) for alarm in self.alarms.current()]
         return {
             "since": self._since,

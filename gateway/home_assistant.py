@@ -39,7 +39,7 @@ LIKELY = 0.8
 MOST_STATES = 16
 """Of streams with more states no shares are shown, but for those of sets of them."""
 GATEWAY = "health"
-"""What the gateway's document is called; no device can be."""
+"""Name of the gateway's document; no device can have it."""
 
 Component = dict[str, Any]
 _MOST_NAMED = 3

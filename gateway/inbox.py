@@ -37,7 +37,7 @@ _AT_ONCE = 256
 
 
 class Message(NamedTuple):
-    """What the broker has delivered."""
+    """Message that the broker has delivered."""
 
     topic: str
     payload: bytes
@@ -58,7 +58,7 @@ Event = Message | Acknowledged | Connected
 
 
 class _Queue:
-    """What waits of one sender: of the device that the topics name."""
+    """Waiting messages of one sender: of the device that the topics name."""
 
     __slots__ = ("bytes", "messages")
 
@@ -265,7 +265,7 @@ class Ingest:
         self._said = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[Birth]]:
-        """What may be stored of some messages, and who has come online.
+        """Messages that may be stored, and devices that have come online.
 
         Frames on topics that others have come on are read and checked all at once; every other message, and what does
         not pass there, is read by itself, and refused with its reason if it is wrong.

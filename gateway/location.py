@@ -31,7 +31,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """What messages call it: host, database and part."""
+        """Name in messages: host, database and part."""
         parts = urlsplit(self.url)
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{self.part and ' '}{self.part}"
 
@@ -42,7 +42,7 @@ class Server:
         return _RUN / name if _RUN.is_dir() else Path(tempfile.gettempdir()) / f"fugu-gateway-{os.getuid()}-{name}"
 
     def __str__(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return self.name
 
 

@@ -255,7 +255,7 @@ class Gateway:
         return found
 
     def _store_bytes(self) -> int:
-        """What the store takes on its disk; of one on a server as it was a short while ago."""
+        """Bytes of the store on its disk; of one on a server as it was a short while ago."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
             self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS

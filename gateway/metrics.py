@@ -76,7 +76,7 @@ class Listen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is told at a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
+    """Values of a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
 
     health: Health
     counters: Counter[str]

@@ -78,7 +78,7 @@ class _Line:
 
 
 class Waiting:
-    """What waits, by sequence; the store has the same."""
+    """Waiting frames and windows, by sequence; the store has the same."""
 
     def __init__(self) -> None:
         self._lines: dict[int, _Line] = {}

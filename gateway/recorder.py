@@ -42,7 +42,7 @@ MOST_INTERVALS = 4096
 
 @dataclass
 class _Sequence:
-    """What the store says of a sequence of frames, kept in memory; `number` is None while nothing is stored.
+    """State of a sequence of frames in the store, kept in memory; `number` is `None` while nothing is stored.
 
     Frames that begin before `begin` are not stored. `rewritten` is whether more than the end of the coverage has
     changed since that was stored.
@@ -195,7 +195,7 @@ class Recorder:
         loaded.begin = max(loaded.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
-        """What people are told of a stored frame; None if it is gone. Raises FuguError if it cannot be said."""
+        """Report about a stored frame; `None` if it is gone. Raises FuguError if there can be none."""
         if outgoing.window:
             kind: Kind[Any] = self._kinds[WindowFrame]
         else:
@@ -260,7 +260,7 @@ class Recorder:
             kind.revise(place, late)
 
     def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
-        """What a frame of ticks counts as whose frames are not kept."""
+        """Span of a frame of ticks whose frames are not kept."""
         known = sequence.coverage.holds(span.first, span.last)
         if not known and sequence.coverage.meets(span.first, span.last):
             return "conflict"

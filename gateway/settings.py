@@ -28,7 +28,7 @@ class SettingsError(FuguError):
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What a gateway is started with.
+    """Settings of a gateway.
 
     Attributes:
         store: path of an SQLite file, or a database of a PostgreSQL server.

@@ -80,7 +80,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=1")
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """What `say_needed` has said. Raises DatabaseError if nothing, since the fleet's process was started."""
+        """Read the value of `say_needed`. Raises DatabaseError if nothing, since the fleet's process was started."""
         with self._db.snapshot():
             if not self.known:
                 raise DatabaseError("it is not known yet what releases need")
@@ -111,7 +111,7 @@ _MISSING_SECONDS = 5.0
 
 @dataclass
 class _Known:
-    """What was heard of a shard; times are seconds of a steady clock."""
+    """Last messages of a shard; times are seconds of a steady clock."""
 
     heard: float
     number: int = 0

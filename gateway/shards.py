@@ -54,7 +54,7 @@ class Shard:
 
 
 class Role(NamedTuple):
-    """What a process is of a gateway with several: one of the shards; None for what the fleet has once."""
+    """Role of a process of a gateway with several: one of the shards; `None` for what the fleet has once."""
 
     shards: int
     shard: Shard | None
@@ -78,7 +78,7 @@ def numbered(file: str, index: int | str) -> str:
 
 
 def own_account(gateway: Broker, index: int) -> Broker | None:
-    """How a shard connects with an account of its own; none if it has no files."""
+    """Connection of a shard with an account of its own; `None` if it has no files."""
     given = (gateway.password_file, gateway.cert_file, gateway.key_file)
     files = [None if file is None else numbered(file, index) for file in given]
     if not any(files) or not all(Path(file).exists() for file in files if file is not None):

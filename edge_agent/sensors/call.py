@@ -47,14 +47,14 @@ class CallSensor(LiveSensor):
                 self._leave(None if value is None else Reading(value), works=True)
 
     def poll(self, tick: int) -> SensorUpdate:
-        """What the function returned since the last tick."""
+        """Return what the function gave since the last tick."""
         update = super().poll(tick)
         self._wanted.set()
         return update
 
 
 def _plain(value: Any) -> Any:
-    """What a function has returned as a number or a text, so that no code of another type runs in the agent's loop."""
+    """Convert a function's result to a number or a text, so that no code of another type runs in the agent's loop."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     for convert in (operator.index, float, str):

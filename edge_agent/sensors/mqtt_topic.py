@@ -113,7 +113,7 @@ class MqttSensor(LiveSensor):
         return opened
 
     def _connected(self) -> None:
-        """What was known before may have changed since."""
+        """Forget the state: it may have changed since."""
         self._online = False
         self._leave(works=False)
 

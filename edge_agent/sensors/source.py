@@ -61,7 +61,7 @@ class FailedError(UnavailableError):
 
 
 class SensorUpdate(NamedTuple):
-    """What a source has said since it was last asked: its newest reading, if one came.
+    """News from a source since it was last asked: its newest reading, if one came.
 
     `works` is what it said, by anything but a reading, of whether it works.
     """
@@ -129,7 +129,7 @@ class LiveSensor(Sensor):
             begins = line.endswith(b"\n")
 
     def poll(self, tick: int) -> SensorUpdate:
-        """What was said since the last call, once."""
+        """Return what was said since the last call, once."""
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
         return update

@@ -210,7 +210,7 @@ _HARMFUL = 0.05
 
 @dataclass(frozen=True)
 class Attack:
-    """What one attacker reached.
+    """Result of one attacker.
 
     Attributes:
         success: share of the judged ticks whose state it named.
@@ -342,7 +342,7 @@ def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5)
 
 
 def _unexplained(gain: Ints, strata: Ints) -> Floats:
-    """What is left of gains (n,) when every stratum's mean is taken off."""
+    """Residuals of gains (n,) after subtracting the mean of every stratum."""
     sums, sizes = np.bincount(strata, gain), np.bincount(strata)
     return np.asarray(gain - (sums / np.maximum(sizes, 1))[strata])
 

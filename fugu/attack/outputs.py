@@ -133,7 +133,7 @@ def release_counts(
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an attacker knows or believes beside the outputs.
+    """Knowledge and beliefs of an attacker beside the outputs.
 
     The chain `transition` (k, k) is believed; segments (n,) number stretches without gaps. True states `known` (n,) are
     -1 elsewhere; so is `truth` (n,), the same person's states of a time to learn from, where it is held back.

@@ -110,7 +110,7 @@ class Alarm(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """What draws were tested, and the alarms.
+    """Result of testing draws, with the alarms.
 
     An error of size `smallest` in the probability of any cell is found with a probability of 99 %. `longest` is a
     stretch of draws that must not come twice; None if there were too few to look.
@@ -160,7 +160,7 @@ def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: 
 
 
 def _most_deviations(chance: float, skewness: float) -> float:
-    """What a sum of mean 0 and variance 1 exceeds on either side with at most this probability: Pearson's type III.
+    """Quantile that a sum of mean 0 and variance 1 exceeds on either side with at most this probability (Pearson III).
 
     A normal sum if it is not skewed. Where outcomes are rare, far tails are much heavier on one side than a normal's.
     """

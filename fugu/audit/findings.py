@@ -32,7 +32,7 @@ _LASTING = (2, 10)
 
 
 class Bound(NamedTuple):
-    """What is lost if something is true, in nats, rounded up; none if no bound is known, and then `why`."""
+    """Loss under an assumption, in nats, rounded up; `None` if no bound is known, and then `why`."""
 
     truth: str
     epsilon: float | None
@@ -67,7 +67,7 @@ def widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
 
 
 def alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
-    """What all symbols and windows of a policy lose in other classes of chains, against its adversary."""
+    """Loss of all symbols and windows of a policy in other classes of chains, against its adversary."""
     chains, adversary, ratios = policy["chains"], policy["guarantee"]["adversary"], tick_ratios(policy)
     yield Bound("independent readings, which is what ordinary differential privacy assumes", above(log_up(max(ratios))))
     if (wider := widened(chains, 1.1)) is not None:
@@ -86,7 +86,7 @@ _HALVINGS = 20
 
 
 class Finding(NamedTuple):
-    """What a reviewer should know; a name that is the same for all policies, and a sentence about it.
+    """Notice to a reviewer: a name that is the same for all policies, and a sentence about it.
 
     `wrong` says whether the policy must not be trusted; if not, what it promises is true all the same.
     """
@@ -97,7 +97,7 @@ class Finding(NamedTuple):
 
 
 def judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
-    """What is to say of one claim."""
+    """Findings about one claim."""
     if claim.loss is None:
         yield Finding(
             "not-recomputed", f"{claim.of}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.why}"
@@ -174,7 +174,7 @@ def _wider_holds(given: Mapping[str, Any], factor: float) -> bool:
 
 
 def against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
-    """What an owner of a device has said otherwise."""
+    """Findings where a policy contradicts the owner of a device."""
     if not isinstance(policy, Policy):
         epsilon, most = policy.epsilon, enrolment.measurement_ceiling or 0.0
     else:

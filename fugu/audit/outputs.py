@@ -24,7 +24,7 @@ _CELLS = 4_000_000
 
 
 class Source(NamedTuple):
-    """What draws the symbols of one stream, heard or not: (k, m) probabilities, given each state of the chain.
+    """Source of the symbols of one stream, heard or not: (k, m) probabilities, given each state of the chain.
 
     `shows` is the state of the stream that each state of the chain shows.
     """
@@ -52,7 +52,7 @@ class Counted(NamedTuple):
 
 
 class Mechanism(NamedTuple):
-    """What is released of some ticks, one of which is secret and attacked: symbols of sources, and counts.
+    """Releases about some ticks, one of which is secret and attacked: symbols of sources, and counts.
 
     `shown` is what each state of the chain shows, which is what is secret; empty if that is the state.
     """
@@ -168,7 +168,7 @@ def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -
 
 
 def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard:
-    """What is heard of paths (trials, ticks)."""
+    """Draw the outputs that are heard of paths (trials, ticks)."""
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, one in enumerate(mechanism.counts):

@@ -167,7 +167,7 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
 
 
 class _Given(NamedTuple):
-    """What messages over 2, 3 or 4 states are made of.
+    """Inputs of messages over 2, 3 or 4 states.
 
     Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
     tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes are checked after `every` ticks.

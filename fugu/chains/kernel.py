@@ -30,7 +30,7 @@ __all__ = ["kernel"]
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 _digests: dict[int, str] = {}
-"""What the kernels compiled so far are made of, by the identity of what `kernel` returned; these live for ever."""
+"""Sources of the kernels compiled so far, by the identity of what `kernel` returned; these live for ever."""
 
 
 def kernel(function: AnyFunction) -> AnyFunction:

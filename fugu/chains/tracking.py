@@ -26,7 +26,7 @@ _BLOCK = 512
 """Numbers that a block of devices has at least: loops over fewer take longer to begin than to run."""
 _LINE = 8  # numbers in a line of the cache
 _DIAGONAL, _LINK, _FULL = 2.0, 16.0, 1.0
-"""What an entry costs in each form, measured; entries of a full matrix go through BLAS."""
+"""Measured cost of an entry in each form; entries of a full matrix go through BLAS."""
 _WHOLE = 1e-9
 
 
@@ -192,7 +192,7 @@ _LOG_HIGH = 9.0 * log(LIFT)
 
 
 class Seen(NamedTuple):
-    """What devices released at one tick.
+    """Outputs of devices at one tick.
 
     The `rows` (M, N) are likelihoods of M points under each state, points of different tables side by side; `which`
     (devices,) is the row of each device, -1 if it released nothing.
@@ -208,7 +208,7 @@ class Seen(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What the forward pass finds.
+    """Result of the forward pass.
 
     Attributes:
         beliefs: (n, devices, N), the distributions at each tick given everything released up to it.

@@ -12,7 +12,7 @@ OPTIONS = {
     "--version": "Print the version and stop.",
     "--help": "Show this message and exit.",
 }
-"""What `fugu` itself knows."""
+"""Commands that are part of `fugu` itself."""
 
 COMMANDS = {
     "agent": "Randomise readings, on a device.",
@@ -35,7 +35,7 @@ _REST = "\nAll other commands need what a gateway does: pip install 'fugu-edge[g
 
 
 def edge_help() -> str:
-    """What `fugu --help` prints where only the edge is installed."""
+    """Help text of `fugu` where only the edge is installed."""
     about = "Private sensor streams: run a device, read private streams."
     return _help("fugu", about, OPTIONS, COMMANDS) + _REST
 

@@ -213,7 +213,7 @@ class BoundedChains(ClassOfChains):
 
     @property
     def worst_odds(self) -> Fraction:
-        """What is declared."""
+        """Declared value."""
         return Fraction(self.odds_ratio)
 
     @property
@@ -452,7 +452,7 @@ class JointChains(_KnownChains):
 
     @property
     def worst_odds(self) -> Fraction | None:
-        """What is declared, or the largest of the chains; None if one of these has an impossible step."""
+        """Declared value, or the largest of the chains; None if one of these has an impossible step."""
         return super().worst_odds if self.odds_ratio is None else Fraction(self.odds_ratio)
 
     @property
@@ -559,7 +559,7 @@ class JointChains(_KnownChains):
     def stream_loss(
         self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
     ) -> Loss:
-        """What all streams lose together, of which one must not tell more than the class allows it.
+        """Joint loss of all streams; no stream may tell more than the class allows it.
 
         Every device checks its own streams, and that together with what the others may tell nothing is above the
         guarantee: so it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
@@ -579,7 +579,7 @@ class JointChains(_KnownChains):
     def stretch_bound(
         self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
     ) -> StretchBound:
-        """Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them."""
+        """Count the outputs of all other streams; pairs of ticks may be hidden in what differs at none of them."""
         told, elsewhere = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), adversary != "ignorant"
         return StretchBound(known, ticks, told, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
 

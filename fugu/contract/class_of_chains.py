@@ -55,7 +55,7 @@ class Shown(Document):
 
 
 class ClassOfChains(Document):
-    """What is asked of every class of chains, besides what each has in its own way.
+    """Base of all classes of chains: their common questions.
 
     words: for which chains a promise of the class holds, as the end of a sentence; label: the class in a few words.
     covers: True if every chain of another class, with as many states, is shown to be in this one; exactly.
@@ -165,7 +165,7 @@ class ClassOfChains(Document):
     def stream_loss(
         self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
     ) -> Loss:
-        """What a mechanism (`what` in errors) of one stream loses, with all that takes turns with it or is beside it.
+        """Loss of a mechanism (`what` in errors) of one stream, with all that takes turns with it or is beside it.
 
         `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats; `alone`: of this
         stream only this mechanism is seen. GuaranteeError: the stream may not tell so much, or the loss is not finite.
@@ -183,6 +183,6 @@ class ClassOfChains(Document):
     def stretch_bound(
         self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
     ) -> StretchBound:
-        """What a stream of symbols of a rate, and of windows, loses about whole stretches; arguments as there."""
+        """Loss of a stream of symbols of a rate, and of windows, about whole stretches; arguments as there."""
         alike, elsewhere = self.equal_leakages(adversary), adversary != "ignorant"
         return StretchBound(known, ticks, rate, windows, equal_leakages=alike, known_elsewhere=elsewhere)

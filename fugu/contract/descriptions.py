@@ -61,7 +61,7 @@ Sentence = Annotated[Printable, Field(max_length=100_000)]
 
 
 class DescribedStretch(Document):
-    """What is lost about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound.
+    """Loss about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound.
 
     Attributes:
         floor: what it loses if all else is as it was, for any class of chains.

@@ -98,7 +98,7 @@ class FuguError(Exception):
 
 
 class UsageError(FuguError):
-    """What was given cannot be meant: a word of a command line, a name, an address or a path."""
+    """An argument cannot be used: a word of a command line, a name, an address or a path."""
 
 
 class GuaranteeError(FuguError, reason=Reason.GUARANTEE):
@@ -167,7 +167,7 @@ _REMEDIES = {
     errno.EADDRINUSE: "another program listens there: stop it, or name another port",
     errno.EMFILE: "too many open files: let this process have more (ulimit -n, or LimitNOFILE in its unit)",
 }
-"""What the system's words do not say of itself: what to do."""
+"""Advice that messages of the operating system lack."""
 
 
 def cause(error: BaseException | None) -> str:

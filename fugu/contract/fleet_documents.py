@@ -199,7 +199,7 @@ class StopDocument(Document):
 
 
 class Enrolment(DocumentFile):
-    """What a device knows before anything is sent to it, from its owner's hands.
+    """Initial trust of a device, handed over by its owner before anything is sent to it.
 
     Attributes:
         root: the envelope of the root document that was in force at enrolment, as hexadecimal digits.

@@ -173,7 +173,7 @@ class Gap(Message):
 
 @dataclass(frozen=True, slots=True)
 class StreamCommit(Message):
-    """What is durable of one stream, or, with indices of windows instead of ticks, of one of its windows."""
+    """Durable part of one stream, or, with indices of windows instead of ticks, of one of its windows."""
 
     stream: Annotated[str, Text(1, 64 + 1 + MAX_WINDOW_NAME), "A stream, or `{stream}/{window}`."]
     through: Annotated[int, Integer(-1, MAX_TICK), "All up to this tick, or window, is durable, but for the gaps."]
@@ -262,7 +262,7 @@ def symbol_bits(symbols: int) -> int:
 
 @cache
 def _unpacked(bits: int) -> list[bytes]:
-    """What each byte holds; its first symbol is in its highest bits."""
+    """Symbols of each byte; the first is in its highest bits."""
     return [bytes(some) for some in product(range(1 << bits), repeat=8 // bits)]
 
 

@@ -28,7 +28,7 @@ __all__ = ["Adversary", "Guarantee", "Loss", "StreamOutputs", "check_outputs", "
 
 
 class Guarantee(Document):
-    """What a stream promises: no adversary of this kind gains a log-likelihood ratio above epsilon.
+    """Promise of a stream: no adversary of this kind gains a log-likelihood ratio above epsilon.
 
     Attributes:
         epsilon: bound > 0 on the log-likelihood ratio between two courses of the states of a stretch, in nats.
@@ -74,7 +74,7 @@ class StreamOutputs(NamedTuple):
         return total_rate(self.windows) + Fraction(self.symbol_rate)
 
     def bound(self, chains: ChainClass, adversary: Adversary, known: float, ticks: int = 1) -> StretchBound:
-        """What they lose about any stretch, where so many ticks in a row lose at most `known` nats."""
+        """Bound of their loss about any stretch, where so many ticks in a row lose at most `known` nats."""
         return chains.stretch_bound(known, ticks, self.symbol_rate, self.windows, adversary)
 
 

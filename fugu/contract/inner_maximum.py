@@ -145,7 +145,7 @@ LARGEST = 300.0
 
 @dataclass
 class Work:
-    """What a check may still cost, in steps of the simplex method."""
+    """Remaining budget of a check, in steps of the simplex method."""
 
     pivots: int
 

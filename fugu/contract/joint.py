@@ -31,7 +31,7 @@ _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
 
 class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
-    """What several streams tell together is not known."""
+    """No bound is known for several streams together."""
 
 
 def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None, seconds: int = 0) -> float:

@@ -299,7 +299,7 @@ class Fields:
         return name in self._left
 
     def names(self, prefix: str) -> list[str]:
-        """What follows a prefix in the names of the fields that have it, in their order."""
+        """Suffixes of the names of fields that begin with a prefix, in their order."""
         return [name.removeprefix(prefix) for name in self._left if name.startswith(prefix)]
 
     def take(self, name: str) -> Any:

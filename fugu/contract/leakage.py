@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Adversary = Literal["ignorant", "informed", "universal"]
-"""What the adversary knows: one chain of the class; also any set of true states; any side information about states.
+"""Knowledge of the adversary: one chain of the class; also any set of true states; any side information about states.
 
 No adversary is one who has yet to learn which chain of the class it is.
 """

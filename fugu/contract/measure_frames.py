@@ -121,7 +121,7 @@ def pack_released(released: Released) -> bytes:
 
 
 def unpack_released(packed: bytes) -> Released:
-    """What `pack_released` packed."""
+    """Unpack the value of `pack_released`."""
     table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
     return Released(table, tuple(point))
 

@@ -83,7 +83,7 @@ class Change(Document):
 
 
 class StreamLoss(Document):
-    """What all releases together tell about one tick's state; no device checks it, `fugu check policy` does.
+    """Loss about one tick's state through all releases; no device checks it, `fugu check policy` does.
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
@@ -97,7 +97,7 @@ class StreamLoss(Document):
 
 
 class MeasurePolicy(PolicyHeader):
-    """What one device measures, and which states no released point tells apart.
+    """Measurements of one device, and the states that no released point tells apart.
 
     Attributes:
         coordinates: f, for each state a point of the integer lattice in 1 to 3 dimensions.
@@ -186,7 +186,7 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """What is promised, as plain values; PolicyError if the graph does not fit the states."""
+        """Promise as plain values; PolicyError if the graph does not fit the states."""
         return Measurement.of(self.model_dump(mode="json"))
 
     @property

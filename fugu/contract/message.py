@@ -1,4 +1,4 @@
-"""How a message is declared: dataclasses whose annotations say what each field may hold, and what it means.
+"""Declaration of messages: dataclasses whose annotations say what each field may hold, and what it means.
 
 From `Annotated[type, field type, "what it means"]` follow what is refused when a message is made or read, how it is
 encoded, its JSON Schema in `docs/asyncapi.json` and its table in `docs/protocol.md`. Here are msgpack messages: a
@@ -48,7 +48,7 @@ Schema = dict[str, Any]
 
 
 class FieldType:
-    """What a field may hold. Values travel as they are unless `read` and `write` say otherwise."""
+    """Type of a field's value. Values travel as they are unless `read` and `write` say otherwise."""
 
     def check(self, value: Any, name: str) -> None:
         """Refuse a value of a message that is made."""

@@ -36,7 +36,7 @@ _STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
 
 
 class SymbolPins(Document):
-    """What is pinned of a stream of symbols.
+    """Pins of a stream of symbols.
 
     Attributes:
         discretiser: what its states are; the policy's must be the same.
@@ -64,7 +64,7 @@ class SymbolPins(Document):
 
 
 class MeasuredPins(Document):
-    """What is pinned of a measured stream.
+    """Pins of a measured stream.
 
     Attributes:
         discretiser: what its states are; the policy's must be the same.
@@ -111,7 +111,7 @@ class MeasuredPins(Document):
 
 
 Pins = Annotated[SymbolPins | MeasuredPins, Field(discriminator="kind")]
-"""What is pinned of a stream; the field `kind` tells of which kind the stream has to be."""
+"""Pins of a stream; the field `kind` tells of which kind the stream has to be."""
 
 
 def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:

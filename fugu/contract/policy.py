@@ -126,7 +126,7 @@ SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_schema)]
 
 
 class Policy(PolicyHeader):
-    """What one device does with one stream, and what that guarantees.
+    """Work of one device with one stream, and its guarantee.
 
     Attributes:
         table: the randomisation of the symbols, one every tick; none if there are windows only.
@@ -180,7 +180,7 @@ class Policy(PolicyHeader):
 
     @property
     def windows_alone(self) -> Guarantee | None:
-        """What those learn who see the windows only; none if there are no windows."""
+        """Loss to those who see the windows only; `None` without windows."""
         return self.guarantee if self.table is None else self.windows_guarantee
 
     def window(self, name: str) -> Window | None:
@@ -224,11 +224,11 @@ class Policy(PolicyHeader):
         return check_outputs(self.chains, outputs, guarantee, what, loss)
 
     def bound(self, derived: Loss | None = None) -> StretchBound:
-        """What symbols and windows together tell of stretches, from what was derived of a tick, or from the promise."""
+        """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""
         return self._bound(self.guarantee, self.outputs, derived)
 
     def windows_bound(self, derived: Loss | None = None) -> StretchBound | None:
-        """What the windows alone tell of stretches; None without windows."""
+        """Bound of the windows alone about stretches; `None` without windows."""
         if self.windows_alone is None:
             return None
         return self._bound(self.windows_alone, StreamOutputs(None, self.windows), derived)

@@ -1,4 +1,4 @@
-"""What is asked about a window: what its numbers count, how a tick moves them, and how they are said.
+"""Queries about a window: what its numbers count, how a tick moves them, and their names.
 
 Windows of devices, releases, plans and views ask a query for all this; none of them compares names. Only the standard
 library is needed, because a running agent has queries, too.
@@ -105,11 +105,11 @@ class Query:
         return tuple(map(" or ".join, self.groups(states))) if self.blocks is None else self.blocks.labels
 
     def labels(self, states: Sequence[str]) -> tuple[str, ...]:
-        """What each number is called."""
+        """Names of the numbers."""
         return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
 
     def about(self, states: Sequence[str]) -> str:
-        """What is counted, in words."""
+        """Words for the counted states."""
         most = "" if self.clip is None else f", at most {self.clip} {self.unit}"
         by = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
         return "each state" if self.each else " + ".join(states) + most + by

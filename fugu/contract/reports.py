@@ -313,7 +313,7 @@ class ReleaseFrame(JsonMessage):
 
     @property
     def asked(self) -> Query:
-        """What is asked about the window."""
+        """Query of the window."""
         return QUERIES[self.query]
 
     @property
@@ -327,7 +327,7 @@ _COUNT = Integer(0, 2**53)
 
 
 class AlarmCode(StrEnum):
-    """What an operator has to look at; docs/protocol.md says what each code means."""
+    """Alarm for an operator; docs/protocol.md says what each code means."""
 
     CONFLICT = "conflict"
     STOPPED = "stopped"
@@ -364,7 +364,7 @@ class HealthAlarm(JsonMessage):
 
 @dataclass(frozen=True, slots=True)
 class Health(JsonMessage):
-    """How a gateway is."""
+    """State of a gateway."""
 
     MOST: ClassVar[int] = 36 << 10
 

@@ -32,7 +32,7 @@ UPWARD = 1e-15
 LOGARITHM = 1e-14
 """For the logarithm of a quotient below e^100; relative, for a sum of a few of them."""
 HAIR = 1e-14
-"""What the constraints of a cone are widened by, relative and times up to 11, so that no two are tight together."""
+"""Margin of the constraints of a cone, relative and times up to 11, so that no two are tight together."""
 CLOSED_FORM = 1e-13
 """For a leakage in closed form: some hundred roundings, of numbers that may be large."""
 OUTWARD = 1e-12

@@ -77,7 +77,7 @@ _MOST_NAMES = 6
 
 
 def protected_sentence(discretiser: Discretiser | None) -> str:
-    """What of a tick is protected: which state its reading has, not the reading; `None`: only the chains are known."""
+    """Say what is protected: which state its reading has, not the reading; `None`: only the chains are known."""
     if discretiser is None:
         return "protected is which state of its chain a tick is in"
     names, tail = discretiser.states, ""
@@ -95,7 +95,7 @@ def protected_sentence(discretiser: Discretiser | None) -> str:
 
 
 def unprotected_sentence(stretches: Sequence[Stretch]) -> str:
-    """What is not protected: stretches, given the shortest first, from some length on, and what is always public."""
+    """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
     public = "that the device is on, and when it was not, is public"
     if bare := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"

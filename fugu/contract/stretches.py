@@ -115,7 +115,7 @@ def moved(window: Window, ticks: int) -> int:
 
 @dataclass(frozen=True)
 class StretchBound:
-    """What any number of ticks in a row lose, from a bound for some of them.
+    """Loss of any number of ticks in a row, from a bound for some of them.
 
     Attributes:
         known: bound in nats on what `ticks` in a row lose: for every tick and pair of states, rate + past + future.
@@ -143,14 +143,14 @@ class StretchBound:
         return ticks * Fraction(self.rate) + sum(added, Fraction(0))
 
     def floor(self, ticks: int) -> float:
-        """What a stretch loses if all else is as it was, whatever the class: the outputs of its own ticks; rounded up.
+        """Loss of a stretch if all else is as it was, whatever the class: the outputs of its own ticks; rounded up.
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
         return float_up(self._own(ticks))
 
     def epsilon(self, ticks: int) -> float:
-        """What a stretch of at least one tick loses between any two courses of its states, in nats, rounded up."""
+        """Loss of a stretch of at least one tick between any two courses of its states, in nats, rounded up."""
         if not math.isfinite(self.known) or ticks == self.ticks:
             return self.known
         leakages = Fraction(self.known) - (0 if self.hidden and self.ticks == 1 else self._own(self.ticks))

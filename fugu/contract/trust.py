@@ -55,7 +55,7 @@ _Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocume
 
 @dataclass(frozen=True, slots=True)
 class TrustState:
-    """What a device has accepted; kept for ever.
+    """Documents that a device has accepted; kept for ever.
 
     Attributes:
         root, policy: envelopes of the root document in force, and the newest policy document; empty for no policy.
@@ -81,7 +81,7 @@ class TrustState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrustState:
-        """What `to_json` made and the caller has kept from others; a TrustError: something else, or other version."""
+        """Read the text of `to_json`, which the caller has kept from others; TrustError if it is anything else."""
         if values.get("format") != FORMAT_NAME:
             raise TrustError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
         try:

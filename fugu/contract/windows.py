@@ -86,7 +86,7 @@ class Asking(Document):
 
     @property
     def query(self) -> Query:
-        """What is asked about its ticks."""
+        """Query about its ticks."""
         return query_of(vars(self))
 
 

@@ -76,7 +76,7 @@ class Answering:
 
 
 def ask(path: Path) -> str | None:
-    """What the process says; none if there is none, or it may not be asked by this account."""
+    """Answer of the process; `None` if there is no process, or this account may not ask it."""
     found = b""
     try:
         with socket.socket(socket.AF_UNIX) as asking:

@@ -51,7 +51,7 @@ _REMEDIES = {
 
 
 class Finding(NamedTuple):
-    """What a check has found: what was looked at, what is so, and, unless it is as it should be, what to do."""
+    """Result of a check: what was looked at, what is so, and, unless it is as it should be, what to do."""
 
     check: str
     verdict: Verdict
@@ -158,7 +158,7 @@ def lasts(what: str, end: float, now: float) -> Finding:
 def broker(
     address: str, reached: str, problem: str, *, end: float | None, writable: Mapping[str, bool] | None, now: float
 ) -> list[Finding]:
-    """What became of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
+    """Result of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
     found = [Finding("broker", "ok", f"{address} accepts the connection")]
     if reached != "done":
         found = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
@@ -177,7 +177,7 @@ def broker(
 
 
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
-    """How a systemd unit is; nothing where systemd does not run or know it. `show` gives properties, a line each."""
+    """State of a systemd unit; empty where systemd does not run or know it. `show` gives properties, a line each."""
     found = dict(line.split("=", 1) for line in (show or _shown)(name).splitlines() if "=" in line)
     if found.get("LoadState") != "loaded":
         return []

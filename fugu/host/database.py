@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 DatabaseError = sqlite3.Error
-"""What SQLite raises; an error of another engine is raised as a kind of it."""
+"""Errors of SQLite; an error of another engine is raised as a kind of it."""
 
 FORMAT = 2
 """The 2 of `fugu/2`."""

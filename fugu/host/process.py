@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def version_line(program: str) -> str:
-    """What `--version` prints."""
+    """Line that `--version` prints."""
     from importlib.metadata import version  # takes longer to load than all else here
 
     return f"{program} {version('fugu-edge')}\n"
@@ -103,7 +103,7 @@ def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
 
 
 class LogSettings(NamedTuple):
-    """What `log_to_stderr` was asked for."""
+    """Arguments of `log_to_stderr`."""
 
     log_format: LogFormat = "text"
     verbose: bool = False

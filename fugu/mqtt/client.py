@@ -160,7 +160,7 @@ class Client(mqtt.Client):
         return self._loop_rc_handle(failed) if failed else MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _read(self) -> bytes:
-        """What has come; raises OSError if nothing has, or the broker has closed the connection."""
+        """Read the bytes that have come; raises OSError if nothing has, or the broker has closed the connection."""
         if len(self._out_packet) > MOST_UNSENT or len(self._answers) > MOST_UNSENT * _PUBACK_BYTES:
             raise RefusedError("the broker takes nothing, but sends")
         if self._wishes.gather and time.monotonic() < self._busy_until:

@@ -51,7 +51,7 @@ _LONGEST = (1 << 16) - 1
 
 
 class Will(NamedTuple):
-    """What the broker publishes, retained, when the connection dies."""
+    """Message that the broker publishes, retained, when the connection dies."""
 
     topic: str
     payload: bytes

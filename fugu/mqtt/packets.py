@@ -46,7 +46,7 @@ _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What a link wants of a client.
+    """Requirements of a link for its client.
 
     Attributes:
         max_payload: bytes of the largest message that is taken.
@@ -68,7 +68,7 @@ class Wishes:
 
 
 class RefusedError(ConnectionError):
-    """What the broker does is not taken, and ends the connection; the text says what it was."""
+    """The broker broke a rule and the connection ends; the text says which."""
 
 
 def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
@@ -104,7 +104,7 @@ _DUPLICATE = 0b1000
 
 
 class Header(NamedTuple):
-    """What comes before the body of every packet: first byte, length of the body in bytes, and where that begins."""
+    """Header of every packet: first byte, length of the body in bytes, and where that begins."""
 
     command: int
     length: int

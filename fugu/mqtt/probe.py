@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.05
 
 
 class Probe(NamedTuple):
-    """What became of it.
+    """Result of the probe.
 
     Attributes:
         reached: the step that failed, or "done".

@@ -109,7 +109,7 @@ class ReleaseReading(NamedTuple):
 
 
 class DescriptionReading(NamedTuple):
-    """What a stream says of itself."""
+    """Description of a stream."""
 
     device: str
     stream: str

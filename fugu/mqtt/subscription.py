@@ -32,7 +32,7 @@ _MOST_WAITING_BYTES = 1 << 26
 
 
 class Subscriber:
-    """What both faces share: a link, what has arrived by it, and readings that are ready."""
+    """Common base of both subscriptions: a link, what has arrived by it, and readings that are ready."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ def measured_loss(
     start: StreamStart,
     adversary: Adversary,
 ) -> ChainLoss:
-    """What all points together tell about one tick, whatever tables a device accepts; never below the truth.
+    """Loss of all points together about one tick, whatever tables a device accepts; never below the truth.
 
     `initial` counts for the start "given" only. The loss is infinite if no bound was found.
 
@@ -146,7 +146,7 @@ def _refuse_others(measurement: Measurement, transition: ArrayLike, start: Strea
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
-    """What all points together tell about whole stretches; epsilon is `measured_loss` of a single tick."""
+    """Loss of all points together about whole stretches; epsilon is `measured_loss` of a single tick."""
     rate = float(accepted_loss(measurement).max())
     return StretchBound(epsilon, 1, rate, equal_leakages=False, known_elsewhere=False).rows(period_us)
 

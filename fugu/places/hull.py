@@ -195,7 +195,7 @@ def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
 
 
 def _turning_left(points: Ints, chain: list[int]) -> list[int]:
-    """What is left of a chain of points in the plane without those where it does not turn left."""
+    """Remove the points where a chain of points in the plane does not turn left."""
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
     corners: list[int] = []
     for index in chain:

@@ -111,7 +111,7 @@ def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
 
 
 def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
-    """What the rows of n distinct places must keep: epsilon for pairs within K, and theorem 6.3 for all others."""
+    """Constraints on the rows of n distinct places: epsilon for pairs within K, and theorem 6.3 for all others."""
     near = pairs_within(hull, places)
     np.fill_diagonal(near, False)
     found = [_Demand(near, floor_exp(epsilon))]

@@ -173,7 +173,7 @@ def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
 
 
 def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
-    """What noise of K promises if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
+    """Promise of noise of K if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
 
     Epsilon times a state's factor bounds what a point tells between it and absence; `math.inf` off the span of K.
     """
@@ -270,7 +270,7 @@ def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bo
 
 
 def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:
-    """What is left of a list of states from the first exposed one on."""
+    """Rest of a list of states, from the first exposed state on."""
     for start in range(0, len(waiting), _AT_ONCE):
         block = waiting[start : start + _AT_ONCE]
         alone = np.count_nonzero(differences_within(hull, values[block], values[states]), axis=1) == 1

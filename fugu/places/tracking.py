@@ -13,7 +13,7 @@ __all__ = ["lagged", "moments", "seen_alone", "warm"]
 
 
 def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
-    """What a single device released at consecutive ticks; likelihoods are (N,), None where nothing is known."""
+    """Outputs of a single device at consecutive ticks; likelihoods are (N,), None where nothing is known."""
     nothing, first = Seen.nothing(1, states), np.zeros(1, dtype=np.int64)
     rows = (None if one is None else np.ascontiguousarray(one, dtype=np.float64)[None] for one in likelihoods)
     return [nothing if row is None else Seen(row, first) for row in rows]

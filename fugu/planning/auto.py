@@ -96,7 +96,7 @@ class Told(NamedTuple):
 
 
 class AutoPlan(NamedTuple):
-    """What to release, or why nothing is worth it.
+    """Recommended plan, or why nothing is worth it.
 
     The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
     `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
@@ -155,7 +155,7 @@ class _Problem(NamedTuple):
 
 
 _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
-"""What was chosen, what it was compared with, and why nothing was."""
+"""Choice of a plan: the result, its alternatives, and why nothing was chosen."""
 
 
 def plan_auto(
@@ -291,7 +291,7 @@ def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClas
 
 
 def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
-    """What is worth it: first the soonest of those that are close enough with something to spare, then its likes.
+    """Candidates worth it: first the soonest of those that are close enough with something to spare, then its likes.
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
@@ -310,7 +310,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
 
 
 def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
-    """What a device would release of some states under a plan for a class; none if nothing can be planned for it."""
+    """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
 
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
         question = problem.question

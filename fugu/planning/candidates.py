@@ -57,7 +57,7 @@ Kind = Literal["windows", "symbols", "points", "none"]
 Bins = tuple[tuple[int, ...], ...]
 """Sets of states whose shares are asked for: one, or one for each state."""
 WINDOW = "share"
-"""What the window of a plan is called in its policy."""
+"""Name of a plan's window in its policy."""
 SHORTEST = 10
 """Ticks of the shortest window that is compared."""
 
@@ -129,7 +129,7 @@ def useful(candidate: Candidate) -> bool:
 
 
 def useful_for(candidate: Candidate) -> UsefulFor | None:
-    """What the stream of one device is good for if it is released so; of groups it is the average that is, not one."""
+    """Uses of the stream of one device if it is released so; of a group the average has uses, not one device."""
     if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
         return None
     useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
@@ -137,7 +137,7 @@ def useful_for(candidate: Candidate) -> UsefulFor | None:
 
 
 def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question) -> Candidate:
-    """What is recommended if nothing is worth it: the states and their class, and no numbers of an answer."""
+    """Recommendation if nothing is worth it: the states and their class, and no numbers of an answer."""
     return Candidate(
         kind="none",
         answers=question.want or "share",

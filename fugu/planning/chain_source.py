@@ -177,7 +177,7 @@ def _learned(path: Path, model: LearnedModel) -> ChainSource:
 
 
 def learned_words(model: LearnedModel) -> str:
-    """What a class was learned from, and what it covers, in a few words."""
+    """Words for the source of a class and what it covers."""
     devices = "1 device" if model.devices == 1 else f"{model.devices} devices"
     what = f"the symbols of stream {model.stream} of {devices}, {model.ticks} ticks"
     if model.chains is None:
@@ -203,7 +203,7 @@ def class_words(model: ChainModel) -> str:
 
 
 def attack_words(attacked: Attacked) -> str:
-    """What attackers reached, and what is proven, in a sentence."""
+    """Sentence about what attackers reached and what is proven."""
     last = attacked.steps[-1]
     return (
         f"proven if the readings are in the class; on that recording the strongest of {attacked.attackers} attackers "

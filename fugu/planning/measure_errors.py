@@ -57,7 +57,7 @@ class Schedule(NamedTuple):
 
 
 class SetPlan(NamedTuple):
-    """What holds while one set of states is possible: from tick `first` until `until`, or for ever.
+    """Plan while one set of states is possible: from tick `first` until `until`, or for ever.
 
     `possible` and `likely` (states with noise of their own; fewer in a delta-location set) are N booleans. `exposed`
     are states that the policy graph alone leaves unprotected; `protection` is the graph with edges added, its hull and
@@ -105,7 +105,7 @@ def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
 
 
 def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
-    """What protects the states that are possible from one tick until another, when only some have rows of their own."""
+    """Plan that protects the states possible from one tick until another, when only some have rows of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1

@@ -41,7 +41,7 @@ __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]
 
 
 class StreamEpsilon(NamedTuple):
-    """What all released points tell about one tick, and about whole stretches; or why there is no epsilon."""
+    """Loss of all released points about one tick, and about whole stretches; or why there is no epsilon."""
 
     epsilon: float | None
     adversary: Adversary

@@ -41,7 +41,7 @@ _SUM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class MeasureSpec:
-    """What to measure, and how to protect it.
+    """Specification of a measurement and its protection.
 
     `values` are f, (N, d) lattice points, with a `resolution` of so many of `unit` for each dimension; `transition` is
     (N, N). Where the chain's states show others, `shows` names the state that each one shows; it is empty if they are
@@ -177,7 +177,7 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
 
 
 def _model(transition: Any, folder: Path) -> dict[str, Any]:
-    """What a file of `fugu plan model --grid` says, under the keys of a specification; nothing without a file."""
+    """Content of a file of `fugu plan model --grid`, under the keys of a specification; empty without a file."""
     if not isinstance(transition, str):
         return {}
     path = folder / transition

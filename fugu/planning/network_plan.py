@@ -43,7 +43,7 @@ _SUM_TOLERANCE = Fraction(1, 10**9)
 
 @dataclass(frozen=True, eq=False)
 class NetworkSpec:
-    """What is asked for.
+    """Specification of the plan.
 
     `network` is for influences, `nodes` are the same, exactly, with what each value adds; None for a query that is only
     known to be Lipschitz. `sensitivities` are, by variable, the most that it alone changes the answer; `secrets` pairs

@@ -35,7 +35,7 @@ _FORGOTTEN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to plan for.
+    """Request for a plan.
 
     `transition` is a typical member of the class, for forecasts only; one reading is taken every D = `every` ticks of
     `period_seconds`. Longer periods are not compared where fewer readings would be of other states.

@@ -49,7 +49,7 @@ _LAST = LAST_US // _MICROSECONDS
 
 @dataclass(frozen=True, slots=True)
 class PolicyHeader:
-    """What a policy needs beside the plan.
+    """Header of a policy, beside the plan.
 
     `period_seconds` is of a tick of the plan's class; a frame of symbols may gather for `latency_seconds`. `epoch`
     (tick 0, by default now, rounded to a second) and `valid_until` are Unix seconds. `missing_share` is the most of the
@@ -138,7 +138,7 @@ def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
 
 
 def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
-    """What windows alone lose about a stretch of the guarantee."""
+    """Loss of the windows alone about a stretch of the guarantee."""
     promise = plan.guarantee
     bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
     return promise.model_copy(update={"epsilon": bound.epsilon(promise.stretch_ticks)})

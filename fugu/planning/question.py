@@ -53,7 +53,7 @@ _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """Question to be answered.
 
     `epsilon` is the most that may be lost about one reading, in nats. `want` is the state now, the share of time in a
     state, or of each state; None for the share of two states and the histogram of more. `baseline` is in ticks, or in

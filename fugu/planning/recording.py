@@ -281,7 +281,7 @@ def _range(values: Floats) -> tuple[float, float]:
 
 
 def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError:
-    """What to say of a column that is not there; a first row with numbers or times is no header, but readings."""
+    """Message about a missing column; a first row with numbers or times is no header, but readings."""
     named = all(cell[:1].isalpha() for cell in header if cell)
     shown = ", ".join(header)[:200] if named else ""
     return PlanningError(f"{file} has no column {name!r}; it has {shown or 'no header'}")

@@ -43,7 +43,7 @@ _HALVINGS = 200
 
 
 class StreamsRequest(NamedTuple):
-    """What to plan: epsilon is of all streams together, about a tick.
+    """Request for a plan: epsilon is of all streams together, about a tick.
 
     `known` takes the fitted chain as it is, not the class that covers the recording. Names are "stream" or
     "device/stream"; `shares` are of what a tick may tell; each stream releases `windows`. `symbols` is the share of a
@@ -62,7 +62,7 @@ class StreamsRequest(NamedTuple):
 
 
 class PlannedStream(NamedTuple):
-    """What one stream releases.
+    """Release of one stream.
 
     `rate` is the most that it may tell of a tick; `windows_loss` is of all streams, where of this one only the windows
     are seen, None unless it has both. `utility` is of its symbols, `errors` of one number of each window, `alone` the
@@ -119,7 +119,7 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
 
 
 def stream_discretiser(stream: StreamStates) -> Discretiser:
-    """What makes the states of a stream; of a column of states, whole numbers are themselves."""
+    """Discretiser of a stream; in a column of states, whole numbers are themselves."""
     if stream.discretiser is not None:
         missing = stream.missing_state is not None and stream.discretiser.missing is None
         if not missing:

@@ -56,7 +56,7 @@ _ERROR = 0.05
 _MOST_STEPS = 8
 
 Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
-"""What would be released if a class were planned for: together, or several things of which one would be, each with the
+"""Releases under a plan for a class: together, or several things of which one would be, each with the
 whole epsilon; none if nothing can be planned for it."""
 
 

@@ -75,7 +75,7 @@ class WantedWindow(NamedTuple):
 
 
 class JointPlan(NamedTuple):
-    """What a device is to release of a stream.
+    """Releases of a device about a stream.
 
     `guarantee` and `loss` (as a device derives it) are of everything together, `windows_loss` of the windows alone
     where there are symbols; `errors` are of one number of each window.

@@ -30,7 +30,7 @@ Covered = Literal["any", "stationary", "as given"]
 Chains: TypeAlias = "tuple[MarkovChain, ...] | ChainClass"
 """A class of chains, or chains each with its start."""
 TINY = 1e-290
-"""What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
+"""Least probability of relative accuracy: no ratio is computed from rarer steps that are possible."""
 _SUM_TOLERANCE = 1e-9
 _MOST_STATES = 255
 

@@ -103,7 +103,7 @@ def _covered(states: NDArray[np.int64], segments: NDArray[np.int64], k: int) -> 
 
 
 def stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
-    """What the stretches of each length show, as a file holds it."""
+    """Rows about the stretches of each length, as a file holds them."""
     return tuple(
         Stretches(
             ticks=length.transitions.length,

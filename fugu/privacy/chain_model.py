@@ -221,7 +221,7 @@ class Cells(Document):
 
 
 class Stretches(Document):
-    """What the stretches of one length show, as in `covering_class.Length`."""
+    """Statistics of the stretches of one length, as in `covering_class.Length`."""
 
     ticks: int = Field(ge=1)
     stretches: int = Field(ge=1)

@@ -67,7 +67,7 @@ _GRID = 81
 _ROUNDS = 300
 _NEVER = 1e-12
 TAIL = 0.1
-"""What may be below the range of a probability, and above."""
+"""Probability that may lie below the range, and above."""
 
 
 class LocalTransitions(NamedTuple):
@@ -272,7 +272,7 @@ CoveringChains = BinaryChains | BoundedChains
 
 
 class Length(NamedTuple):
-    """What the stretches of one length need: the largest odds ratio of a step of all but a share of them."""
+    """Requirement of the stretches of one length: the largest odds ratio of a step of all but a share of them."""
 
     transitions: LocalTransitions
     odds_ratio: float

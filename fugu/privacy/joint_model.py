@@ -54,7 +54,7 @@ _State = Annotated[int, Field(ge=0, le=254)]
 
 
 class StreamStates(Document):
-    """What the states of a stream are, as in `ChainModel`."""
+    """States of a stream, as in `ChainModel`."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     source: str = Field(max_length=255)

@@ -57,7 +57,7 @@ __all__ = ["FEWEST", "Deviations", "LearnedClass", "LearnedModel", "learned_clas
 
 
 class LearnedScale(Document):
-    """What the stretches of one length tell, with their mean ticks.
+    """Deviation at one length of stretches, with their mean ticks.
 
     All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
     """
@@ -116,7 +116,7 @@ _MOST_RATIO = 15.0
 
 
 class Deviations(NamedTuple):
-    """What stretches of one length, or whole streams, deviate from the chain of all.
+    """Deviation of stretches of one length, or of whole streams, from the chain of all.
 
     Of s stretches are the `ticks` (s,), `deviations` (s, k (k - 1)) of their own log-ratios from those of all, and the
     `kinds` (s,), whose noise each has. `noise` (g, d, d) is the covariance of the deviations of a stretch of one tick,

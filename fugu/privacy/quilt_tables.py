@@ -266,7 +266,7 @@ class QuiltTables:
 
 
 class NodeTerms(NamedTuple):
-    """What a node adds to the tables of its widths.
+    """Terms of a node in the tables of its widths.
 
     `start` (k, k) is for quilts with a width to the left, -inf where a state is impossible here. It is nowhere further
     than `spread` from its stationary value, here and at every later node.

@@ -194,7 +194,7 @@ def _steady(tables: QuiltTables, chain: MarkovChain, epsilon: float, empty: floa
 
 
 def _later(steady: QuiltScale, spread: float, epsilon: float, empty: float) -> float:
-    """What no node from here on needs more than. A node too near an end drops the width, and both terms fall."""
+    """Upper bound for every node from here on. A node too near an end drops the width, and both terms fall."""
     if steady.quilt == (None, None):
         return empty
     left = epsilon - spread - steady.influence

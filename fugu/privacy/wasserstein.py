@@ -26,7 +26,7 @@ Exact: TypeAlias = int | Fraction
 Distribution: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
 _Adds: TypeAlias = Sequence[Sequence[tuple[int, int]]]
-"""What a tick adds to the sum in each state: (value, weight), values at least 0."""
+"""Contribution of a tick to the sum in each state: (value, weight), values at least 0."""
 
 _LARGEST_DENOMINATOR = 10**6
 _SIMPLE = 2.0**-51

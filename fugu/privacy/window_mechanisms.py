@@ -186,7 +186,7 @@ _OUTWARD = 1.0 + 1e-9
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """What is to be released.
+    """Request for a release.
 
     Attributes:
         epsilon: the wanted guarantee, in nats.
@@ -231,7 +231,7 @@ class WindowRequest:
 
 @dataclass(frozen=True)
 class WindowNoise:
-    """What a mechanism needs, for epsilon against an adversary and some starts.
+    """Noise that a mechanism needs, for epsilon against an adversary and some starts.
 
     Attributes:
         scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.

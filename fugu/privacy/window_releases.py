@@ -49,7 +49,7 @@ class WindowRelease:
 
     @property
     def rate(self) -> float:
-        """What it adds to the loss of a tick, rounded up."""
+        """Its part of the loss of a tick, rounded up."""
         return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
 
 
@@ -81,7 +81,7 @@ def moved_to_the_front(request: WindowRequest, releases: Sequence[AnyRelease]) -
 
 
 def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Together]:
-    """What accountants say of releases whose noise is independent of one another; of the request its class and start.
+    """Joint loss of releases with independent noise; only the class and the start of the request count.
 
     Raises ChainClassError if there is no release, or they are about too many ticks.
     """

@@ -156,7 +156,7 @@ def _candidates(
 
 
 def _judged(made: Mechanism) -> Mechanism | None:
-    """What the likelihood is of: all that is heard, or the symbols if counts make it too large; `None` without any."""
+    """Outputs to attack: all that is heard, or the symbols if counts make it too large; `None` without any."""
     if made.telling and made.cells <= _MOST_CELLS:
         return made
     return made._replace(counts=()) if any(one.heard for one in made.sources) else None
@@ -263,7 +263,7 @@ _FAR = (2000, 400)
 
 
 class Attacked(NamedTuple):
-    """What was reached with all that an audience may read; epsilons are in nats.
+    """Result of attacks with all that an audience may read; epsilons are in nats.
 
     Attributes:
         certified: the bound of what is released to it as it is configured; infinite if there is none.
@@ -358,7 +358,7 @@ def attack_audiences(
 def _told(
     joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_Told]:
-    """What an audience hears together; and alone, if it is of a mechanism that does not compose."""
+    """Releases that an audience hears together; and alone, if a mechanism does not compose."""
     mine = tuple(one for one in definitions if _hears(joint, audience, one))
     heard = [
         f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies

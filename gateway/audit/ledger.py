@@ -39,7 +39,7 @@ _LONGEST = 4096
 
 
 class StreamLoss(NamedTuple):
-    """What an audience has learned of the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
+    """Loss to an audience about the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
     `ticks` are those of a stretch of the promise, 1 a single tick; `charge` is the largest of a tick, in units of
     `gateway.releases.entries`; `tick` the worst, as the device numbers it; `by` is "every tick", "constant charge" or
@@ -62,7 +62,7 @@ class StreamLoss(NamedTuple):
 
 
 class ReaderLoss(NamedTuple):
-    """What an account at the broker has been told about a stream by all audiences that it ever belonged to, in nats.
+    """Loss to an account at the broker about a stream, through all audiences that it ever belonged to, in nats.
 
     `epsilon` is an upper bound, `None` if there is none. Streams that move together are named as one, as in
     `gateway.releases.entries`.
@@ -199,7 +199,7 @@ def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
 
 @lru_cache(maxsize=1024)
 def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
-    """What any ticks in a row of an endless stream lose that are all charged the same, by a mechanism's rule."""
+    """Loss of any ticks in a row of an endless stream that are all charged the same, by a mechanism's rule."""
     if mechanism == "chain":
         return joint_loss(chains, charge, adversary, ticks)
     if ticks > 1:
@@ -269,7 +269,7 @@ def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:
 
 
 def _joint(told: Sequence[Told], limit: Promise) -> float | None:
-    """What one who reads several audiences was told of a stream; for every class, by what was told while it was known.
+    """Loss to a reader of several audiences about a stream; for every class, by the releases while it was known.
 
     The most that any tick was charged for each audience is added up, wherever that was: what an account was charged
     counts streams that move together with it. What devices themselves release to all of them counts once. A stretch is

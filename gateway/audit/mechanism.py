@@ -107,7 +107,7 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts. AuditError if it is no sum over ticks: no attack here has other likelihoods."""
+    """Windows of the device. AuditError if it is no sum over ticks: no attack here has other likelihoods."""
     names = policy.discretiser.states
     if odd := [one for one in policy.windows if not one.query.additive]:
         raise AuditError(f"window {odd[0].name} is of {odd[0].query.name} counts: no attack here reads them")
@@ -122,7 +122,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
 
 
 def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """What the gateway counts of a stream, and, in words, which of its releases say nothing of it."""
+    """Releases of the gateway about a stream, and, in words, those that say nothing of it."""
     found, left = [], []
     for plan in config.releases if config is not None else ():
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
@@ -254,13 +254,13 @@ class JointStreams(NamedTuple):
         return tuple(one.name for n, one in enumerate(self.chains.named_streams) if n not in given)
 
     def named(self, secret: int) -> str:
-        """What a state of the chain shows, in words."""
+        """Words for a state of the chain."""
         state = self.secrets.index(secret) if self.secrets else secret
         shown = zip(self.policies, self.shows, strict=True)
         return ", ".join(policy.discretiser.states[column[state]] for policy, column in shown)
 
     def source(self, number: int, *, heard: bool) -> Source:
-        """What draws the symbols of a policy."""
+        """Source of the symbols of a policy."""
         table, shows = self.policies[number].table, self.shows[number]
         if table is None:
             return Source(np.ones((self.states, 1)), shows, heard=False)
@@ -318,7 +318,7 @@ def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
 def mechanism_of(
     joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int
 ) -> Mechanism:
-    """What is heard around a tick that as many windows as possible have in their midst.
+    """Mechanism around a tick that as many windows as possible have in their midst.
 
     `heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
     """

@@ -32,7 +32,7 @@ _LONG_GAP = 1_000
 
 
 class WatchedStream(NamedTuple):
-    """What was found of a stream under its newest policy, and of its symbols since they are kept.
+    """Result for a stream under its newest policy, and for its stored symbols.
 
     Attributes:
         off: why it is not watched, if it is not.

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _WHOLE = 1e-3
-"""What a count of symbols may be from a whole number, after the arithmetic of its estimate."""
+"""Largest distance of a count of symbols from a whole number, after the arithmetic of its estimate."""
 
 
 class Recorded:
@@ -138,7 +138,7 @@ def release_noise(
 
 
 def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
-    """What of the noise cannot be that of its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
+    """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
     found = []
     for one in definitions:
         sizes = [recorded[name] for name in one.names if name in recorded]
@@ -225,7 +225,7 @@ def draws_of(
     *,
     loop: bool,
 ) -> tuple[Recorded, Ints]:
-    """What was drawn, by what it was drawn of, and symbols (n,) from the first tick on that anything is about."""
+    """Draws by their source, and symbols (n,) from the first tick on that anything is about."""
     heard = list(messages)
     frames, counted = frames_of(policy, heard)
     releases = _releases(policy, heard)

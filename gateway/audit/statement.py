@@ -54,7 +54,7 @@ ASSUMPTIONS = (
     "nothing else correlated with these states is released; other streams only if the class names them",
     "single ticks are protected, not stretches of them",
 )
-"""What no recomputation can check; docs/privacy.md, "What this rests on"."""
+"""Assumptions that no recomputation can check; docs/privacy.md, "What this rests on"."""
 
 
 class Output(NamedTuple):
@@ -76,7 +76,7 @@ class Stated(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What is said of a policy.
+    """Statement about a policy.
 
     Attributes:
         digest: SHA-256 of the policy's bytes, in hexadecimal digits.
@@ -102,7 +102,7 @@ class Statement(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What to make of it, in a line: no reader may miss what was not recomputed."""
+        """Summary in a line: no reader may miss what was not recomputed."""
         missing = [one.of for one in self.claims if one.recomputed is None]
         if self.confirmed:
             return "Every epsilon that is stated was computed again, and holds."

@@ -230,7 +230,7 @@ _FALSE_ALARMS = 1e-3
 
 
 class StreamAudit(NamedTuple):
-    """What was found of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
+    """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
     `trials` are attacks on what was published, on the path that was read; empty without truth. `left` is released and
     not attacked.
@@ -308,7 +308,7 @@ def _definitions(
 
 
 def not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
-    """What a broker has delivered to an account that its access list does not grant."""
+    """Messages that a broker delivered to an account although its access list does not grant them."""
     topics = dict.fromkeys(topic for topic, _ in messages)
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")

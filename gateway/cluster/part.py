@@ -116,7 +116,7 @@ FLEET = "fleet"
 
 
 class Given(NamedTuple):
-    """What all processes of a gateway in a cluster are started with; paths are relative to `folder` on every node."""
+    """Common arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
 
     settings: GatewaySettings
     folder: Path

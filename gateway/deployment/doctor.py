@@ -48,7 +48,7 @@ only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What there is; what is `None` is not looked at. Shards are those with accounts of their own.
+    """Parts of an installation; `None` is not looked at. Shards are those with accounts of their own.
 
     `secrets` are files that only their owner may read, besides those of the broker. `ledger` and `registry` may be
     files that are still to be made.
@@ -65,7 +65,7 @@ class Installation:
 
 
 def installed(file: Path) -> Installation:
-    """What the file of a gateway says, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
+    """Installation by the file of a gateway, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
     config, folder = read_gateway(file), file.parent
     policies = folder / "policies"
     return Installation(

@@ -30,7 +30,7 @@ _PROGRAMS = "/opt/fugu-edge/bin"
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What a device's configuration says beside its broker.
+    """Options of a device's configuration, beside its broker.
 
     Attributes:
         policies: its policies and the names of their files.

@@ -188,7 +188,7 @@ SPARE_FILES = 1024
 
 
 class Limits(NamedTuple):
-    """What the configuration, the unit and the firewall say.
+    """Limits in the configuration, the unit and the firewall.
 
     Attributes:
         connections: at once: two of each account, since one that was cut off may still be there when the next comes,
@@ -253,7 +253,7 @@ _KEEP_ALIVE = 60
 
 
 class Settings(Document):
-    """What a broker was made with, and its accounts.
+    """Settings of a broker, and its accounts.
 
     Attributes:
         hosts: names and addresses in the broker's certificate; clients are told the first.

@@ -17,7 +17,7 @@ __all__ = ["Promises", "joined", "left", "new_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a reader's bound is computed from: what each audience is promised, and what the fleet's chains may be."""
+    """Inputs of a reader's bound: what each audience is promised, and what the fleet's chains may be."""
 
     releases: Path
     policies: Path

@@ -22,7 +22,7 @@ __all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back"]
 
 
 class Models(NamedTuple):
-    """What kernels read; a model's numbers begin at its entries of `at`.
+    """Models as kernels read them; a model's numbers begin at its entries of `at`.
 
     `facts` (models, 5) are states k; which models mean the same by their states; where in `numbers` the transition
     matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
@@ -78,7 +78,7 @@ _FEW = 64
 
 
 class Beliefs(NamedTuple):
-    """What is known of each stream: its distribution (streams, k) at its newest tick that has a symbol.
+    """Beliefs about each stream: its distribution (streams, k) at its newest tick that has a symbol.
 
     `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; that tick; its shift.
     """
@@ -95,7 +95,7 @@ class Beliefs(NamedTuple):
 
     @classmethod
     def of(cls, state: tuple[int, int, int], distribution: Floats) -> Beliefs:
-        """What is known of one stream."""
+        """Belief about one stream."""
         return cls(np.array([state]), distribution[np.newaxis].copy())
 
     def widened(self, states: int) -> Beliefs:
@@ -236,7 +236,7 @@ def _product(a: Floats, b: Floats) -> Floats:
 
 
 def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
-    """What frames say of their own ticks, each given the symbols of up to `lag` later ones of the same frame.
+    """Estimate the ticks of frames, each given the symbols of up to `lag` later ones of the same frame.
 
     `model` (n,) is of each row, `firsts` (n, k) as `follow` returns it. Returns (n, k) means over the ticks of a row of
     the probabilities of the states, and (n, k) those of its last tick.

@@ -135,7 +135,7 @@ class Catalogue:
         return [known.policy for known in every if isinstance(known, SymbolModel)]
 
     def sequences(self, device: str, stream: str) -> list[str]:
-        """What a device sends of a stream: symbols or points under its own name, and each window; now, or formerly."""
+        """Sequences of a stream: symbols or points under its own name, and each window; now or formerly."""
         policies = self.policies(device, stream)
         names = {window.name for policy in policies for window in policy.windows}
         only = bool(policies) and all(policy.table is None for policy in policies)
@@ -187,7 +187,7 @@ def _model(policy: AnyPolicy) -> AnyModel:
 
 
 def _claim(policy: AnyPolicy) -> object:
-    """What a policy promises, and by what; equal claims need to be checked only once."""
+    """Promise of a policy and its mechanisms; equal claims need to be checked only once."""
     if isinstance(policy, Policy):
         return policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})

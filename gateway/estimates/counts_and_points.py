@@ -161,7 +161,7 @@ class Points(Kind[MeasureFrame]):
         return None if number is None else self._frames.newest(number)
 
     def report(self, place: Place, first: int) -> Estimate | None:
-        """What is known of the newest tick of the frame that begins at a tick, given all points up to it."""
+        """Report about the newest tick of the frame that begins at a tick, given all points up to it."""
         if (found := self._frames.at(place.number, first)) is None:
             return None
         frame, model = found.frame, self._model(place, found.frame.policy_version)

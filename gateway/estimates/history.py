@@ -50,7 +50,7 @@ def estimated_window(policy: Policy) -> Window | None:
 
 
 class CountedEstimates:
-    """What windows and symbols in the store tell together; estimates see `lag` ticks of later symbols."""
+    """Estimates from windows and symbols in the store together; estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._store = store
@@ -103,7 +103,7 @@ def _likelihood(frame: WindowFrame, window: Window) -> Floats:
 
 
 class StateRow(NamedTuple):
-    """What is known of one tick of a stream of states; it happened at wall tick tick - shift."""
+    """Estimate of one tick of a stream of states; it happened at wall tick tick - shift."""
 
     device: str
     stream: str
@@ -114,7 +114,7 @@ class StateRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """What is known of a measurement at one tick; `mean` is in the policy's unit.
+    """Estimate of a measurement at one tick; `mean` is in the policy's unit.
 
     Attributes:
         covariance: the entries on and above the diagonal, row by row.

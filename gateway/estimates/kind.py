@@ -44,7 +44,7 @@ class Kind(Protocol[Frame]):
 
     @staticmethod
     def span(frame: Frame) -> FrameSpan:
-        """What a frame accounts for."""
+        """Interval that a frame accounts for."""
         return FrameSpan(frame.previous, frame.first, frame.last)
 
     @staticmethod
@@ -65,5 +65,5 @@ class Kind(Protocol[Frame]):
         return
 
     def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
-        """What people are told of the frame at a tick or window index; None if it is gone. Raises FuguError."""
+        """Report about the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
         return None

@@ -102,7 +102,7 @@ class Past:
         return tick if earliest is None else min(tick, earliest)
 
     def _before(self, place: Place, tick: int) -> Beliefs:
-        """What is known before a tick that a chunk begins with, or that is after all or before all of them."""
+        """Belief before a tick that a chunk begins with, or that is after all or before all of them."""
         head = self._frames.head(place.number)
         if head is not None and head.last < tick:
             return self.after(place, head)
@@ -112,12 +112,12 @@ class Past:
         return Beliefs.of((GIVEN, 0, 0), chunk.distribution).widened(self.bank.states)
 
     def after(self, place: Place, head: Head) -> Beliefs:
-        """What is known at the end of what is sealed."""
+        """Belief at the end of what is sealed."""
         model = self.model(place.device, place.stream, head.version)
         return Beliefs.of((model, head.last, head.shift), head.distribution).widened(self.bank.states)
 
     def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
-        """What is known after rows, from what is before, and (n, k) the distributions of their first ticks."""
+        """Belief after rows, from the belief before, and (n, k) the distributions of their first ticks."""
         which = np.zeros(rows.rows, dtype=np.int64)
         model = self.models([place], rows, which)
         beliefs = beliefs.widened(self.bank.states)
@@ -135,7 +135,7 @@ class Past:
         return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
 
     def rest(self, place: Place, chunk: Chunk, first: int) -> Chunk:
-        """What is left of a chunk from a tick on, which is not above its last one."""
+        """Rest of a chunk from a tick on, which is not above its last one."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = part(frames[0], first, chunk.last)
@@ -249,7 +249,7 @@ def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
 def _rows(
     store: Store, past: Past, places: dict[int, Place]
 ) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
-    """What is to be sealed, by sequence and in tick order.
+    """Rows to be sealed, by sequence and in tick order.
 
     Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
     """

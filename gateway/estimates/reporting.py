@@ -167,7 +167,7 @@ class Fresh(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What is to be told of a stream at its newest tick; None if it cannot be said, as `refused` says."""
+    """Report about a stream at its newest tick; `None` if there can be none, as `refused` says."""
 
     place: Place
     tick: int
@@ -176,7 +176,7 @@ class Report(NamedTuple):
 
 
 class Reports:
-    """What waits.
+    """Reports that wait.
 
     `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
     stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
@@ -256,7 +256,7 @@ class Reports:
 
     @staticmethod
     def _groups(waiting: dict[int, tuple[Fresh, int]]) -> list[tuple[Fresh, list[int], Ints]]:
-        """What waits by what it came with: the streams, and the row of each."""
+        """Groups of waiting reports that came together: the streams, and the row of each."""
         groups: dict[int, tuple[Fresh, list[int], list[int]]] = {}
         for number, (fresh, row) in waiting.items():
             _, numbers, rows = groups.setdefault(id(fresh), (fresh, [], []))

@@ -93,7 +93,7 @@ class Symbols(Kind[SymbolFrame]):
         return left
 
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
-        """What is there of a frame's ticks, as one frame if it is all alike; else the first part of it."""
+        """Stored part of a frame's ticks, as one frame if it is all alike; else the first part of it."""
         slot = self._streams.slot(place.device, place.stream)
         fresh = self._round.overlapping(slot, frame)
         stored = self._frames.holding(place.number, frame.first, frame.last)
@@ -238,7 +238,7 @@ class Symbols(Kind[SymbolFrame]):
 
 
 class _Round:
-    """What is taken of the frames of a round, until it is durable.
+    """Accepted frames of a round, until they are durable.
 
     Attributes:
         taken, models: (n,) of each row of the arrivals whether it goes on where its stream ends, and by which model.

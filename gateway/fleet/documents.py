@@ -214,7 +214,7 @@ _STEPS = 1 << 14
 
 
 class Worth(NamedTuple):
-    """What a policy promises of a stream, and what it leaves of it.
+    """Promise of a policy about a stream, and its usefulness.
 
     Attributes:
         epsilon: in nats; of the whole stream, or of each point if it is measured.
@@ -258,7 +258,7 @@ class StreamChange(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What devices of one version would go through.
+    """Change for the devices of one version.
 
     Attributes:
         former: the version that they have now; `None` if they have none that is known.
@@ -273,7 +273,7 @@ class Change(NamedTuple):
 
 
 def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None = None) -> list[Change]:
-    """What a document would change on the devices that it is for, or on some.
+    """Changes by a document on the devices that it is for, or on some.
 
     FuguError if the registry is unreadable.
     """
@@ -316,7 +316,7 @@ def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Wort
 
 
 def worth(policy: AnyPolicy) -> Worth:
-    """What a policy promises, and what it leaves."""
+    """Promise of a policy, and its usefulness."""
     if isinstance(policy, Policy):
         promise = policy.guarantee
         bound = policy.bound()

@@ -45,7 +45,7 @@ __all__ = [
 
 
 Outcome = Literal["accepted", "refused", "failed"]
-"""What a device made of a document: `failed` is one that it accepted, and then could not put into force."""
+"""Outcome of a document on a device: `failed` is one that it accepted, and then could not put into force."""
 _NAME = re.compile(NAME_PATTERN)
 _MAX_VERSION = 2**32 - 1
 
@@ -117,7 +117,7 @@ class Desired(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """What a device last said about documents.
+    """Last report of a device about documents.
 
     Attributes:
         in_force: the version that it says is in force, 0 for none; `None` if it never said so.
@@ -312,7 +312,7 @@ class RolloutPlan:
 
     @classmethod
     def from_json(cls, text: str) -> RolloutPlan:
-        """What `to_json` has written."""
+        """Read the text of `to_json`."""
         fields = json.loads(text)
         stages = [
             Stage(one["share"] and Fraction(one["share"]), one["group"], Fraction(one["success"]), one["gate"])

@@ -121,7 +121,7 @@ class Passphrases:
         self._ask = ask
 
     def candidates(self, what: str) -> Iterator[str]:
-        """What may be the passphrase of an existing key, one after the other."""
+        """Candidates for the passphrase of an existing key, one after the other."""
         yield from list(self._known)
         if not self._given:
             self._known.append(self._ask(f"Passphrase of {what}: "))
@@ -181,7 +181,7 @@ class KeyFile(NamedTuple):
 
 
 def name_of(key: Ed25519PrivateKey) -> str:
-    """What a root calls a key."""
+    """Name of a key in a root."""
     return key_name(key.public_key().public_bytes_raw()).hex()
 
 

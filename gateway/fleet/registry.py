@@ -290,7 +290,7 @@ class Registry:
             self._db.execute(query, (time_us, who, what, subject, detail))
 
     def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
-        """What happened above a number, oldest first."""
+        """Events above a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
         with self.snapshot():
             return [Event._make(row) for row in self._db.execute(query, (after, limit))]

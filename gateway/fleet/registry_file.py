@@ -265,7 +265,7 @@ class RolloutRows:
         self._db.executemany(query, changed)
 
     def reports(self, number: int, version: int) -> Mapping[str, Report]:
-        """What the devices of a rollout say about a version."""
+        """Reports of the devices of a rollout about a version."""
         found = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
         for device, online, last_seen, desired, in_force, latest, outcome, refused in rows:

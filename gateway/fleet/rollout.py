@@ -59,7 +59,7 @@ ACTIVE: frozenset[Phase] = frozenset({"running", "waiting", "paused"})
 
 
 class Report(NamedTuple):
-    """What is known about a device.
+    """Report about a device.
 
     Attributes:
         last_seen_us: when it was last known to be connected.

@@ -67,7 +67,7 @@ class Signed(NamedTuple):
 
 
 class StreamPromise(NamedTuple):
-    """What a policy promises of its stream: epsilon in nats of all of it; if measured, of one point (no adversary).
+    """Promise of a policy about its stream: epsilon in nats of all of it; if measured, of one point (no adversary).
 
     `bound` says what any stretch of it loses, `period_us` how long a tick is; a point has neither.
     """
@@ -150,7 +150,7 @@ def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def content_of(document: PolicyDocument) -> tuple[str, str]:
-    """What two documents have in common if one brings the other back: address and policies, whatever their version."""
+    """Content that two documents share if one brings the other back: address and policies, whatever their version."""
     return str(document.to), json.dumps([_restamped(dict(body), 1) for body in document.policies], sort_keys=True)
 
 
@@ -222,7 +222,7 @@ def policies_of(document: PolicyDocument) -> tuple[AnyPolicy, ...]:
 
 
 def promises(document: PolicyDocument) -> list[StreamPromise]:
-    """What the policies of a document promise, one for each stream."""
+    """Promises of the policies of a document, one for each stream."""
     found = []
     for policy in policies_of(document):
         if isinstance(policy, Policy):

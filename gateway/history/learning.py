@@ -120,7 +120,7 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
 
 
 def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
-    """What symbols say of the moves under a chain, each sequence begun by a distribution (k,)."""
+    """Expected moves under a chain given symbols, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(some, transition, initial):
         found = expectations(problem)
@@ -270,7 +270,7 @@ def _gradient(chain: Floats, moves: Floats) -> Floats:
 
 
 def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floats:
-    """What a sample tells about the log-ratios: the curvature (d, d) of its log-likelihood."""
+    """Information of a sample about the log-ratios: the curvature (d, d) of its log-likelihood."""
     ratios, k = log_ratios(transition), len(transition)
     columns = []
     for i in range(len(ratios)):
@@ -297,7 +297,7 @@ class _Chains(NamedTuple):
 
 
 def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
-    """What whole streams deviate, each by its own chain; these chains, if they do."""
+    """Deviation of whole streams, each by its own chain; these chains, if they deviate."""
     found = [one for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for one in some]
     numbers, ticks, own, noises = zip(*found, strict=True)
     away = np.array([log_ratios(chain) for chain in own]) - log_ratios(chains.all)
@@ -330,7 +330,7 @@ def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int
 
 
 def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> list[Deviations]:
-    """What stretches deviate, by one Newton step each; of sequences, of two side by side, of four, and so on."""
+    """Deviation of stretches, by one Newton step each; of sequences, of two side by side, of four, and so on."""
     found = tasks.map(_scores, [(part, chains, initial) for part in parts])
     gradients, ticks, streams = (np.concatenate(column) for column in zip(*found, strict=True))
     levels: list[Deviations] = []

@@ -32,7 +32,7 @@ _GAP = 64
 
 
 class _Said(NamedTuple):
-    """What symbols say of the state at a tick, (k,): those up to it a belief, those from it on a likelihood."""
+    """Evidence of symbols about the state at a tick, (k,): those up to it a belief, those from it on a likelihood."""
 
     model: Model
     tick: int
@@ -116,7 +116,7 @@ class SmoothedStream:
         return found
 
     def _messages(self, some: list[Piece], after: _Said | None) -> list[_Said]:
-        """What the symbols from the first tick of each block on say."""
+        """Messages of the symbols from the first tick of each block on."""
         found: list[_Said] = []
         for block in reversed(some):
             model = self._stream.model(block.version)
@@ -130,7 +130,7 @@ class SmoothedStream:
 
 
 def _message(model: Model, tick: int, later: _Said | None) -> Floats:
-    """What later symbols say about the state (k,) at a tick, the largest of them 1."""
+    """Likelihood of later symbols by the state (k,) at a tick, the largest of them 1."""
     if later is None or later.model.meaning != model.meaning:
         return np.ones(len(model.initial))
     message = np.linalg.matrix_power(later.model.transition, later.tick - tick) @ later.vector

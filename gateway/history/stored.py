@@ -57,7 +57,7 @@ class Span(NamedTuple):
     until: int
 
     def day(self, day: int) -> Span:
-        """What of it is in a day that begins at a time."""
+        """Part of it in a day that begins at a time."""
         return Span(max(day, self.since), min(day + DAY_US, self.until))
 
     def walls(self, clock: Clock) -> tuple[int, int]:
@@ -162,7 +162,7 @@ def stored_history(location: Location) -> Iterator[StoredHistory]:
 
 
 class StoredHistory:
-    """What a store, open in one state as long as this is used, holds by spans of wall-clock time."""
+    """Content of a store by spans of wall-clock time; it is open in one state as long as this is used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -249,7 +249,7 @@ class StoredHistory:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
-        """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
+        """Measurements by a frame of points: of its ticks, and of those that see so many ticks more with it."""
         number = self._numbers[stream.device, stream.stream, ""]
         place = Place(number, stream.device, stream.stream)
         points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))

@@ -145,12 +145,12 @@ def rows(table: str, some: Sequence[dict[str, Any]]) -> Any:
 
 
 def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
-    """What the states of streams are called, and what is promised of them."""
+    """Rows with the names of the states of streams, and their promises."""
     return rows("policies", [_policy_row(policy) for policy in policies])
 
 
 def marginal_rows(table: str, stream: SymbolStream, some: TickProbabilities) -> Any:
-    """What is known of the states of some ticks of a stream."""
+    """Rows with the marginals of some ticks of a stream."""
     policy = stream.policy(some.version)
     columns = marginals(some.probabilities, policy.discretiser.states)
     return ticks(table, policy, some.first, some.shift, len(some.probabilities), columns)

@@ -77,11 +77,11 @@ class Tasks:
     """Runs functions in this process."""
 
     def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
-        """What a function makes of each of some arguments, for `map` to give to others; it stays where it is made."""
+        """Results of a function for each argument, for `map` to give to others; they stay where they are made."""
         return self.map(function, some)
 
     def map(self, function: Callable[..., _Result], some: _Arguments, told: _Told = lambda _: None) -> list[_Result]:
-        """What a function makes of each of some arguments, in their order; `told` is called with how many are done."""
+        """Results of a function for each argument, in their order; `told` is called with how many are done."""
         found = []
         for one in some:
             found.append(function(*one))

@@ -37,7 +37,7 @@ __all__ = [
 
 NUMBER, AFTER, END, SHIFT, VERSION = range(5)
 MARKS = 5
-"""What is stored of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
+"""Stored part of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
 for, and shift and policy version of its newest frame."""
 UNKNOWN = -2
 """In place of the end of a stream that has to be looked up."""

@@ -90,7 +90,7 @@ def chains_of(told: Description) -> list[Chain]:
 
 
 def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int]) -> Found:
-    """What attackers find who each believe one chain, of symbols of consecutive ticks, at least one, -1 where none is.
+    """Results of attackers with one chain each, from symbols of consecutive ticks, at least one, -1 where none is.
 
     Raises AttackerError if no chain of the class says what has come.
     """
@@ -352,7 +352,7 @@ class AttackView:
             self._changed = True
 
     def due(self) -> Callable[[], dict[str, Any]] | None:
-        """What computes the update, in a thread that no other such thing runs in; `None` if there are none."""
+        """Function that computes the update, in a thread with no other of its kind; `None` if nothing is due."""
         if not self._changed or self._told is None:
             return None
         self._changed = False
@@ -425,7 +425,7 @@ def _of_counts(told: Description, attack: CountAttack, windows: list[WindowFrame
 def _update(
     told: Description, found: Found, times: Iterable[int], states: list[str], shown: Sequence[int], **words: Any
 ) -> dict[str, Any]:
-    """What the page is told of `shown` states, found at `times`, wall ticks."""
+    """Update for the page about `shown` states, found at `times`, wall ticks."""
     chains = "the typical chain" if told.chains is not None and told.chains.kind == "bounded" else found.chains
     numbers = ("low_alone", "high_alone", "least", "most")
     beyond = (

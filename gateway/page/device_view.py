@@ -50,7 +50,7 @@ def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> lis
 
 
 def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
-    """What shares of states, by label, say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
+    """Place by shares of states, by label: how likely each cell is, and an ellipse that holds it with 95 %.
 
     `cells` are in the order of the description's; the ellipse has latitude, longitude, half-axes in metres, orientation
     and the probability that there is a place at all: states without a cell, such as `missing`, are left out of it.
@@ -107,7 +107,7 @@ class DeviceView:
         self._newest: dict[str, Description] = {}
 
     def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
-        """What a message, heard in Unix seconds, tells the page; `None` if it cannot be used, or says nothing new."""
+        """Update for the page by a message, heard in Unix seconds; `None` if it cannot be used, or says nothing new."""
         if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self.left_out += 1
             return None
@@ -128,7 +128,7 @@ class DeviceView:
         self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
 
     def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
-        """What the ledger says now, as the page is told; `None` if it has been told."""
+        """Budgets in the ledger now, as the page is told; `None` if it has been told."""
         update = {"kind": "budget", "stream": "", **found}
         if list(self._stored.get(("", "budget"), ())) == [update]:
             return None
@@ -136,7 +136,7 @@ class DeviceView:
         return update
 
     def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
-        """What computes what attackers make of each stream of which something came."""
+        """Functions that compute the attacks on each stream of which something came."""
         return [made for one in self._attacks.values() if (made := one.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

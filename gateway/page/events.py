@@ -27,11 +27,11 @@ class Source:
         await asyncio.sleep(CHANGE_SECONDS)
 
     def more(self) -> str:
-        """What is new to those who follow; empty if nothing is."""
+        """News for those who follow; empty if there are none."""
         raise NotImplementedError
 
     def joined(self) -> tuple[str, str]:
-        """What is new to those who follow, and all that is shown now, for one who begins to."""
+        """News for those who follow, and all that is shown now, for one who begins to."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class WholeSource(Source):
 
 
 class DeviceSource(Source):
-    """What comes of a device, at once: everything that waits in one event; and how the device is.
+    """Events of a device, at once: everything that waits in one event; and the state of the device.
 
     Raises TopicError if it is no name of a device.
     """

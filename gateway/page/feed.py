@@ -63,7 +63,7 @@ class Watcher:
 
 
 class Feed:
-    """What the page knows, and who looks at which device.
+    """Data of the page, and who looks at which device.
 
     Messages are read in the network thread, which keeps the broker waiting while too much comes; everything else runs
     in an event loop. A lock holds them apart.
@@ -116,12 +116,12 @@ class Feed:
         return self._view.changes, self._release_changes
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
-        """What the page of the fleet shows."""
+        """Content of the page of the fleet."""
         with self._lock:
             return self._view.page(query)
 
     def member(self, device: str) -> dict[str, Any] | None:
-        """How a device is."""
+        """State of a device."""
         with self._lock:
             return self._view.member(device)
 
@@ -235,7 +235,7 @@ class Feed:
 
 
 def device_topics(fleet: str, device: str) -> list[str]:
-    """What is subscribed to of a device that somebody looks at. TopicError if it is no device's name."""
+    """Topics of a device that somebody looks at. TopicError if it is no device's name."""
     made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
     return [make(fleet, device, "+") for make in made]
 

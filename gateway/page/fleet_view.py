@@ -48,7 +48,7 @@ class FleetQuery(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """What is known of a device.
+    """State of a device.
 
     Attributes:
         online: `None` until its status has come.
@@ -117,12 +117,12 @@ class FleetView:
         self.changes += 1
 
     def member(self, name: str) -> dict[str, Any] | None:
-        """What is known of one device."""
+        """State of one device."""
         found = self._members.get(name)
         return None if found is None else _row(self._condition(found, self._alarmed()), found)
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
-        """What a device said of itself last, and of the policies that it was sent, as it came; by topic's kind."""
+        """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""
         found = self._members.get(name, Member(name))
         said: dict[Kind, tuple[bytes, float]] = {"status": found.status, "policy_status": found.policy_status}
         return {kind: one for kind, one in said.items() if one[0]}
@@ -285,7 +285,7 @@ class LedgerView:
         return self._asked(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
 
     def budgets(self, device: str) -> dict[str, Any]:
-        """What is used and left of each audience's budget of a device's streams, or what is wrong in `problem`."""
+        """Used and remaining budget of each audience for a device's streams, or the fault in `problem`."""
         return self._asked(("budgets", device), lambda ledger: self._budgets(ledger, device))
 
     def _asked(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:

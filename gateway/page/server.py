@@ -39,7 +39,7 @@ Additions = Callable[["Feed"], "Sequence[Route]"]
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What is served to whom.
+    """Settings of the page: what is served to whom.
 
     Attributes:
         listen: host and port.

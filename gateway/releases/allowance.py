@@ -5,7 +5,7 @@ side tell of the first and the last of them, lose at most epsilon. With e(r) for
 
     e(r) + (w - 1) r <= epsilon
 
-where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/chain-accountant.md, "Stretches
+where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/stretches.md, "Stretches
 of time".
 
 **One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
@@ -123,7 +123,7 @@ def log_chance(scale: Fraction, numbers: int, size: int) -> float:
 
 
 def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
-    """What cannot be chance, two-sided, and with all scales together at a rate of `FALSE_ALARMS`.
+    """Problems of noise that cannot be chance, two-sided, and with all scales together at a rate of `FALSE_ALARMS`.
 
     `drawn` has by scale how many numbers got noise, and the sizes of it added up.
     """
@@ -140,7 +140,7 @@ def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
 
 
 LEAST_SCALE = Fraction(1, 10)
-"""What is released always has noise, also where the table alone is within the allowance."""
+"""Least noise of a release, also where the table alone is within the allowance."""
 _UP = 1.0 + OUTWARD  # far above the error of the few operations that follow, each within 2^-52
 _MOST_SPREAD = 200.0  # e^c over a table of 32 bits is the table's own loss by then
 _BISECTIONS = 48
@@ -295,7 +295,7 @@ def _composable_inverse(sets: _Thresholds, loss: float) -> float:
 
 
 class CountedSymbols(Document):
-    """What the distribution of a device's count of symbols follows from.
+    """Inputs of the distribution of a device's count of symbols.
 
     Attributes:
         chains: the classes of chains of its policies.
@@ -321,7 +321,7 @@ class CountedSymbols(Document):
 
 
 class WholeWindow(Document):
-    """What a release that does not compose is judged by; the ledger keeps it with the entry.
+    """Rule for a release that does not compose; the ledger keeps it with the entry.
 
     Attributes:
         moved: group privacy: how much all symbols of a device together move its counts; none for Wasserstein.
@@ -424,7 +424,7 @@ def _largest_rate(chains: ChainClass, epsilon: float, adversary: Adversary, tick
 
 
 def _stretch_loss(chains: ChainClass, rate: float, adversary: Adversary, ticks: int) -> float:
-    """What so many ticks in a row lose of an endless stream of a rate, in nats, rounded up."""
+    """Loss of so many ticks in a row of an endless stream of a rate, in nats, rounded up."""
     single = ChainAccountant(chains).loss(rate, adversary).epsilon
     bound = chains.stretch_bound(single, 1, rate, (), adversary)
     return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
@@ -442,7 +442,7 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
 
 @cache
 def joint_loss(chains: ChainClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
-    """What any `ticks` in a row lose of an endless stream whose every tick has this charge: in nats, rounded up.
+    """Loss of any `ticks` in a row of an endless stream whose every tick has this charge: in nats, rounded up.
 
     ChainClassError if there is no bound.
     """

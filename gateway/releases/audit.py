@@ -148,7 +148,7 @@ class _Asked(NamedTuple):
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
-    """What does not agree between publications and their sums, one line each; without policies by the ledger alone."""
+    """Contradictions between publications and their sums, a line each; without policies by the ledger alone."""
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charged, _ in rows.members():
@@ -176,7 +176,7 @@ def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
 
 
 def _promises(rows: LedgerRows) -> dict[str, set[Promise]]:
-    """What every audience was promised; one thing each, for ever."""
+    """Promise to every audience; one thing each, for ever."""
     audiences = {row[0]: row[3] for row in rows.accounts()}
     promised: dict[str, set[Promise]] = defaultdict(set)
     for _, account, _, _, _, epsilon, adversary, seconds, *_ in rows.allowances():
@@ -409,7 +409,7 @@ def verify(
 
 
 def replayed(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
-    """What does not agree in who was charged what: nothing is computed from sums and noise."""
+    """Contradictions in who was charged what: nothing is computed from sums and noise."""
     accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts, policies or TrustedPolicies())
     problems += _compare(rows, accounts)
@@ -514,7 +514,7 @@ def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: 
 
 
 def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
-    """What an account is charged at ticks of a device; of another device by wall time, as far as that is known."""
+    """Charge of an account at ticks of a device; of another device by wall time, as far as that is known."""
     if one.key.device == device:
         return clipped(one.runs[one.near(first, last)], first, last)
     return beside(one.runs, first, last, None if one.shifted else shift)

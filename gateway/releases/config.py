@@ -72,7 +72,7 @@ Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
 
 
 class Audience(Document):
-    """What an audience is promised: about no stretch of any stream more than epsilon, over all releases, for ever.
+    """Promise to an audience: about no stretch of any stream more than epsilon, over all releases, for ever.
 
     Attributes:
         protect: how long a stretch is, in seconds, or as a time in words; 0, written `tick`, for a single tick.
@@ -257,7 +257,7 @@ class Readers(Document):
 
 
 class Bound(NamedTuple):
-    """What a reader may be told about a stream: at most `epsilon`, against the reader's adversary."""
+    """Bound of a reader for a stream: at most `epsilon`, against the reader's adversary."""
 
     device: str
     stream: str

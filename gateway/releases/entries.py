@@ -79,7 +79,7 @@ def named_streams(chains: ChainClass, device: str) -> frozenset[Stream]:
 
 
 def together_name(members: Iterable[Stream]) -> str:
-    """What streams that move together are called: their names, with the device once if it is one."""
+    """Name of streams that move together: their names, with the device once if it is one."""
     streams = sorted(members)
     if len({device for device, _ in streams}) == 1:
         return f"{streams[0][0]}/{'+'.join(stream for _, stream in streams)}"
@@ -144,7 +144,7 @@ def overlay(runs: Iterable[ChargedTicks], first: int, last: int, charge: int) ->
 
 
 def clipped(runs: Iterable[ChargedTicks], first: int, last: int) -> list[ChargedTicks]:
-    """What of the runs lies in first..last."""
+    """Part of the runs in first..last."""
     return [
         ChargedTicks(max(r.first, first), min(r.last, last), r.charge)
         for r in runs
@@ -153,7 +153,7 @@ def clipped(runs: Iterable[ChargedTicks], first: int, last: int) -> list[Charged
 
 
 def beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
-    """What another device is charged, by its own `runs`, at the wall ticks of the ticks first..last of a device.
+    """Charge of another device, by its own `runs`, at the wall ticks of the ticks first..last of a device.
 
     Its numbers are ahead by `ahead`; `None` if unknown, after its clock was set: then its largest charge counts for
     all.
@@ -229,7 +229,7 @@ class Key(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What an audience is promised: any stretch of so many seconds loses at most epsilon; 0 seconds are a tick."""
+    """Promise to an audience: any stretch of so many seconds loses at most epsilon; 0 seconds are a tick."""
 
     epsilon: float
     adversary: Adversary
@@ -246,7 +246,7 @@ class Promise(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """What may be charged to every tick of an account in total, and `base`, what of it the device itself releases.
+    """Largest total charge to every tick of an account, and `base`, the part that the device itself releases.
 
     Of the classes of chains the least allowance counts; `period_us` is the shortest from tick to tick of their
     policies.

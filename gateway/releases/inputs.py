@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of some devices.
+    """Question about some devices.
 
     Attributes:
         devices: whose symbols are counted together.
@@ -273,7 +273,7 @@ class Noisy(NamedTuple):
 
 
 def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
-    """What `Noisy.document` made, with tables by digest. KeyError, TypeError or ValueError if it was not made so."""
+    """Read the object of `Noisy.document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
     symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
     windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
     largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
@@ -286,7 +286,7 @@ def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> N
 
 
 def _addend(listed: Sequence[Any] | None) -> Addend | None:
-    """What `Addend.document` made."""
+    """Read the object of `Addend.document`."""
     if listed is None:
         return None
     values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
@@ -310,5 +310,5 @@ def canonical_table(table: NoiseTable) -> bytes:
 
 
 def table_of(document: bytes) -> NoiseTable:
-    """What `canonical_table` made. KeyError, TypeError or ValueError if it was not made so."""
+    """Read the text of `canonical_table`. KeyError, TypeError or ValueError if it is none."""
     return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))

@@ -252,7 +252,7 @@ def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
 
 
 def _site(policies: Sequence[Policy]) -> tuple[Audience, int]:
-    """What the site is promised: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
+    """Promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
     weakest = min((policy.guarantee.adversary for policy in policies), key=ranks.index)
     ticks = min(policy.guarantee.stretch_ticks for policy in policies)
@@ -260,7 +260,7 @@ def _site(policies: Sequence[Policy]) -> tuple[Audience, int]:
 
 
 def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
-    """What may be charged to each stream for each audience: the least that any of its policies allows.
+    """Largest charge to each stream for each audience: the least that any of its policies allows.
 
     Streams that move together have one allowance, and the windows of all of them stand against it.
     """

@@ -435,7 +435,7 @@ class Ledger:
         return self._accounts("WHERE device=?", device)
 
     def promised(self, audience: str) -> Promise | None:
-        """What an audience was promised; `None` without an account."""
+        """Promise to an audience; `None` without an account."""
         query = "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id "
         row = self._one(query + "WHERE audience=? LIMIT 1", audience)
         return None if row is None else Promise(*row)

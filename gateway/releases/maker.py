@@ -157,7 +157,7 @@ def better(question: Question, windows: DeviceWindows | None, symbols: dict[Nois
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted.
+    """Result of counting.
 
     Attributes:
         tally, beside: symbols of devices whose windows are not used, and of those whose windows are used as well.
@@ -197,7 +197,7 @@ class EmptyWindowError(ReleaseError):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """What releases are made of, and with.
+    """Inputs and tools of releases.
 
     The catalogue has the policies that made the symbols in the store; draw(below) is uniform in range(below), from the
     operating system.

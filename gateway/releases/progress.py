@@ -16,7 +16,7 @@ __all__ = ["FleetProgress"]
 
 _LOOK_SECONDS = 0.5
 _SHARE = 10
-"""What is stored is read again in at most one part of so many of the time."""
+"""Least ratio of the time between reads to the time of reading."""
 
 
 class FleetProgress(StoreProgress):
@@ -58,7 +58,7 @@ class FleetProgress(StoreProgress):
 
 
 class _Stored:
-    """What is accounted for of sequences, as it was when it was read."""
+    """Accounted intervals of sequences, as of the last read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -50,7 +50,7 @@ class Reached(NamedTuple):
 
 
 class Accounted(Protocol):
-    """What a store has accounted for, as `gateway.recorder.Recorder` knows it."""
+    """Intervals that a store has accounted for, as `gateway.recorder.Recorder` knows it."""
 
     def shifts(self, device: str, name: str) -> Shifts:
         """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""

@@ -109,7 +109,7 @@ class Query(NamedTuple):
 
     @property
     def asked(self) -> Asked:
-        """What is asked."""
+        """Question to be answered."""
         return QUERIES[self.kind]
 
     @property
@@ -357,7 +357,7 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
 
 
 def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:
-    """What (m, m) pairs of symbols add to the pairs that begin in the set, and to those that leave it."""
+    """Weights of (m, m) pairs of symbols for the pairs that begin in the set, and to those that leave it."""
     _, inverse = inversion(table)
     inside = np.zeros(len(inverse))
     inside[list(states)] = 1.0

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class FrameSpan(NamedTuple):
-    """What a frame accounts for, (previous, last], and where its own part begins: ticks, or indices of windows."""
+    """Interval of a frame, (previous, last], and where its own part begins: ticks, or indices of windows."""
 
     previous: int
     first: int
@@ -39,7 +39,7 @@ class FrameSpan(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """What an interval did to the set: it became part of (after, through] and `absorbed` those that began there."""
+    """Effect of an interval on the set: it became part of (after, through] and `absorbed` those that began there."""
 
     absorbed: tuple[int, ...]
     after: int

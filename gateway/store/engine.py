@@ -76,7 +76,7 @@ def among(db: Database, query: str, values: Sequence[object], *given: object) ->
 
 
 class Rows(Protocol):
-    """What a query found."""
+    """Rows of a query."""
 
     @property
     def rowcount(self) -> int:
@@ -120,7 +120,7 @@ class Database(Protocol):
         """See whether what was called durable still is."""
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
-        """What is wrong with some tables, or with all that is stored, in a line; empty if nothing is."""
+        """Damage of some tables, or of all that is stored, in a line; empty if there is none."""
 
     def rewrite(self) -> None:
         """Store everything anew, so that what was removed is nowhere."""
@@ -196,7 +196,7 @@ class SQLiteDatabase:
             raise DatabaseError("somebody else reads it")
 
     def size(self) -> int:
-        """What the file and its log take."""
+        """Bytes of the file and its log."""
         return file_bytes(self._path)
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class SQLiteDatabase:
 
 
 def file_bytes(path: Path) -> int:
-    """What a file and its log take on the disk, as far as they are there."""
+    """Bytes of a file and its log on the disk, as far as they are there."""
     found = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):

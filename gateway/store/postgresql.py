@@ -222,7 +222,7 @@ class PostgresDatabase:
             self._run(f'VACUUM FULL "{table}"')
 
     def size(self) -> int:
-        """What its tables take on the server's disk, in bytes."""
+        """Bytes of its tables on the server's disk."""
         query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
         kinds = "WHERE relnamespace=current_schema()::regnamespace AND relkind IN ('r', 'm')"
         return int(self.execute(query + kinds).fetchone()[0])

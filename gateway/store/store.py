@@ -124,7 +124,7 @@ class Released(NamedTuple):
 
 
 class ReleaseStore:
-    """What has been released; used within the store's transactions."""
+    """Store of releases; used within the store's transactions."""
 
     schema = """
 CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
@@ -409,7 +409,7 @@ def lease_of(shard: int) -> str:
 
 
 def store_bytes(location: Location) -> int:
-    """What a store takes on its disk, whoever uses it; 0 if that cannot be seen."""
+    """Bytes of a store on its disk, whoever uses it; 0 if that cannot be seen."""
     if isinstance(location, Path):
         return file_bytes(location)
     try:

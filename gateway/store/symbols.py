@@ -191,7 +191,7 @@ def _gather(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
 
 
 _ROW_BYTES = 8 * 8 + 80
-"""What a row takes beside its symbols, about."""
+"""Approximate bytes of a row beside its symbols."""
 _BATCH = 32
 """A row's place is the number of its batch, above so many bits, and its number there."""
 
@@ -260,7 +260,7 @@ class Tail:
         return found.take(np.flatnonzero(found.last >= first))
 
     def intervals(self, number: int) -> list[tuple[int, int]]:
-        """What the rows of a sequence account for, (after, through]."""
+        """Intervals that the rows of a sequence account for, (after, through]."""
         if (rows := self._rows.get(number)) is None:
             return []
         found = self._take(sorted((*rows.places, *rows.accounted)))
@@ -369,7 +369,7 @@ CREATE TABLE heads (
 
     @property
     def tail(self) -> Tail:
-        """What the journal holds: of all shards, or of one."""
+        """Content of the journal: of all shards, or of one."""
         if self._tail is None:
             read, seen = Tail(), dict[int, tuple[int, int]]()
             query = f"SELECT serial, shard, batch FROM intact_journal {self._mine} ORDER BY serial"

@@ -108,7 +108,7 @@ def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, rising: bool) -> int
 
 
 class _Powers:
-    """What t steps make of a ratio, rounded up or down; t steps are made of 2^i."""
+    """Bounds of a ratio after t steps, rounded up or down; t steps are composed of 2^i."""
 
     def __init__(self, step: Map, start: Fraction) -> None:
         up = [ceil_of(value / max(step)) for value in step]

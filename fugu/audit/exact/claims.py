@@ -21,7 +21,7 @@ _MANY = 12  # states, above which the other certificate may have found a smaller
 
 
 class Claim(NamedTuple):
-    """What a policy states of some outputs; and a loss in nats not below the true one, or why it is not computed."""
+    """Statement of a policy about outputs, and a loss in nats not below the true one, or why it is not computed."""
 
     of: str
     stated: Fraction

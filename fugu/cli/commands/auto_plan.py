@@ -180,7 +180,7 @@ def _of_places(plan: PlacePlan, policy: MeasurePolicy | None, file: Path, offers
 
 
 def _texts(page: str, policy: AnyPolicy | None, configuration: dict[str, str]) -> dict[str, str]:
-    """What is written, by the names of files."""
+    """Texts of the files to write, by their names."""
     return {_PAGE: page, **({} if policy is None else {_POLICY: policy.to_json()}), **configuration}
 
 

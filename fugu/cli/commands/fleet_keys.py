@@ -91,7 +91,7 @@ def now_us() -> int:
 
 
 def owners(files: list[Path] | None) -> list[Enrolment]:
-    """What the owners of devices accept, from enrolments.
+    """Limits that owners of devices set, from enrolments.
 
     Raises:
         FuguError: a file cannot be read, or is no enrolment; names the file.

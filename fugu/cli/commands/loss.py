@@ -39,7 +39,7 @@ def windows(
     start: StartOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What releases about windows of one stream lose together.
+    """Compute the loss of several releases about windows of one stream.
 
     By the accountants, for every adversary.
 

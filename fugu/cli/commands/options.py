@@ -63,7 +63,7 @@ def command_group(about: str) -> typer.Typer:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a process that stays logs.
+    """Options for the log of a process that keeps running.
 
     Attributes:
         verbose: Log what happens, not only what goes wrong.
@@ -118,7 +118,7 @@ class Place(NamedTuple):
 
 
 def place_of(text: str) -> Place:
-    """What an option says that names a store: a file, a URL, or a gateway.toml, which knows more.
+    """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
 
     Raises:
         FuguError: it is none of them.
@@ -186,7 +186,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
 
 
 def _told(of: object, title: str) -> tuple[str, dict[str, tuple[list[str], str]]]:
-    """What a docstring says, and by parameter the words and the help that are below a title."""
+    """Split a docstring: its text, and for each parameter the words and the help below a title."""
     about, _, entries = (inspect.getdoc(of) or "").partition(f"\n\n{title}:\n")
     lines = re.sub(r"\n {8,}", " ", entries).splitlines()
     found = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line.strip()))]

@@ -71,7 +71,7 @@ class ChainOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a stream is planned for.
+    """Options for the plan of a stream.
 
     Attributes:
         objective: information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).
@@ -88,7 +88,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """What windows are planned for.
+    """Options for the plan of windows.
 
     Attributes:
         window ([NAME=]LENGTH[:SHARE]): A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what
@@ -120,7 +120,7 @@ class WindowOptions:
 
 @dataclass(frozen=True, slots=True)
 class JointOptions:
-    """What streams that move together are planned for.
+    """Options for the plan of streams that move together.
 
     Attributes:
         known: Take the fitted chain as it is, not the class that covers every stretch.
@@ -141,7 +141,7 @@ class JointOptions:
 
 @dataclass(frozen=True, slots=True)
 class HeaderOptions:
-    """What every policy says of itself.
+    """Options for the header of a policy.
 
     Attributes:
         whose (--for FLEET/DEVICE/STREAM): Policy: the stream that it is for.
@@ -170,7 +170,7 @@ class HeaderOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscretiserOptions:
-    """How a policy makes states of readings.
+    """Options for the map from readings to states.
 
     Attributes:
         threshold (NUMBER[,NUMBER...]): Policy: edges between states (default: the model's).
@@ -183,7 +183,7 @@ class DiscretiserOptions:
 
 @dataclass(frozen=True, slots=True)
 class AutoOptions:
-    """What is asked of a recording.
+    """Options for a plan from a recording.
 
     Attributes:
         column (NAME): Column of the readings, or entity of a log of several (default: value or state).

@@ -119,7 +119,7 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
 def policy_header(
     command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
 ) -> PolicyHeader:
-    """What a policy needs beside its plan.
+    """Header of a policy, from options.
 
     Args:
         command: whose help tells more.
@@ -149,7 +149,7 @@ def policy_header(
 
 
 def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
-    """What makes the states: edges that were given, or what the fitted chain brings; none if there is neither.
+    """Discretiser from given edges, or from the fitted chain; `None` if there is neither.
 
     Raises:
         CommandLineError: the options make other states than those that the chain is of.

@@ -94,7 +94,7 @@ def _report(subscription: Subscription) -> None:
 
 
 def parser() -> Parser:
-    """What reads the command's words."""
+    """Parser of the command line."""
     made = Parser(
         prog="fugu subscribe",
         description=HELP,

@@ -40,7 +40,7 @@ _BAR = 12
 
 @dataclass
 class _Device:
-    """What was seen of one device, whose recording has so many heartbeats, and when it last was another than before."""
+    """Progress of one device, whose recording has so many heartbeats, and when it last was another than before."""
 
     beats: int
     moved: float = 0.0
@@ -109,7 +109,7 @@ class Observer:
             return time.monotonic() - max(one.moved, since), where
 
     def table(self, title: str) -> Table:
-        """What was seen so far."""
+        """Table of the progress so far."""
         table = rich_table(title, ("device", "heartbeats", "windows", "newest share above baseline", "outbox"))
         with self._lock:
             for name, device in self._devices.items():
@@ -139,7 +139,7 @@ def demo_page(people: Sequence[Person], policies: Mapping[str, Policy], broker: 
 
 
 def _additions(people: Sequence[Person], policies: Mapping[str, Policy], feed: Feed) -> Sequence[Route]:
-    """What the demo's page serves besides: itself, how far a night is, and its pictures."""
+    """Additional routes of the demo's page: itself, how far a night is, and its pictures."""
     nights = {person.device: _Live(person, policies[person.device], feed.watch(person.device)) for person in people}
     assets = {one.name: one.read_text() for one in (files("fugu.cli.demo") / "assets").iterdir()}
 

@@ -120,7 +120,7 @@ def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:
 
 
 def tested_document(tested: Tested) -> dict[str, Any]:
-    """What was found of some draws, as an object for JSON."""
+    """Result of testing draws, as an object for JSON."""
     return {**tested._asdict(), "alarms": [alarm._asdict() for alarm in tested.alarms]}
 
 
@@ -154,7 +154,7 @@ def show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> 
 
 
 def stream_document(audit: StreamAudit) -> dict[str, Any]:
-    """What was found of a stream, as an object for JSON."""
+    """Audit of a stream, as an object for JSON."""
     finite = [
         {
             **one._asdict(),
@@ -209,7 +209,7 @@ def _shown(bound: float | None) -> str:
 
 
 def ledger_document(audit: LedgerAudit) -> dict[str, Any]:
-    """What was found of a ledger, as an object for JSON, in nats."""
+    """Audit of a ledger, as an object for JSON, in nats."""
     streams = [
         {**one.key._asdict(), **_flat(one, "promise", "promised"), "charge": nats(one.charge)} for one in audit.streams
     ]

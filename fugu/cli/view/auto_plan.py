@@ -123,7 +123,7 @@ def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
 
 
 def _reached(attack: Attack) -> str:
-    """What the most successful attacker reached, of whom nobody gained."""
+    """Sentence about the most successful attacker where none gained."""
     if attack.low == attack.high:
         return f"as often, since the best of them ({attack.attacker}) never guesses otherwise"
     return f"at best {attack.success:.1%} ({attack.attacker}: {attack.low:.1%} to {attack.high:.1%})"
@@ -179,7 +179,7 @@ def _best(plan: AutoPlan, kind: str) -> Candidate | None:
 
 
 def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
-    """What a candidate tells."""
+    """Words for the answer of a candidate."""
     if candidate.window_ticks is None:
         return f"a randomised symbol {_every(plan, candidate)}, for the state now"
     what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"

@@ -71,7 +71,7 @@ def counted(count: int) -> str:
 
 
 def standing(device: Device) -> str:
-    """How a device stands to the document that it should have, in a word or two."""
+    """Rollout state of a device, in a word or two."""
     desired, reported = device.desired, device.reported
     if desired is None:
         return "stale" if reported is not None and reported.stale else "nothing to do"

@@ -1,4 +1,4 @@
-"""How a running gateway is, as tables and sentences."""
+"""State of a running gateway, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _span(seconds: float | None) -> str:
 
 
 def history_json(row: Row) -> str:
-    """What is known of a tick, as one JSON object."""
+    """Estimate of a tick, as one JSON object."""
     kind = "estimate" if "probabilities" in row._fields else "measurement"
     return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
 

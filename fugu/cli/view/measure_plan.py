@@ -241,7 +241,7 @@ def _show_sets(plan: MeasurePlan) -> None:
 
 
 def _unit(plan: MeasurePlan) -> tuple[float, str]:
-    """What errors are multiplied with, and the unit that they then have."""
+    """Factor that converts errors, and their unit after that."""
     resolution, unit = plan.spec.resolution, plan.spec.unit
     if len(set(resolution)) > 1 or (resolution[0] == 1.0 and not unit):
         return 1.0, "lattice steps"

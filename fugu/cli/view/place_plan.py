@@ -70,7 +70,7 @@ def place_verdict(plan: PlacePlan) -> list[str]:
 
 
 def place_words(plan: PlacePlan, one: Candidate) -> str:
-    """What a candidate tells."""
+    """Words for the answer of a candidate."""
     side = plan.sides[next(i for i, each in enumerate(plan.candidates) if each.same_release(one))]
     return f"a point {_every_place(plan, one.every)} for cells of {side:g} m"
 

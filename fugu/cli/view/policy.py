@@ -80,7 +80,7 @@ def _together(chains: ChainClass) -> str:
 
 
 def _by_stream(policy: Policy) -> dict[str, float]:
-    """What all streams tell of each, to those who know no state; empty if that is not whom the policy is about."""
+    """Loss of each stream through all streams, for adversaries who know no state; empty for other adversaries."""
     if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
         return {}
     from fugu.privacy.accountant.accountant import stream_losses
@@ -133,7 +133,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
 
 
 def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
-    """What a measurement policy promises, as an object for JSON.
+    """Promise of a measurement policy, as an object for JSON.
 
     Args:
         policy: of points.

@@ -451,7 +451,7 @@ def streams_document(plan: StreamsPlan) -> dict[str, Any]:
 
 
 def together_document(releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together]) -> dict[str, Any]:
-    """What releases lose together as an object for JSON."""
+    """Joint loss of releases, as an object for JSON."""
     return {
         "releases": [asdict(release) for release in releases],
         "start": start,

@@ -148,7 +148,7 @@ class ShownChains(KnownChains):
 
 
 def stream_losses(chains: JointChains) -> tuple[float, ...]:
-    """What all streams of joint chains together tell of each of them, in nats, to those who know no state.
+    """Loss of each stream of joint chains through all of them, in nats, for adversaries who know no state.
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
     depend on one another it is the sum of what each loses, while each loses little more than it would alone. Every tick
@@ -165,7 +165,7 @@ def stream_losses(chains: JointChains) -> tuple[float, ...]:
 
 
 ClassOfChains: TypeAlias = KnownChains | OddsRatioChains
-"""What is asked of a class of chains; each kind of class has its own bounds."""
+"""Questions to a class of chains; each kind of class has its own bounds."""
 
 
 @singledispatch
@@ -230,7 +230,7 @@ _NO_BOUND = 1e6
 
 @dataclass(frozen=True)
 class ChainLoss:
-    """What a stream of so many ticks, or an endless one, loses; rounded up.
+    """Loss of a stream of so many ticks, or of an endless one; rounded up.
 
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.

@@ -69,7 +69,7 @@ def log_ratios(distributions: Floats) -> Floats:
 
 @dataclass
 class EndlessLeakage:
-    """What leakages of one kernel (k, k), a chain's or the reversed chain's, need again and again.
+    """Common terms of the leakages of one kernel (k, k), a chain's or the reversed chain's.
 
     Attributes:
         error: of the logarithms of the kernel's entries.
@@ -275,7 +275,7 @@ class EndlessLeakage:
         return np.maximum(worst, tail)
 
     def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
-        """What all bridges can reach that are longer than those that have reached a bound."""
+        """Bound of all bridges longer than those that have reached a bound."""
         if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
             return _unbounded(self.states)
         extra = forgotten * (1.0 - np.eye(self.states))

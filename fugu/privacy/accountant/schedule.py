@@ -45,7 +45,7 @@ def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
 
 
 def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
-    """What the past adds to every tick, (n, k, k)."""
+    """Leakage of the past to every tick, (n, k, k)."""
     if chain.initial is None:
         return past_leakages_any(chain, rates)
     backward = reversed_stationary(chain) if chain.is_stationary else None
@@ -67,7 +67,7 @@ def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
 
 
 def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
-    """What the future adds, (n, k, k); error: of the logarithms of the kernel's entries."""
+    """Leakage of the future, (n, k, k); error: of the logarithms of the kernel's entries."""
     order = ratio_order(transition)
     others = 1.0 - np.eye(len(transition))
     leakages = np.zeros_like(rates)
@@ -90,7 +90,7 @@ def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> F
 
 
 def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
-    """What the past adds, (n, k, k), for a given initial distribution."""
+    """Leakage of the past, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
     leakages = np.zeros_like(rates)
     distributions = [chain.initial]

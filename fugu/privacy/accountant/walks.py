@@ -58,7 +58,7 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
 
 
 def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
-    """What the past adds, (n, k, k), whatever the distribution of the first tick.
+    """Leakage of the past, (n, k, k), whatever the distribution of the first tick.
 
     Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, with a maximum in
     closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix;

@@ -1,0 +1,175 @@
+"""Rules of writing that a machine can check: pages, docstrings and messages.
+
+Rules hold everywhere, but for three that have a ratchet: `LONG_SENTENCES`, `LONG_LINES` and `QUESTIONS` count today's
+exceptions. They may only fall: a change that mends some lowers the number.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.rooms import TOPS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+PRODUCT = sorted(name for name in TOPS if name not in {"papers"})
+
+LONG_SENTENCES = 156
+"""How many sentences on the pages have more than `WORDS` words."""
+
+LONG_LINES = 1010
+"""How many lines of prose on the pages have more than 120 characters."""
+
+QUESTIONS = 15
+"""How many docstrings begin with a word of `QUESTION`; those left are of the code that runs on boards."""
+
+WORDS = 35
+
+BARE = re.compile(r"(?<![\w.)\]}\\/%])\.\d|(?<=\*\*)\.\d")
+"""A decimal without its leading zero; not the end of a name, of a path or of a version, and no field of a format."""
+
+FORMAT = re.compile(r"[:;\"=]\.\d|%[+-]?\.\d")
+"""Fields of a format, and styles of pictures and pages."""
+
+QUESTION = re.compile(r"(?:What|Whatever|Whoever|Nor|How a)\b")
+
+RETIRED = re.compile(
+    r"\bfugu (?:asyncapi|attack|audit|dashboard|export|firmware|learn|ledger|loss|model|policy|reproduce|smooth)\b"
+    r"|\bfugu gateway migrate\b|\bgateway[.]database\b|\bmqtt_link\b|\b(?:de|en)code_symbols\b"
+)
+"""Commands, modules and options that were given up; CHANGELOG.md says what there is instead."""
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a page, with their numbers, outside blocks of code, whether fenced or indented after an empty line."""
+    fenced = False
+    empty, indented, in_list = True, False, False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        if fenced:
+            continue
+        if not line.strip():
+            empty = True
+            yield number, ""
+            continue
+        indented = line.startswith("    ") and not in_list and (empty or indented)
+        if not indented:
+            in_list = bool(re.match(r"\s*(?:[*-]|\d+\.) ", line)) or (in_list and (line[0] == " " or not empty))
+            yield number, line
+        empty = False
+
+
+def paragraphs(page: Path) -> Iterator[str]:
+    """Paragraphs and items of lists, each in one line; no headings, tables or quoted formulas."""
+    lines: list[str] = []
+    for _, line in [*prose(page), (0, "")]:
+        item = re.match(r"\s*(?:[*-]|\d+\.) ", line)
+        if lines and (item or not line or line.startswith(("|", "#", "$$"))):
+            yield " ".join(lines)
+            lines = []
+        if line and not line.startswith(("|", "#", "$$", "<")):
+            lines.append(line.strip()[item.end() - item.start() if item and line[0] in "*-" else 0 :])
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of a paragraph: a name in code is `CODE`, a link its words."""
+    plain = re.sub(r"`[^`]*`", "CODE", text)
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain).replace("*", "")
+    return re.split(r"(?<=[.?!])[\")]?\s+(?=[\"(A-Z0-9])", plain)
+
+
+def words(sentence: str) -> int:
+    """How many words a sentence has: names in code, numbers, signs and formulas are none."""
+    return sum(bool(re.fullmatch(r"[(\"']*[A-Za-z][a-z'’-]+[)\"'.,:;?!]*", word)) for word in sentence.split())
+
+
+@functools.cache
+def docstrings() -> list[tuple[str, str]]:
+    """Where each docstring of the product is, also those of fields, and its text."""
+    found = []
+    for file in sorted(file for package in PRODUCT for file in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                for part in node.body:
+                    match part:
+                        case ast.Expr(ast.Constant(str(text))):
+                            found.append((f"{file.relative_to(ROOT)}:{part.lineno}", text.strip()))
+    return found
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Strings of the product that a command may print, and where they are."""
+    for file in sorted(file for package in PRODUCT for file in (ROOT / package).rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        formats = {
+            id(part)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FormattedValue) and node.format_spec is not None
+            for part in ast.walk(node.format_spec)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Constant(str(text)) if id(node) not in formats and not FORMAT.search(text):
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_numbers_on_pages_have_a_leading_zero(page: Path) -> None:
+    assert [(number, line) for number, line in prose(page) if BARE.search(line)] == []
+
+
+def test_numbers_in_docstrings_and_messages_have_a_leading_zero() -> None:
+    found = [
+        where for where, text in (*docstrings(), *messages()) if BARE.search(text) and re.search(r"[a-z]{2}", text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "CHANGELOG"], ids=lambda page: page.stem)
+def test_no_page_has_a_name_that_was_given_up(page: Path) -> None:
+    assert RETIRED.findall(page.read_text()) == []
+
+
+def test_long_sentences_become_fewer() -> None:
+    found = [
+        sentence
+        for page in PAGES
+        for text in paragraphs(page)
+        for sentence in sentences(text)
+        if words(sentence) > WORDS
+    ]
+    assert len(found) <= LONG_SENTENCES, "shorter sentences, please; the longest: " + max(found, key=words)
+
+
+def test_long_lines_become_fewer() -> None:
+    """Tables are not broken, and links cannot be."""
+    found = [line for page in PAGES for _, line in prose(page) if len(line) > 120 and not line.lstrip().startswith("|")]
+    assert len(found) <= LONG_LINES
+
+
+def test_docstrings_that_begin_as_a_question_become_fewer() -> None:
+    found = [where for where, text in docstrings() if QUESTION.match(text)]
+    assert len(found) <= QUESTIONS, found[:5]
+
+
+@pytest.mark.parametrize(("text", "bare"), [("a share of .05", 1), ("**.05**", 1), ("0.05, v1.5, a.5, x/.5, 1.2.3", 0)])
+def test_bare_decimals_are_told_from_names(text: str, bare: int) -> None:
+    assert len(BARE.findall(text)) == bare
+
+
+def test_words_and_sentences_are_counted() -> None:
+    """Names in code, numbers and signs are no words."""
+    assert words("One idea, 3 of `x`, f = 2.") == 3
+    assert len(sentences("It ends. It begins (so). 3 are left.")) == 3
+    assert [bool(QUESTION.match(text)) for text in ("How a thing is.", "Whatsoever.")] == [True, False]
