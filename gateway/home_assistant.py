@@ -92,7 +92,7 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
 
 
 def _components(one: Description) -> dict[str, Component]:
-    """What a tick or a stretch may tell, with what is protected in words; and what is told."""
+    """Entities about a tick or a stretch, with its protection in words; and their values."""
     ticks = one.guarantee.stretch_ticks
     what = f"{one.stream} epsilon per {'tick' if ticks == 1 else f'{ticks} ticks in a row'}"
     lost = {

@@ -84,7 +84,7 @@ class Described(Document):
 
     @property
     def of_a_tick(self) -> float | None:
-        """What a single tick loses, which is no more than a stretch does; none without a bound."""
+        """Loss of a single tick, which is at most that of a stretch; `None` without a bound."""
         return next((one.epsilon for one in self.stretches if one.ticks == 1), self.epsilon)
 
 

@@ -76,12 +76,12 @@ class Envelope(Message):
 
     @property
     def message(self) -> bytes:
-        """What the signatures are of: the payload, and of which kind it is."""
+        """Signed bytes: the payload, and its kind."""
         return _signed(self.kind, self.payload)
 
     @property
     def digest(self) -> str:
-        """What names the content, whoever has signed it."""
+        """Name of the content, the same for all signers."""
         return hashlib.sha256(self.message).hexdigest()
 
 

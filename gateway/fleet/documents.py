@@ -241,7 +241,7 @@ class Worth(NamedTuple):
         return 1 if self.bound is None else self.bound.ticks
 
     def loses(self, ticks: int) -> float:
-        """What so many ticks in a row lose."""
+        """Loss of so many ticks in a row."""
         return self.epsilon if self.bound is None else self.bound.epsilon(ticks)
 
 

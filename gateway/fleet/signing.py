@@ -90,7 +90,7 @@ class StreamPromise(NamedTuple):
         return f" about any {self.ticks} ticks in a row" if self.ticks > 1 else ""
 
     def loses(self, promised: StreamPromise) -> float:
-        """What is lost of a stretch as long as another promise is about, in nats."""
+        """Loss of a stretch as long as that of another promise, in nats."""
         if self.bound is None:
             return self.epsilon
         return self.bound.epsilon(-(-promised.ticks * promised.period_us // self.period_us))
