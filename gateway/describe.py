@@ -21,6 +21,7 @@ from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Descr
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from fugu.contract.topics import description_topic, parse_topic, status_topic
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
@@ -37,15 +38,16 @@ _STORED = -1
 
 
 class Running(NamedTuple):
-    """A stream's policy, whether the device has named its version, and the first tick at which it did.
+    """A stream's policy, and whether the device has named its version.
 
     `others` are versions that it has named, or stored frames are of, the newest last: some frames may come yet.
+    `first_tick` is the first that is known to be under a promise about stretches, since the version was another.
     """
 
     policy: AnyPolicy
     confirmed: bool
-    first_tick: int | None = None
     others: tuple[AnyPolicy, ...] = ()
+    first_tick: int | None = None
 
 
 class InForce:
@@ -55,7 +57,7 @@ class InForce:
         self._catalogue = catalogue
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
         self._used: dict[tuple[str, str], set[int]] = {}
-        self._first: dict[tuple[str, str, int], int] = {}
+        self._since: dict[tuple[str, str], tuple[int, int]] = {}
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
@@ -69,7 +71,8 @@ class InForce:
         """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
-        self._first.setdefault((device, stream, version), tick)
+        if newest[1] != before[1]:
+            self._since[device, stream] = version, tick
         used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
         used_first = version not in used and version in self._catalogue.versions(device, stream)
         if used_first:
@@ -96,9 +99,18 @@ class InForce:
             if known is None:
                 return None
             others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
-            first = self._first.get((device, stream, known))
-            return Running(versions[known], known == version, first, tuple(versions[one] for one in others))
+            return Running(
+                versions[known],
+                known == version,
+                tuple(versions[one] for one in others),
+                self._first_tick(device, stream, versions[known]),
+            )
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
+
+    def _first_tick(self, device: str, stream: str, policy: AnyPolicy) -> int | None:
+        version, tick = self._since.get((device, stream), (0, 0))
+        lasting = isinstance(policy, Policy) and policy.guarantee.stretch_ticks > 1
+        return tick if lasting and version == policy.version else None
 
 
 QUIET_SECONDS = 1.0
@@ -118,7 +130,7 @@ class Described(NamedTuple):
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
         for left in range(len(running.others) + 1):
-            policy, confirmed, first, others = running
+            policy, confirmed, others, first = running
             description = describe(policy, confirmed=confirmed, first_tick=first, others=others[left:])
             if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
                 break

@@ -60,7 +60,9 @@ _TICK = Integer(0, MAX_TICK)
 _PROTECTION = Integer(0, 2**16)
 
 Epsilon = Annotated[
-    float, Number("(0, inf)"), "What the policy promises of a tick, over all that the stream tells, in nats."
+    float,
+    Number("(0, inf)"),
+    "What the policy promises, over all that the stream tells, in nats; the description says of which stretch.",
 ]
 EpsilonOrNone = Annotated[
     float | None, OrNone(Number("(0, inf)")), "What the policy promises of a tick, in nats; null: there is no bound."

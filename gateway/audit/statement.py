@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -34,6 +35,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
+from fugu.contract.stretches import Stretch
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -101,6 +103,13 @@ class Statement(NamedTuple):
         return not any(finding.wrong for finding in self.findings)
 
     @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """What is lost about stretches by what is promised, and if all else is as it was; nothing of points."""
+        if not isinstance(self.policy, Policy):
+            return ()
+        return self.policy.bound().rows(self.policy.clock.period_us, self.policy.guarantee.epsilon)
+
+    @property
     def summary(self) -> str:
         """Summary in a line: no reader may miss what was not recomputed."""
         missing = [one.of for one in self.claims if one.recomputed is None]
@@ -123,6 +132,11 @@ class Statement(NamedTuple):
             "audience": "site",
             "outputs": [one._asdict() for one in self.outputs],
             "claims": [one._asdict() for one in self.claims],
+            "stretch_ticks": policy.guarantee.stretch_ticks if isinstance(policy, Policy) else 1,
+            "stretches": [
+                {**one._asdict(), "epsilon": one.epsilon if math.isfinite(one.epsilon) else None}
+                for one in self.stretches
+            ],
             "adversaries": [one._asdict() for one in self.adversaries],
             "windows_alone": [one._asdict() for one in self.windows],
             "protected": protected_sentence(policy.discretiser),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus
-from gateway.describe import InForce, Running
+from gateway.describe import Described, InForce, Running
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))
@@ -109,3 +109,23 @@ def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before
     known = InForce(catalogue([V2]))
     known.status("watch", status(1, 10))
     assert known.running("watch", "hr") is None
+
+
+def test_a_promise_about_stretches_begins_when_its_version_did_and_anew_after_a_rollback() -> None:
+    whole = V1.guarantee.model_copy(update={"stretch_ticks": 60})
+    lasting = V1.model_copy(update={"guarantee": whole})
+    known = InForce(catalogue([lasting, V2]))
+    assert known.running("watch", "hr") == Running(V2, False)
+    known.named("watch", "hr", 1, 20)
+    known.named("watch", "hr", 1, 90)
+    assert known.running("watch", "hr") == Running(lasting, True, (), 20)
+    assert Described.of(Running(lasting, True, (), 20)).description.since_tick == 80
+    known.status("watch", status(2, 100))
+    assert known.running("watch", "hr") == Running(V2, True, (lasting,), None)
+    assert Described.of(Running(V2, True, (lasting,))).description.since_tick is None
+    known.named("watch", "hr", 1, 95)
+    assert known.running("watch", "hr") == Running(V2, True, (lasting,), None)
+    known.named("watch", "hr", 1, 150)
+    assert known.running("watch", "hr") == Running(lasting, True, (V2,), 150)
+    known.answered("watch", answer(2))
+    assert known.running("watch", "hr") == Running(V2, True, (lasting,), None)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fugu.attack.evaluation import Attack, furthest_learner
+from fugu.cli.view.guarantee import show_stretches
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
@@ -101,6 +102,9 @@ def show_statement(statement: Statement) -> None:
     ]
     show_table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
     if isinstance(policy, Policy):
+        ticks = policy.guarantee.stretch_ticks
+        say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
+        show_stretches(statement.stretches)
         say(f"The class of chains: {class_sentence(policy.chains)}.")
         _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:

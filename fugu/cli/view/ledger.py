@@ -68,8 +68,9 @@ def show_releases(frames: Iterable[ReleaseFrame]) -> None:
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
         rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
         show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
+        about = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
         say(
             f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
-            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} ({frame.adversary} "
-            "adversary)."
+            f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {about} "
+            f"({frame.adversary} adversary)."
         )
