@@ -112,7 +112,7 @@ def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before
 
 
 def test_a_promise_about_stretches_begins_when_its_version_did_and_anew_after_a_rollback() -> None:
-    whole = V1.guarantee.model_copy(update={"stretch_ticks": 60})
+    whole = V1.guarantee.model_copy(update={"stretch_ticks": 60, "epsilon": 100.0})
     lasting = V1.model_copy(update={"guarantee": whole})
     known = InForce(catalogue([lasting, V2]))
     assert known.running("watch", "hr") == Running(V2, False)
