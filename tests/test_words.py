@@ -26,7 +26,7 @@ PRODUCT = sorted(name for name in TOPS if name not in {"papers"})
 LONG_SENTENCES = 160
 """How many sentences on the pages have more than `WORDS` words."""
 
-LONG_LINES = 1030
+LONG_LINES = 600
 """How many lines of prose on the pages have more than 120 characters."""
 
 QUESTIONS = 15
