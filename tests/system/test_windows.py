@@ -28,7 +28,7 @@ WINDOWS = (
 )
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.soak)])
 def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:
