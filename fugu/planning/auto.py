@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,7 @@ from fugu.planning.candidates import (
     held_back,
     nothing,
     symbol_candidates,
+    symbol_table,
     useful,
     useful_for,
     wanted_window,
@@ -43,24 +45,28 @@ from fugu.planning.candidates import (
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import place_columns
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
+from fugu.planning.protection import long_stay, protected_seconds
 from fugu.planning.question import ChosenStates, Cut, Question, Sampled, ThreeSets, choose_states, sampled, three_sets
 from fugu.planning.readings import Readings
+from fugu.planning.recording import states_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union
-from fugu.privacy.randomised_response import calibrate
+from fugu.privacy.window_mechanisms import lawful_scale
 
 if TYPE_CHECKING:
     from fugu.planning.auto_places import PlacePlan
 
 __all__ = [
+    "AIM",
     "UNKNOWN_PERIOD",
     "AutoPlan",
     "Curve",
     "Told",
     "agent_configuration",
     "auto_policy",
+    "longest_useful",
     "place_configuration",
     "plan_auto",
 ]
@@ -101,8 +107,9 @@ class AutoPlan(NamedTuple):
     The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
     `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
     least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
-    recommended. `held_back` are the rows of the third set, increasing, as indices of readings; `covered` is the share
-    of stretches of the worst length that the class covers; `told` is an example.
+    recommended. `stay` is in ticks what 99 % of stays in a state are no longer than, None without any; it is of the
+    recording, and goes into no policy. `held_back` are the rows of the third set, increasing, as indices of readings;
+    `covered` is the share of stretches of the worst length that the class covers; `told` is an example.
     """
 
     recommended: Candidate
@@ -117,6 +124,7 @@ class AutoPlan(NamedTuple):
     told: Told | None
     held_back: Ints
     covered: float | None
+    stay: int | None
 
 
 class _Problem(NamedTuple):
@@ -171,6 +179,9 @@ def plan_auto(
     progress("states", 0.0)
     if question.latency_seconds is not None and readings.period_seconds is None:
         raise PlanningError(f"{readings.source} has no times: there is no --latency to heed")
+    if question.protect and readings.period_seconds is None:
+        raise PlanningError(f"{readings.source} has no times: only --protect tick has a meaning")
+    question = replace(question, protect=protected_seconds(question.protect, readings.period_seconds))
     states = choose_states(readings, question)
     k = len(states.discretiser.states)
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
@@ -211,7 +222,28 @@ def plan_auto(
     covered = None
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
-    return AutoPlan(*found, sets.test.rows, covered)
+    whole = states_of(states.discretiser, readings.values, readings.segments)
+    return AutoPlan(*found, sets.test.rows, covered, long_stay(whole, readings.segments))
+
+
+def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
+    """The most ticks of a stretch that windows like a candidate's would protect at its epsilon, and still be useful.
+
+    Their noise is then as large as a wanted error, or as half of that of guessing, allows; 0 if there is no such noise.
+    """
+    if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1:
+        return 0
+    most = min(candidate.guess_error / 2.0, plan.question.within or 1.0)
+    scale = Fraction(most * candidate.window_ticks)
+    if not scale > 0:
+        return 0
+    window = wanted_window(candidate.window_ticks, plan.bins).window(lawful_scale(float(scale)))
+    outputs = StreamOutputs(None, (window,))
+    try:
+        lost = candidate.chains.ratio_loss(*outputs.ratios, candidate.adversary)
+    except FuguError:
+        return 0
+    return outputs.bound(candidate.chains, candidate.adversary, lost.epsilon).longest(candidate.epsilon)
 
 
 def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
@@ -238,7 +270,7 @@ def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
 
 def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> list[Candidate]:
     question, period = problem.question, problem.readings.period_seconds
-    table = calibrate(chains, question.epsilon, question.adversary).table
+    table = symbol_table(chains, question, question.epsilon, period and period * data.every)
     if question.want != "now" and not lengths:
         return []
     found = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
@@ -313,11 +345,12 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
 
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
-        question = problem.question
+        question, period = problem.question, problem.readings.period_seconds
         try:
             if candidate.kind == "symbols":
-                return release_symbols(cut.states, calibrate(chains, candidate.epsilon, question.adversary).table, rng)
-            scale = window_scale(chains, question, candidate.epsilon, problem.bins)
+                table = symbol_table(chains, question, candidate.epsilon, period and period * candidate.every)
+                return release_symbols(cut.states, table, rng)
+            scale = window_scale(chains, question, candidate.epsilon, problem.bins, period)
         except FuguError:
             return None
         assert candidate.window_ticks is not None
@@ -355,7 +388,8 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
     data, points = problem.data(candidate.every), []
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            error = error_at(candidate, data, problem.bins, problem.question, epsilon, problem.rng)
+            period = problem.readings.period_seconds
+            error = error_at(candidate, data, problem.bins, problem.question, period, epsilon, problem.rng)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
         points.append((epsilon, error))
@@ -413,13 +447,15 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
 
 def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
     assert candidate.chains is not None
+    period = plan.readings.period_seconds
+    ticks = plan.question.ticks(period and period * candidate.every)
     if candidate.table is not None:
-        guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary)
+        guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary, stretch_ticks=ticks)
         loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
         return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None, ())
     assert candidate.window_ticks is not None
     window = wanted_window(candidate.window_ticks, plan.bins)
-    return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window])
+    return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)
 
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
@@ -433,7 +469,10 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
             sensor.append(f"time = {json.dumps(one.time)}  # its rows are changes, each holds until the next")
             sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
         sensor.append(_held_back(one.rows, plan.held_back, plan.recommended.every if one.changes else 1))
-    return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
+    ceiling = repr(float(policy.guarantee.epsilon))
+    if plan.question.protect:
+        ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
+    return _configuration(policy, [f"ceiling = {ceiling}"], policy_file, sensor)
 
 
 def _held_back(rows: Ints, held_back: Ints, step: int) -> str:

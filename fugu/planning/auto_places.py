@@ -131,6 +131,9 @@ def plan_places(
     Raises:
         PlanningError: there are too few places, or only one.
     """
+    if question.protect:
+        raise PlanningError("points of places are planned for single ticks only: --protect tick, or without it")
+    question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)
     known = traces.places[sets.fit.rows]
     known = known[~np.isnan(known[:, 0])]

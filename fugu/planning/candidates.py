@@ -45,6 +45,7 @@ __all__ = [
     "nothing",
     "sent",
     "symbol_candidates",
+    "symbol_table",
     "useful",
     "useful_for",
     "wanted_window",
@@ -166,9 +167,17 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
     return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
-def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins) -> Fraction:
+def window_scale(
+    chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float | None
+) -> Fraction:
     """The noise of tumbling windows, the same for every length; FuguError if none is enough."""
-    return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
+    window, ticks = [wanted_window(SHORTEST, bins)], question.ticks(period)
+    return Fraction(joint_plan(chains, epsilon, question.adversary, window, stretch_ticks=ticks).windows[0].scale)
+
+
+def symbol_table(chains: CoveringChains, question: Question, epsilon: float, period: float | None) -> NoiseTable:
+    """The noise of symbols, one every `period` seconds; CalibrationError if none is enough."""
+    return calibrate(chains, epsilon, question.adversary, stretch_ticks=question.ticks(period)).table
 
 
 def window_candidates(
@@ -179,7 +188,7 @@ def window_candidates(
     Raises:
         FuguError: no noise is enough.
     """
-    scale = window_scale(chains, question, question.epsilon, bins)
+    scale = window_scale(chains, question, question.epsilon, bins, period)
     found = []
     for length in lengths:
         known, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
@@ -267,17 +276,26 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
 
 
 def error_at(
-    candidate: Candidate, data: Sampled, bins: Bins, question: Question, epsilon: float, rng: np.random.Generator
+    candidate: Candidate,
+    data: Sampled,
+    bins: Bins,
+    question: Question,
+    period: float | None,
+    epsilon: float,
+    rng: np.random.Generator,
 ) -> float:
-    """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough."""
+    """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough.
+
+    `period` is seconds between readings of the recording.
+    """
     assert candidate.chains is not None
     if candidate.kind == "windows":
         assert candidate.window_ticks is not None
         some = (true_shares(*cut, candidate.window_ticks, bins) for cut in (data.choose, data.fit))
         truth = next(one for one in some if len(one.counts))
-        scale = window_scale(candidate.chains, question, epsilon, bins)
+        scale = window_scale(candidate.chains, question, epsilon, bins, period)
         return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
-    table = calibrate(candidate.chains, epsilon, question.adversary).table
+    table = symbol_table(candidate.chains, question, epsilon, period and period * candidate.every)
     one = _assessed(table, data, data.choose, candidate.window_ticks, bins, rng)
     assert one is not None
     return one.mean

@@ -17,6 +17,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
+from fugu.planning.protection import protected_ticks
 from fugu.privacy.accountant.accountant import decimated_class
 from fugu.privacy.randomised_response import Objective, calibrate
 from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
@@ -37,8 +38,9 @@ _FORGOTTEN = 0.01
 class Request:
     """Request for a plan.
 
-    `transition` is a typical member of the class, for forecasts only; one reading is taken every D = `every` ticks of
-    `period_seconds`. Longer periods are not compared where fewer readings would be of other states.
+    `epsilon` is about any stretch of `protect` seconds, 0 for a single reading. `transition` is a typical member of
+    the class, for forecasts only; one reading is taken every D = `every` ticks of `period_seconds`.
+    Longer periods are not compared where fewer readings would be of other states.
     """
 
     chains: ChainClass
@@ -50,12 +52,14 @@ class Request:
     period_seconds: float | None = None
     longer_periods: bool = True
     ticks: int = 200_000
+    protect: int = 0
 
 
 class Option(NamedTuple):
     """A calibrated stream at one sampling period, one reading `every` so many ticks.
 
-    `chains` and `transition` are of the readings; `flips` is the share of symbols that are not the state, for the
+    `chains` and `transition` are of the readings; `loss` is about a single one, `epsilon` about `stretch_ticks` in a
+    row, which the plan protects; `flips` is the share of symbols that are not the state, for the
     typical chain. Information is per hour, or per tick of the class if its length is not known.
     """
 
@@ -67,6 +71,8 @@ class Option(NamedTuple):
     flips: float
     utility: Utility
     bits_per_hour: float
+    stretch_ticks: int
+    epsilon: float
     stretches: tuple[Stretch, ...]
 
 
@@ -119,17 +125,18 @@ def _compared(request: Request) -> list[int]:
 def _option(request: Request, every: int) -> Option:
     chains = _sampled(request, every)
     transition = decimated_transition(np.array(request.transition), every)
-    found = calibrate(chains, request.epsilon, request.adversary, request.objective)
+    ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
+    found = calibrate(chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks)
     table, loss = found.table, found.loss
     distribution = stationary_distribution(transition)
     unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    told = StreamOutputs(table).bound(chains, request.adversary, loss.epsilon).rows(period_us, request.epsilon)
-    return Option(
-        every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
-    )
+    bound = StreamOutputs(table).bound(chains, request.adversary, loss.epsilon)
+    told = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
+    bits = worth.bits_per_reading / hours
+    return Option(every, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *told)
 
 
 def _sampled(request: Request, every: int) -> ChainClass:

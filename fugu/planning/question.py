@@ -23,6 +23,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import ON_OFF, Baseline, Categories, Discretiser, Thresholds
 from fugu.contract.guarantee import Adversary
 from fugu.planning.errors import PlanningError, TooShortError
+from fugu.planning.protection import protected_ticks
 from fugu.planning.readings import Readings
 from fugu.planning.recording import MOST_MISSING, states_of
 
@@ -55,11 +56,12 @@ _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
 class Question:
     """Question to be answered.
 
-    `epsilon` is the most that may be lost about one reading, in nats. `want` is the state now, the share of time in a
-    state, or of each state; None for the share of two states and the histogram of more. `baseline` is in ticks, or in
-    seconds if `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean
-    absolute error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group;
-    `latency_seconds` the longest until a subscriber knows.
+    `epsilon` is the most that may be lost, in nats, about any stretch of `protect` seconds: 0 is a single tick, None
+    ten minutes where a tick is 30 s or more. `want` is the state now, the share of time in a state, or of each state;
+    None for the share of two states and the histogram of more. `baseline` is in ticks, or in seconds if
+    `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean absolute
+    error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
+    longest until a subscriber knows.
     """
 
     epsilon: float = 1.0
@@ -72,6 +74,11 @@ class Question:
     adversary: Adversary = "universal"
     devices: int = 1
     latency_seconds: float | None = None
+    protect: int | None = 0
+
+    def ticks(self, period_seconds: float | None) -> int:
+        """The most ticks of the stretch that epsilon is about, once it is settled."""
+        return protected_ticks(self.protect or 0, period_seconds)
 
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:

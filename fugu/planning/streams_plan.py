@@ -22,11 +22,13 @@ from fugu.contract.guarantee import Adversary, Guarantee, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH
+from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
+from fugu.planning.protection import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.joint_model import JointModel, StreamStates
@@ -43,7 +45,7 @@ _HALVINGS = 200
 
 
 class StreamsRequest(NamedTuple):
-    """Request for a plan: epsilon is of all streams together, about a tick.
+    """Request for a plan: epsilon is of all streams together, about any stretch of `protect` seconds, 0 for a tick.
 
     `known` takes the fitted chain as it is, not the class that covers the recording. Names are "stream" or
     "device/stream"; `shares` are of what a tick may tell; each stream releases `windows`. `symbols` is the share of a
@@ -59,6 +61,12 @@ class StreamsRequest(NamedTuple):
     shares: tuple[float, ...]
     windows: tuple[WantedWindow, ...] = ()
     symbols: float | None = 1.0
+    protect: int = 0
+
+    @property
+    def stretch_ticks(self) -> int:
+        """The most ticks of such a stretch."""
+        return protected_ticks(self.protect, self.period_seconds)
 
 
 class PlannedStream(NamedTuple):
@@ -80,7 +88,7 @@ class PlannedStream(NamedTuple):
 
 
 class StreamsPlan(NamedTuple):
-    """The plan: the class that every policy declares, and the loss of all streams together.
+    """The plan: the class that every policy declares, and the loss of all streams together: of a tick, and `bound`.
 
     `apart` is what they would lose together, each planned by itself for the same epsilon; infinite without a bound,
     None if unknown.
@@ -91,6 +99,7 @@ class StreamsPlan(NamedTuple):
     loss: Loss
     streams: tuple[PlannedStream, ...]
     apart: float | None
+    bound: StretchBound
 
 
 def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
@@ -108,14 +117,24 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
     parts = [share / max(shares) for share in shares]
     class_of = joint_class(model, request.known, request.names, request.period_seconds)
 
-    def loss(total: float) -> Loss:
-        return class_of([part * total for part in parts]).joint_loss(request.adversary)
+    stretch = request.stretch_ticks
 
-    total = _largest(lambda rate: loss(rate).epsilon, request.epsilon)
+    def bound(rates: Sequence[float]) -> StretchBound:
+        return _bound(class_of(rates), request.adversary)
+
+    total = _largest(lambda rate: bound([part * rate for part in parts]).epsilon(stretch), request.epsilon)
     chains = class_of([part * total for part in parts])
     lone = [_alone(request, i) for i in range(len(shares))]
     streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
-    return StreamsPlan(request, chains, chains.joint_loss(request.adversary), streams, _apart(request, chains, lone))
+    apart = _apart(bound, lone, stretch)
+    return StreamsPlan(
+        request, chains, chains.joint_loss(request.adversary), streams, apart, _bound(chains, request.adversary)
+    )
+
+
+def _bound(chains: JointChains, adversary: Adversary) -> StretchBound:
+    """What all streams lose together about stretches."""
+    return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
 def stream_discretiser(stream: StreamStates) -> Discretiser:
@@ -138,7 +157,8 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
         PlanningError: the clock is out of range.
     """
     request = plan.request
-    guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary)
+    ticks = request.stretch_ticks
+    guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary, stretch_ticks=ticks)
     return tuple(
         make_policy(
             header,
@@ -148,10 +168,15 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
             windows=one.windows,
             windows_guarantee=None
             if one.windows_loss is None
-            else Guarantee(epsilon=one.windows_loss.epsilon, adversary=request.adversary),
+            else guarantee.model_copy(update={"epsilon": _alone_of(plan, one.windows_loss).epsilon(ticks)}),
         )
         for one, header in zip(plan.streams, headers, strict=True)
     )
+
+
+def _alone_of(plan: StreamsPlan, windows: Loss) -> StretchBound:
+    """What all streams lose about stretches, where of one only the windows are seen."""
+    return plan.chains.stretch_bound(windows.epsilon, 1, 0.0, (), plan.request.adversary)
 
 
 def _largest(loss: Callable[[float], float], epsilon: float) -> float:
@@ -231,16 +256,16 @@ def _alone(request: StreamsRequest, column: int) -> float | None:
             chains = FiniteChains(transitions=(matrix_rows(matrix),))
             if len(matrix) == 2 and min(q, r) > 0.0 and max(q, r) < 1.0:
                 chains = BinaryChains(q=(q, q), r=(r, r))
-        return math.log(min(allowed_ratios(chains, request.epsilon, request.adversary)))
+        return math.log(min(allowed_ratios(chains, request.epsilon, request.adversary, request.stretch_ticks)))
     except (FuguError, ValueError):
         return None
 
 
-def _apart(request: StreamsRequest, chains: JointChains, lone: Sequence[float | None]) -> float | None:
+def _apart(bound: Callable[[Sequence[float]], StretchBound], lone: Sequence[float | None], ticks: int) -> float | None:
     rates = [rate for rate in lone if rate is not None]
     if len(rates) < len(lone):
         return None
     try:
-        return chains.joint_loss(request.adversary, rates).epsilon
+        return bound(rates).epsilon(ticks)
     except GuaranteeError:
         return math.inf

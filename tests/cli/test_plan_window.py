@@ -248,10 +248,10 @@ def test_lawful_scales_are_close_from_above() -> None:
 def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
     words = ("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--mechanism", "chain")
     document = fugu(*words, "--period", 60, "--json").json()
-    assert [each["ticks"] for each in document["stretches"]] == [1, 2, 61, 481]
+    assert [each["ticks"] for each in document["stretches"]] == [1, 11, 61, 481, 854]
     rate = 1 / Fraction(document["scale"])
     assert document["stretches"][2]["epsilon"] == pytest.approx(1 + 60 * float(rate), rel=1e-6)
-    assert [each["protected"] for each in document["stretches"]] == [True, True, False, False]
+    assert [each["protected"] for each in document["stretches"]] == [True, True, False, False, False]
     assert "not protected" in fugu(*words, "--period", 60).out
     ended = fugu(*words, "--length", 6, "--json").json()
     assert [each["ticks"] for each in ended["stretches"]] == [1, 6, 6, 6]
@@ -366,7 +366,8 @@ def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path
     file = tmp_path / "policy.json"
     words = (*PAIR, "--period", 1, "--adversary", "ignorant", "--window", "5m", "--mechanism", mechanism)
     done = fugu(*words, *NAMES, "-o", file)
-    assert f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon 0." in done.out
+    said = "which is for single ticks; the chain accountant, and so the device, finds epsilon 0."
+    assert f"planned by {mechanism}, {said}" in done.out
     policy = Policy.from_json(file.read_text())
     assert [window.mechanism for window in policy.windows] == [mechanism]
     assert float(Fraction(policy.windows[0].scale)) == pytest.approx(scale, rel=1e-7)
@@ -386,7 +387,7 @@ def test_a_clipped_count_is_called_no_share_and_a_guess_is_called_one(fugu: Fugu
 
 def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
-    words = (*PAIR, "--period", 300, "--window", 12, "--query", "histogram", "--symbols", 0.5)
+    words = (*PAIR, "--period", 300, "--window", 12, "--query", "histogram", "--symbols", 0.5, "--protect", "tick")
     assert fugu(*words, *NAMES, "-o", file).code == 0
     policy = Policy.from_json(file.read_text())
     assert policy.table is not None

@@ -20,6 +20,7 @@ __all__ = [
     "number",
     "one_of",
     "positive",
+    "protected",
     "state_edge",
     "stream_units",
 ]
@@ -27,6 +28,7 @@ __all__ = [
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
 _LATEST = 2**53
+_LONGEST_STRETCH = 366 * 86_400
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -71,6 +73,19 @@ def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
     epsilon, at, time = text.partition("@")
     most = positive(number(epsilon, name), name)
     return Ceiling(epsilon=most, seconds=math.ceil(span(time, name)[0]) if at else 0)
+
+
+def protected(text: str | None) -> int | None:
+    """Read the stretch that epsilon is about, `10m`, `600` seconds or `tick`: whole seconds, 0 for a tick.
+
+    Returns none where nothing is said. Errors as `span`.
+    """
+    if text is None or text == "tick":
+        return None if text is None else 0
+    seconds = math.ceil(span(text, "protect")[0])
+    if seconds > _LONGEST_STRETCH:
+        raise CommandError(f"protect must be at most {_LONGEST_STRETCH // 86_400} days, got {_shown(text)}")
+    return seconds
 
 
 def positive(value: float, name: str) -> float:

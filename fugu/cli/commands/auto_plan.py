@@ -215,4 +215,5 @@ def _question(options: AutoOptions) -> Question:
         adversary=arguments.adversary(options.adversary),
         devices=options.devices,
         latency_seconds=latency,
+        protect=arguments.protected(options.protect),
     )

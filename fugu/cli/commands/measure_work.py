@@ -25,7 +25,14 @@ _SLOW_PLACES = 64
 
 
 def plan_measure(
-    file: Path, adversary: str, *, quick: bool, svg: Path | None, output: Path | None, as_json: bool
+    file: Path,
+    adversary: str,
+    *,
+    protect: str | None,
+    quick: bool,
+    svg: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     """Plan a measurement, print the plan, and write its policy and its picture if files are named.
 
@@ -33,6 +40,10 @@ def plan_measure(
         FuguError: something cannot be read, or there is no such plan.
         OSError: a file cannot be read or written.
     """
+    if arguments.protected(protect):
+        raise CommandLineError(
+            "points are planned for single ticks, which is all that is proven of them: --protect tick"
+        )
     wanted = read_spec(file)
     if wanted.states > _SLOW_PLACES and not quick:
         warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")

@@ -13,6 +13,7 @@ from fugu.cli.commands.plan_options import (
     HeaderOptions,
     JointOptions,
     OutputOption,
+    ProtectOption,
     StreamOptions,
     WindowOptions,
 )
@@ -145,6 +146,7 @@ def measure(
     *,
     spec: Path,
     adversary: AdversaryOption = "ignorant",
+    protect: ProtectOption = None,
     quick: bool = False,
     svg: Path | None = None,
     output: OutputOption = None,
@@ -180,7 +182,7 @@ def measure(
     """
     from fugu.cli.commands.measure_work import plan_measure
 
-    plan_measure(spec, adversary, quick=quick, svg=svg, output=output, as_json=as_json)
+    plan_measure(spec, adversary, protect=protect, quick=quick, svg=svg, output=output, as_json=as_json)
 
 
 @command(app, "network")

@@ -18,6 +18,7 @@ __all__ = [
     "HeaderOptions",
     "JointOptions",
     "OutputOption",
+    "ProtectOption",
     "StartOption",
     "StreamOptions",
     "WindowOptions",
@@ -49,7 +50,18 @@ SegmentsOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
-_EpsilonOption = Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")]
+_EpsilonOption = Annotated[
+    float, typer.Option(help="The most that may be lost about a stretch of time (--protect), in nats.")
+]
+ProtectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--protect",
+        metavar="TIME|tick",
+        help="The stretch that epsilon is about: 10m, 1h, 600 (seconds) or tick, a single one (default: ten minutes "
+        "where a tick is 30 s or more, else a tick).",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,7 @@ class StreamOptions:
     objective: str = "information"
     every: int = 1
     period: float | None = None
+    protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,7 @@ class WindowOptions:
     start: StartOption = None
     segments: SegmentsOption = None
     period: float | None = None
+    protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +151,7 @@ class JointOptions:
     window: list[str] | None = None
     symbols: float | None = None
     period: float | None = None
+    protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +218,7 @@ class AutoOptions:
     column: str | None = None
     time: str | None = None
     epsilon: _EpsilonOption = 1.0
+    protect: ProtectOption = None
     want: str | None = None
     baseline: str | None = None
     threshold: float | None = None

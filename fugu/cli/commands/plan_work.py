@@ -41,6 +41,7 @@ from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fi
 from fugu.planning.day_blocks import profile_query
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
+from fugu.planning.protection import protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
 from fugu.privacy.accountant import Chains
@@ -194,6 +195,7 @@ def plan_stream(
     objectives: tuple[Objective, ...] = get_args(Objective)
     if not 1 <= options.every <= _LARGEST_EVERY:
         raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
+    period = arguments.period(options.period, source.period_seconds)
     request = Request(
         chains=source.chains,
         transition=source.transition,
@@ -201,8 +203,9 @@ def plan_stream(
         adversary=arguments.adversary(options.adversary),
         objective=arguments.one_of(options.objective, "objective", objectives),
         every=options.every,
-        period_seconds=arguments.period(options.period, source.period_seconds),
+        period_seconds=period,
         longer_periods=made is None or not remembers(made),
+        protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
     )
     about = None
     if output is not None:
@@ -287,18 +290,22 @@ def _plan_policy(
     made = chosen_discretiser(discretiser, source)
     period = arguments.period(options.period, source.period_seconds)
     wanted = _wanted(options, source, period)
-    epsilon = arguments.positive(options.epsilon, "epsilon")
+    epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
+    if mechanism != "chain" and asked is None:
+        asked = 0  # the published mechanisms are for single ticks
+    protect = protected_seconds(asked, period)
     with working("planning windows"):
         adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
-        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=start, mechanism=mechanism)
+        how: Any = {"start": start, "mechanism": mechanism, "stretch_ticks": protected_ticks(protect, period)}
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, **how)
     policies = {}
     if output is not None:
         about = policy_header("fugu plan window", header, made, source, period)
         policies[output] = build_window_policy(plan, about)
     _tell(
         as_json,
-        lambda: {**joint_document(plan, period, made), "notes": source.notes},
-        lambda: show_joint(plan, period, source.notes, made),
+        lambda: {**joint_document(plan, protect, period, made), "notes": source.notes},
+        lambda: show_joint(plan, protect, period, source.notes, made),
         policies,
         source.warnings,
     )
@@ -363,6 +370,8 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
 
 def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
     """The noise of the mechanism that was named, or of all."""
+    if arguments.protected(options.protect):
+        raise CommandLineError("mechanisms are compared for single ticks: --protect a time only with --window")
     chains, seconds, notes, warnings = declared_chains(given)
     seconds = arguments.period(options.period, seconds)
     period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
@@ -455,6 +464,7 @@ def _streams_request(model: JointModel, options: JointOptions, devices: list[str
         shares=tuple(arguments.number(word, "share") for word in words),
         windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
         symbols=options.symbols if options.window else 1.0,
+        protect=protected_seconds(arguments.protected(options.protect), period),
     )
 
 

@@ -6,13 +6,19 @@ import math
 from typing import Any
 
 from fugu.attack.evaluation import Attack
-from fugu.cli.view.guarantee import show_stretches, stretch_documents
+from fugu.cli.view.guarantee import (
+    promise_document,
+    promise_words,
+    show_stretches,
+    stretch_documents,
+    stretch_words,
+)
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
-from fugu.planning.auto import UNKNOWN_PERIOD, AutoPlan
+from fugu.planning.auto import AIM, UNKNOWN_PERIOD, AutoPlan, longest_useful
 from fugu.planning.candidates import Candidate, useful
 from fugu.privacy.covering_class import covered_words
 
@@ -26,20 +32,23 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
-    one, about = plan.readings, ""
+    one, about, question = plan.readings, "", plan.question
+    say(promise_words(question.epsilon, question.protect or 0), style="bold")
     if one.period_seconds is not None:
         about = f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
     say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
+    if plan.stay is not None:
+        say(f"99 % of stays in a state are no longer than {_span(plan, plan.stay)} (of this recording; in no policy)")
     for number, sentence in enumerate(verdict(plan)):
         say(sentence, style="" if number else "bold")
     if plan.candidates:
-        title = f"What was compared, all at epsilon {plan.question.epsilon:g}, {plan.question.adversary} adversary"
+        title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
         show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
         say("off by: mean absolute error. guessing: the usual answer, always. messages and bytes: a day, payloads.")
     if policy is not None:
-        show_stretches(_stretches(policy))
+        show_stretches(_stretches(policy), discretiser=policy.discretiser)
         if one.period_seconds is None:
             say(f"the recording has no times: its policy takes {UNKNOWN_PERIOD:g} s from tick to tick")
 
@@ -72,9 +81,10 @@ def verdict(plan: AutoPlan) -> list[str]:
     if chosen.known_chain is not None:
         told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
+    stretch = f" about any {stretch_words(question.protect)}" if question.protect else ""
     told.append(
-        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
-        "adversary: proven if the readings are in the class of chains."
+        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g}{stretch} holds against "
+        f"the {chosen.adversary} adversary: proven if the readings are in the class of chains."
     )
     if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
         told.append(
@@ -150,6 +160,8 @@ def _nothing(plan: AutoPlan) -> list[str]:
         wide = question.within is not None and useful(best) and best.expected_error > question.within
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
+    if question.protect and best is not None:
+        told += _stretch_needs(plan, best)
     if plan.least_epsilon is not None:
         told.append(
             f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful."
@@ -157,6 +169,29 @@ def _nothing(plan: AutoPlan) -> list[str]:
     elif plan.curves:
         told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return told
+
+
+def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
+    """The windows that the stretch needs for an error, and the longest stretch for which the best answer is useful."""
+    question, period = plan.question, plan.readings.period_seconds
+    if best.scale is None or best.chains is None or best.window_ticks is None or period is None or best.devices > 1:
+        return []
+    limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
+    stretch = stretch_words(question.protect or 0)
+    length = math.ceil(float(best.scale) / limit)
+    how = f"noise of {float(best.scale):.3g} ticks / {limit:.2g}"
+    if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
+        how = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{limit * question.epsilon:.2g} ticks"
+    told = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
+    told[0] += f"{time_words(length * period)}: {how}."
+    longest = longest_useful(plan, best)
+    if longest < 1:
+        return [*told, f"Over {_span(plan, best.window_ticks)} not even a single tick can be protected at {epsilon}."]
+    return [
+        *told,
+        f"The best answer, over {_span(plan, best.window_ticks)}, could be useful and protect stretches of at most "
+        f"{longest} tick{'s' * (longest > 1)} ({time_words(longest * period)}) at {epsilon}.",
+    ]
 
 
 def _day(plan: AutoPlan, best: Candidate) -> float | None:
@@ -238,8 +273,11 @@ def _stretches(policy: Policy) -> tuple[Stretch, ...]:
 
 def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
-    one = plan.readings
+    one, question = plan.readings, plan.question
+    ticks = question.ticks(one.period_seconds and one.period_seconds * plan.recommended.every)
     return {
+        **promise_document(question.epsilon, question.protect or 0, ticks),
+        "stay_99_ticks": plan.stay,
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
         "verdict": verdict(plan),

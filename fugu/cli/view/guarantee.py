@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fugu.cli.view.terminal import show_table
+from fugu.contract.discretisers import Discretiser, remembers
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
@@ -14,10 +15,13 @@ __all__ = [
     "SEGMENTS",
     "STRETCH_COLUMNS",
     "STRETCH_TITLE",
+    "promise_document",
+    "promise_words",
     "show_stretches",
     "stretch_cells",
     "stretch_documents",
     "stretch_lines",
+    "stretch_words",
 ]
 
 SEGMENTS = (
@@ -26,13 +30,38 @@ SEGMENTS = (
 )
 
 STRETCH_TITLE = "What is lost about a stretch of ticks, being one way or another"
+_STATES = "states, not readings: one reading moves later states"
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 STRETCH_COLUMNS = ("epsilon", "if all else is as it was")
 
 
-def show_stretches(stretches: Sequence[Stretch], of: str = "") -> None:
+def promise_words(epsilon: float, seconds: int) -> str:
+    """The first line of a plan: which stretch its epsilon is about."""
+    return f"promise: any {stretch_words(seconds)}, epsilon {epsilon:g}"
+
+
+def stretch_words(seconds: int) -> str:
+    """A time as it is said after "any"; 0 is a single tick."""
+    if not seconds:
+        return "single tick"
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
+    return unit if seconds == size else f"{seconds // size} {unit}s"
+
+
+def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]:
+    """The same for JSON; `ticks` are the most of such a stretch."""
+    return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
+
+
+def show_stretches(stretches: Sequence[Stretch], of: str = "", discretiser: Discretiser | None = None) -> None:
     """Print them as a table."""
     rows = [(stretch.name, str(stretch.ticks), *stretch_cells(stretch)) for stretch in stretches]
-    show_table(STRETCH_TITLE + of, ("stretch", "ticks", *STRETCH_COLUMNS), rows)
+    show_table(STRETCH_TITLE + of + _whose(discretiser), ("stretch", "ticks", *STRETCH_COLUMNS), rows)
+
+
+def _whose(discretiser: Discretiser | None) -> str:
+    """What must be known of states that readings before them have a part in."""
+    return "" if discretiser is None or not remembers(discretiser) else f" ({_STATES})"
 
 
 def stretch_cells(stretch: Stretch) -> tuple[str, str]:
@@ -40,7 +69,7 @@ def stretch_cells(stretch: Stretch) -> tuple[str, str]:
     return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
 
 
-def stretch_lines(stretches: Sequence[Stretch]) -> list[str]:
+def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None = None) -> list[str]:
     """The same as lines of text below an epsilon; none where there are no stretches."""
     if not stretches:
         return []
@@ -49,7 +78,7 @@ def stretch_lines(stretches: Sequence[Stretch]) -> list[str]:
         epsilon, floor = stretch_cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
-    return ["of a whole stretch, being one way or another:", *lines]
+    return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

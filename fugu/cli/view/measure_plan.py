@@ -51,6 +51,9 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
         "attack": None if plan.named is None else {"guess": float(plan.prior.max()), "named": plan.named},
         "prior": plan.prior_name,
+        "promise": "any single tick",
+        "protect_seconds": 0,
+        "stretch_ticks": 1,
         "epsilon_tick": spec.epsilon,
         "epsilon_any": plan.epsilon_any,
         "epsilon_stream": stream.epsilon,
@@ -125,6 +128,7 @@ def draw_measure_plan(plan: MeasurePlan) -> str:
 
 def show_measure_plan(plan: MeasurePlan) -> None:
     """Print a plan."""
+    say("promise: any single tick; the epsilons below are of one point, and of all points about one tick")
     spec = plan.spec
     dimensions = spec.values.shape[1]
     ((kind, value),) = spec.rule.items()

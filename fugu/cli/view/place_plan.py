@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from fugu.cli.view.auto_plan import candidate_document, percent, time_words
-from fugu.cli.view.guarantee import show_stretches, stretch_documents
+from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu.cli.view.plan_page import colours, errors, page
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
@@ -24,6 +24,7 @@ _PLACE_COLUMNS = ("a point", "cells of", "of one point", "off by", "95 % within"
 
 def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
+    say(promise_words(plan.question.epsilon, 0), style="bold")
     say(f"{plan.traces.source}: {len(plan.traces.places)} places{_every_place(plan, 1, ', one ')}")
     for number, sentence in enumerate(place_verdict(plan)):
         say(sentence, style="" if number else "bold")
@@ -78,6 +79,7 @@ def place_words(plan: PlacePlan, one: Candidate) -> str:
 def place_document(plan: PlacePlan, policy: MeasurePolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     return {
+        **promise_document(plan.question.epsilon, 0, 1),
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(one) for one in plan.candidates],
         "verdict": place_verdict(plan),

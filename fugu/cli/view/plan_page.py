@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from fugu.cli.view.auto_plan import answer_words, percent, verdict
+from fugu.cli.view.guarantee import promise_words
 from fugu.planning.auto import AutoPlan, Curve, Told
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
@@ -111,7 +112,9 @@ def plan_page(plan: AutoPlan) -> str:
             f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
             "From the part of the recording that was held back, with simulated noise.</p>",
         ]
-    return page(plan.readings.source, verdict(plan), parts)
+    promise = promise_words(plan.question.epsilon, plan.question.protect or 0)
+    first, *more = verdict(plan)
+    return page(plan.readings.source, [first, promise, *more], parts)
 
 
 def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:

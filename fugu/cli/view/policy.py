@@ -110,7 +110,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     print(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
-    _show_guarantee(policy.guarantee, loss, both, _rows(policy, policy.bound(loss)))
+    _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
     if policy.chains.named_streams:
         print(f"  {_together(policy.chains)}")
         for name, epsilon in _by_stream(policy).items():
@@ -120,8 +120,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
-        told = _rows(policy, policy.windows_bound(alone))
-        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
+        _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
     for window in policy.windows:
         error = f"its share is off by {_error(window).share_mean:.2%} on average"
         if not window.query.recorded:
@@ -172,7 +171,7 @@ def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
     print(f"  whole stream: {how}")
-    for line in stretch_lines(told):
+    for line in stretch_lines(told, policy.discretiser):
         print(f"  {line}")
     print(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
@@ -212,8 +211,11 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
     ]
 
 
-def _show_guarantee(claimed: Guarantee, derived: Loss, what: str, told: Sequence[Stretch]) -> None:
-    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
-    print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")
-    for line in stretch_lines(told):
+def _show_guarantee(policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None) -> None:
+    ticks = claimed.stretch_ticks
+    about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
+    found = derived.epsilon if bound is None else bound.epsilon(ticks)
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    print(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    for line in stretch_lines(_rows(policy, bound), policy.discretiser):
         print(f"  {line}")

@@ -10,9 +10,15 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.attack.evaluation import success_bound
-from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
+from fugu.cli.view.guarantee import (
+    SEGMENTS,
+    promise_document,
+    promise_words,
+    show_stretches,
+    stretch_documents,
+)
 from fugu.cli.view.terminal import say, show_table
-from fugu.contract.discretisers import Discretiser
+from fugu.contract.discretisers import Discretiser, remembers
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
@@ -54,6 +60,7 @@ def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretise
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
+        **promise_document(request.epsilon, request.protect, chosen.stretch_ticks),
         "protected": protected_sentence(discretiser),
         "adversary": request.adversary,
         "objective": request.objective,
@@ -82,7 +89,8 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
         "period_seconds": None if seconds is None else seconds * option.every,
         **{f"rho{state}": None if flip is None else flip / SCALE for state, flip in enumerate(flips)},
         **{f"threshold{state}": flip for state, flip in enumerate(flips)},
-        **{name: loss[name] for name in ("epsilon", "epsilon_01", "epsilon_10", "bound")},
+        "epsilon": option.epsilon,
+        **{name: loss[name] for name in ("epsilon_01", "epsilon_10", "bound")},
         "expected_flips": option.flips,
         **option.utility._asdict(),
         "bits_per_tick": option.utility.bits_per_reading / option.every,
@@ -94,6 +102,7 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
 def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
+    say(promise_words(request.epsilon, request.protect), style="bold")
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
@@ -101,7 +110,7 @@ def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | 
     say(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
-    show_stretches(chosen.stretches)
+    show_stretches(chosen.stretches, discretiser=discretiser)
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
@@ -152,7 +161,7 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
         for name, flip in zip(names if len(flips) == 2 else ("Pr(each wrong symbol)",), flips, strict=True)
     ]
     facts += [
-        ("epsilon achieved", f"{chosen.loss.epsilon:.10f}  ({plan.request.adversary}; {chosen.loss.bound})"),
+        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({plan.request.adversary}; {chosen.loss.bound})"),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),
         ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
@@ -216,6 +225,7 @@ def show_noise(
         best: the one whose stretches are shown.
         refused: why others cannot be had; none if only one was asked for.
     """
+    say(promise_words(request.epsilon, 0), style="bold")
     for note in notes:
         say(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
@@ -264,6 +274,7 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
     """Noise as an object for JSON."""
     noise, planned = each
     return {
+        **promise_document(request.epsilon, 0, 1),
         "mechanism": noise.mechanism,
         "scale": str(planned.scale),
         "epsilon": noise.epsilon,
@@ -285,15 +296,19 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
     }
 
 
-def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], discretiser: Discretiser | None) -> None:
+def show_joint(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+) -> None:
     """Print the windows of a policy, with the errors of their answers.
 
     Args:
         plan: what was planned.
+        protect: seconds of the stretch that epsilon is about, 0 for a tick.
         period: seconds from tick to tick, or none if that is not known.
         notes: how the class of chains came about.
         discretiser: what makes the states, if that is known.
     """
+    say(promise_words(plan.guarantee.epsilon, protect), style="bold")
     for note in notes:
         say(note)
     say(protected_sentence(discretiser))
@@ -305,18 +320,24 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
     for window, error in zip(plan.windows, plan.errors, strict=True):
         say(_answer(window, error, _span(window, period)))
     if (mechanism := plan.windows[0].mechanism) != "chain":
-        say(f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon {plan.loss.epsilon:.6g}")
+        say(
+            f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
+            f"epsilon {plan.loss.epsilon:.6g}"
+        )
     if plan.table is not None:
         unchanged = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
         say(f"a symbol every tick is the true state with probability {unchanged}, by state")
         if plan.windows_loss is not None:
-            say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g}")
-    show_stretches(_stretches(plan, period))
+            say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick")
+    show_stretches(_stretches(plan, period), discretiser=discretiser)
 
 
-def joint_document(plan: JointPlan, period: float | None, discretiser: Discretiser | None) -> dict[str, Any]:
+def joint_document(
+    plan: JointPlan, protect: int, period: float | None, discretiser: Discretiser | None
+) -> dict[str, Any]:
     """The windows of a policy as an object for JSON; arguments as for `show_joint`."""
     return {
+        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks),
         "protected": protected_sentence(discretiser),
         "epsilon": plan.guarantee.epsilon,
         "adversary": plan.guarantee.adversary,
@@ -379,7 +400,8 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
 
 def show_streams(plan: StreamsPlan) -> None:
     """Print a plan."""
-    request, chains = plan.request, plan.chains
+    request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
+    say(promise_words(request.epsilon, request.protect), style="bold")
     what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
     if chains.odds_ratio is None:
         say(f"Class: the fitted chain of {what}, taken as it is.")
@@ -388,7 +410,7 @@ def show_streams(plan: StreamsPlan) -> None:
     for one in request.model.streams:
         say(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
     together = "" if len(plan.streams) == 1 else ", all streams together"
-    achieved = f"epsilon achieved: {plan.loss.epsilon:.10f} of {request.epsilon:g}"
+    achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
     say(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
     if symbols := [(one, one.utility) for one in plan.streams if one.utility is not None]:
         show_table(
@@ -424,14 +446,24 @@ def show_streams(plan: StreamsPlan) -> None:
             f"lose {said} together.",
             style="bold",
         )
+    found = (stream_discretiser(one) for one in request.model.streams)
+    show_stretches(_of_streams(plan), discretiser=next((one for one in found if remembers(one)), None))
+
+
+def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
+    """What all of them lose together."""
+    return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
 
 
 def streams_document(plan: StreamsPlan) -> dict[str, Any]:
     """A plan as JSON; `apart` is null if it is not known, and "infinite" without a bound."""
+    request = plan.request
     return {
-        "epsilon": plan.request.epsilon,
-        "adversary": plan.request.adversary,
-        "epsilon_achieved": plan.loss.epsilon,
+        **promise_document(request.epsilon, request.protect, request.stretch_ticks),
+        "epsilon": request.epsilon,
+        "adversary": request.adversary,
+        "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
+        "stretches": stretch_documents(_of_streams(plan)),
         "bound": plan.loss.bound,
         "chains": plan.chains.model_dump(mode="json"),
         "apart": "infinite" if plan.apart == math.inf else plan.apart,
