@@ -135,7 +135,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
 
     with no_floats() as found:
         policy = board_module("compiled").read_policy(compiled)
-        board_module("guarantee").check(policy, ratio_below(4.0))
+        board_module("guarantee").check(policy, ((ratio_below(4.0), 0),))
         stream = board_module("stream").Stream(policy, entropy)
         frames = []
         for tick in range(60):
