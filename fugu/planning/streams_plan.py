@@ -133,7 +133,7 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
 
 
 def _bound(chains: JointChains, adversary: Adversary) -> StretchBound:
-    """What all streams lose together about stretches."""
+    """Joint loss of all streams about stretches."""
     return chains.stretch_bound(chains.joint_loss(adversary).epsilon, 1, 0.0, (), adversary)
 
 
@@ -175,7 +175,7 @@ def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple
 
 
 def _alone_of(plan: StreamsPlan, windows: Loss) -> StretchBound:
-    """What all streams lose about stretches, where of one only the windows are seen."""
+    """Joint loss of all streams about stretches, where only the windows of one stream are seen."""
     return plan.chains.stretch_bound(windows.epsilon, 1, 0.0, (), plan.request.adversary)
 
 

@@ -104,7 +104,7 @@ class Statement(NamedTuple):
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """What is lost about stretches by what is promised, and if all else is as it was; nothing of points."""
+        """Loss about stretches by the promise, and if all else is as it was; empty for points."""
         if not isinstance(self.policy, Policy):
             return ()
         return self.policy.bound().rows(self.policy.clock.period_us, self.policy.guarantee.epsilon)

@@ -60,7 +60,7 @@ def show_stretches(stretches: Sequence[Stretch], of: str = "", discretiser: Disc
 
 
 def _whose(discretiser: Discretiser | None) -> str:
-    """What must be known of states that readings before them have a part in."""
+    """Warning about states that earlier readings have a part in."""
     return "" if discretiser is None or not remembers(discretiser) else f" ({_STATES})"
 
 

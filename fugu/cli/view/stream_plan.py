@@ -451,7 +451,7 @@ def show_streams(plan: StreamsPlan) -> None:
 
 
 def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
-    """What all of them lose together."""
+    """Joint loss of all of them."""
     return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
 
 
