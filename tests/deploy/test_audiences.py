@@ -12,10 +12,11 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.loop import Gateway
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
-from gateway.releases.config import ReleaseConfigError
+from gateway.releases.config import ReleaseConfigError, load_readers
 from gateway.releases.setup import open_releases
 from gateway.settings import GatewaySettings
 from gateway.store.store import Store
@@ -185,6 +186,34 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
     assert {one["name"]: sorted(one["audiences"]) for one in readers} == {
         "poor": ["street"],
         "rich": ["press", "street"],
+    }
+
+
+def test_the_limit_of_a_reader_is_about_the_stretch_of_its_audience_or_another(fugu: Fugu, tmp_path: Path) -> None:
+    """Both audiences are promised any minute; what they tell together of it, and of an hour, is computed at once."""
+    promises = write_releases(tmp_path)
+    config = tmp_path / "releases.toml"
+    config.write_text(config.read_text().replace('"informed"\n', '"informed"\nprotect = "1m"\n'))
+    broker = tmp_path / "broker"
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "gw.example").code == 0
+    new = ("deploy", "subscriber", "--broker", broker, *promises)
+    period = POLICY.clock.period_us
+    allowed = allowance(POLICY.chains, 0.5, "informed", ticks=stretch_ticks(60, period))
+    done = fugu(*new, "--audience", "street", tmp_path / "one")
+    assert (done.code, done.err) == (0, "")
+    assert "of 0.5 nats (informed adversary) about any 60 seconds, by street together" in done.out
+    hour = joint_loss(POLICY.chains, joint_charge([allowed] * 2, 0), "informed", stretch_ticks(3600, period))
+    both = ("--audience", "street", "--audience", "press", "--name", "both")
+    done = fugu(*new, *both, "--epsilon", f"{hour * 0.999:.6f}@1h", tmp_path / "less")
+    assert done.code == 1
+    assert f"would be told {hour:.6g}"[:20] in done.err
+    assert "about any 3600 seconds (informed)" in done.err
+    assert fugu(*new, *both, "--epsilon", f"{hour * 1.001:.6f}@1h", tmp_path / "more").code == 0
+    readers = json.loads((broker / "readers.json").read_text())["readers"]
+    assert {one["name"]: one["seconds"] for one in readers} == {"street": 60, "both": 3600}
+    assert {one.name: one.limit.seconds for one in load_readers(broker / "readers.json", "home")} == {
+        "street": 60,
+        "both": 3600,
     }
 
 
