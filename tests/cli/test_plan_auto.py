@@ -33,6 +33,8 @@ FIELDS = {
 }
 ATTACK = {"attacker", "success", "low", "high", "ceiling", "guess", "beyond", "furthest"}
 
+AUTO = ("plan", "auto", "--protect", "tick")
+
 
 def recording(folder: Path, ticks: int = 9_000, step: float = 30.0, name: str = "motion.csv") -> Path:
     """On and off, more often in some hours than in others."""
@@ -67,13 +69,13 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
     folder = tmp_path_factory.mktemp("auto")
     file = recording(folder)
-    assert main(["plan", "auto", str(file), "-o", str(folder / "plan")]) == 0
+    assert main([*AUTO, str(file), "-o", str(folder / "plan")]) == 0
     return file, folder / "plan"
 
 
 @pytest.mark.long
 def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tuple[Path, Path]) -> None:
-    document = fugu("plan", "auto", planned[0], "--json").json()
+    document = fugu(*AUTO, planned[0], "--json").json()
     assert len(document["candidates"]) > 5
     for one in (document["recommended"], *document["candidates"]):
         assert one.keys() >= FIELDS
@@ -85,14 +87,17 @@ def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tupl
     assert 2 * chosen["expected_error"] <= chosen["guess_error"]
     assert chosen["held_back_error"] <= chosen["error_95"]
     assert chosen["latency_seconds"] == chosen["window_ticks"] * 30.0
-    assert [one["stretch"] for one in document["stretches"]] == ["a single tick", "1 minute", "1 hour", "8 hours"]
+    assert {"a single tick", "10 minutes", "1 hour", "8 hours"} <= {one["stretch"] for one in document["stretches"]}
+    assert all(one["floor"] <= one["epsilon"] for one in document["stretches"] if one["epsilon"] is not None)
+    assert (document["promise"], document["stretch_ticks"]) == ("promise: any single tick, epsilon 1", 1)
+    assert document["stay_99_ticks"] > 1
 
 
 @pytest.mark.long
 def test_the_policy_is_what_was_recommended_and_passes_the_check(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     policy = read_policy((planned[1] / "policy.json").read_bytes())
     assert isinstance(policy, Policy)
-    chosen = fugu("plan", "auto", planned[0], "--json").json()["recommended"]
+    chosen = fugu(*AUTO, planned[0], "--json").json()["recommended"]
     (window,) = policy.windows
     assert (window.scale, window.length) == (chosen["scale"], chosen["window_ticks"])
     assert policy.discretiser.model_dump(mode="json") == chosen["discretiser"]
@@ -130,10 +135,10 @@ def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tu
 def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     shutil.copytree(planned[1], tmp_path / "plan")
     before = (tmp_path / "plan" / "policy.json").read_bytes()
-    done = fugu("plan", "auto", planned[0], "-o", tmp_path / "plan")
+    done = fugu(*AUTO, planned[0], "-o", tmp_path / "plan")
     assert "holds a plan already" in one_line(done)
     assert (tmp_path / "plan" / "policy.json").read_bytes() == before
-    done = fugu("plan", "auto", planned[0], "--epsilon", 2, "-o", tmp_path / "plan", "--force")
+    done = fugu(*AUTO, planned[0], "--epsilon", 2, "-o", tmp_path / "plan", "--force")
     assert (done.code, "replays only what was held back" in " ".join(done.out.split())) == (0, True)
     assert (tmp_path / "plan" / "policy.json").read_bytes() != before
 
@@ -151,7 +156,7 @@ def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, P
 
 @pytest.mark.long
 def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, planned: tuple[Path, Path]) -> None:
-    done = fugu("plan", "auto", planned[0])
+    done = fugu(*AUTO, planned[0])
     words = " ".join(done.out.split())
     assert "Release the share of 'on' over" in words
     assert "No symbol stream is useful at epsilon 1" in words
@@ -163,14 +168,14 @@ def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, pla
 
 @pytest.mark.long
 def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
-    done = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
+    done = fugu(*AUTO, planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
     assert done.code == 3
     assert "Nothing is recommended at epsilon 0.1." in words
     assert "on average and no less" in words
     assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
-    refused = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json")
+    refused = fugu(*AUTO, planned[0], "--within", "0.01%", "--epsilon", ".1", "--json")
     assert refused.code == 3
     document = json.loads(refused.out)
     chosen = document["recommended"]
@@ -180,7 +185,7 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
 
 @pytest.mark.long
 def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
-    done = fugu("plan", "auto", planned[0], "--epsilon", ".03")
+    done = fugu(*AUTO, planned[0], "--epsilon", ".03")
     offers = [line for line in done.out.splitlines() if "off on held-back rows instead: fugu plan auto" in line]
     assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
     for place, offer in enumerate(offers):
@@ -198,7 +203,7 @@ def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path
         state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
         rows.append(str(state))
     (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
-    given = ("plan", "auto", tmp_path / "regimes.csv", "--epsilon", 3, "--json", "--adversary")
+    given = (*AUTO, tmp_path / "regimes.csv", "--epsilon", 3, "--json", "--adversary")
     documents = [json.loads(fugu(*given, who).out) for who in ("universal", "ignorant")]
     candidates = [document["candidates"][0] for document in documents]
     assert candidates[0]["chains"]["kind"] == "bounded"
@@ -218,7 +223,7 @@ def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_pat
         rows.append(f"binary_sensor.hall,{'on' if place % 2 else 'off'},{stamp}")
     file = tmp_path / "history.csv"
     file.write_text("\n".join(rows) + "\n")
-    done = fugu("plan", "auto", file, "--epsilon", 4, "-o", tmp_path / "plan", "--json")
+    done = fugu(*AUTO, file, "--epsilon", 4, "-o", tmp_path / "plan", "--json")
     document = done.json()
     assert document["readings"]["kind"] == "on/off"
     assert any(note.startswith("a log of changes") for note in document["readings"]["notes"])
@@ -249,14 +254,14 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
         state ^= rng.random() < 0.3
         rows.append(f"{rng.gauss(10.0 * state, 1.0):.2f}")
     (tmp_path / "night.csv").write_text("\n".join(rows) + "\n")
-    done = fugu("plan", "auto", tmp_path / "night.csv", "--epsilon", 4, "-o", tmp_path / "plan")
+    done = fugu(*AUTO, tmp_path / "night.csv", "--epsilon", 4, "-o", tmp_path / "plan")
     told, *offers = done.out.splitlines()
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
-    assert offers[0].endswith("--epsilon 4.0 --baseline 50")
+    assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].split("instead: ")[1])[1:]).code == 0
     assert list((tmp_path / "plan").iterdir()) == []
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
-    few = fugu("plan", "auto", tmp_path / "few.csv", "--json")
+    few = fugu(*AUTO, tmp_path / "few.csv", "--json")
     assert (few.code, json.loads(few.out)["offers"]) == (3, [])
     assert json.loads(few.out)["verdict"][0].startswith("3 ticks are too few to plan from")
 
@@ -273,7 +278,7 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
 def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, rows: list[str], words: str) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("t,value\n" + "".join(f"{tick},{row}\n" for tick, row in enumerate(rows)))
-    assert words in one_line(fugu("plan", "auto", file))
+    assert words in one_line(fugu(*AUTO, file))
 
 
 @pytest.mark.parametrize(
@@ -298,11 +303,11 @@ def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, row
 def test_questions_that_are_none_are_one_line(
     fugu: Fugu, planned: tuple[Path, Path], options: tuple[str, ...], words: str
 ) -> None:
-    assert words in one_line(fugu("plan", "auto", planned[0], *options))
+    assert words in one_line(fugu(*AUTO, planned[0], *options))
 
 
 def test_a_file_that_is_not_there_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
-    assert "No such file" in one_line(fugu("plan", "auto", tmp_path / "none.csv"))
+    assert "No such file" in one_line(fugu(*AUTO, tmp_path / "none.csv"))
 
 
 @pytest.mark.long
@@ -312,7 +317,7 @@ def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> 
     mixed = [*shifted[4_000:], *shifted[:4_000], *shifted[100:130]]
     file = tmp_path / "mixed.csv"
     file.write_text("\n".join(["t,value", *mixed]) + "\n")
-    document = fugu("plan", "auto", file, "--json").json()
+    document = fugu(*AUTO, file, "--json").json()
     notes = " ".join(document["readings"]["notes"])
     assert "sorted" in notes
     assert "left out" in notes
@@ -323,7 +328,7 @@ def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("rows", [200_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
 def test_very_many_rows_get_a_plan(fugu: Fugu, tmp_path: Path, rows: int) -> None:
-    document: dict[str, Any] = fugu("plan", "auto", recording(tmp_path, rows), "--json").json()
+    document: dict[str, Any] = fugu(*AUTO, recording(tmp_path, rows), "--json").json()
     assert document["readings"]["ticks"] == rows
     assert document["recommended"]["kind"] in ("windows", "none")
     json.dumps(document, allow_nan=False)
@@ -338,7 +343,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
         rows.append(f"{tick * 60},{52.002 + 0.0045 * rng.randrange(2)},{4.003 + 0.0073 * rng.randrange(2)}")
     file = tmp_path / "visits.csv"
     file.write_text("\n".join(rows) + "\n")
-    document = fugu("plan", "auto", file, "--epsilon", 8, "--json", "-o", tmp_path / "plan").json()
+    document = fugu(*AUTO, file, "--epsilon", 8, "--json", "-o", tmp_path / "plan").json()
     chosen = document["recommended"]
     assert chosen in document["candidates"]
     assert (chosen["kind"], chosen["unit"], chosen["discretiser"]["kind"]) == ("points", "metres", "cells")
@@ -355,7 +360,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
     held_back = three_sets(np.zeros(4_000, dtype=np.int64), 0).test.rows.tolist()
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
-    refused = fugu("plan", "auto", file, "--epsilon", ".1")
+    refused = fugu(*AUTO, file, "--epsilon", ".1")
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]
     assert (refused.code, " m off on held-back rows instead: fugu plan auto" in offer) == (3, True)
     gives, line = offer.split(" off on held-back rows instead: ")
@@ -363,15 +368,15 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
     assert "Nothing is recommended at epsilon 0.1. The most accurate, a point every" in words
     assert "m on average and no less; always guessing is off by" in words
-    assert "no column 'lat'" in one_line(fugu("plan", "auto", recording(tmp_path, 3), "--want", "place"))
-    assert "a place has no" in one_line(fugu("plan", "auto", file, "--want", "place", "--threshold", 1))
+    assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
+    assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))
 
 
 @pytest.mark.long
 def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tmp_path: Path) -> None:
     """The class has that of each of them; nothing that is written or printed names a file."""
     files = [recording(tmp_path, name="ann.csv"), slower(tmp_path, "bob.csv")]
-    done = fugu("plan", "auto", *files, "-o", tmp_path / "plan")
+    done = fugu(*AUTO, *files, "-o", tmp_path / "plan")
     assert done.code == 0, done.err
     written = [(tmp_path / "plan" / name).read_text() for name in ("policy.json", "agent.toml", "plan.html")]
     assert not any(name in text for text in (done.out, done.err, *written) for name in ("ann.csv", "bob.csv"))
@@ -398,5 +403,5 @@ def slower(folder: Path, name: str) -> Path:
 
 def test_recordings_of_different_ticks_are_refused(fugu: Fugu, tmp_path: Path) -> None:
     files = [recording(tmp_path, name="ann.csv"), recording(tmp_path, step=60.0, name="bob.csv")]
-    done = fugu("plan", "auto", *files)
+    done = fugu(*AUTO, *files)
     assert (done.code, "recording 2 has a reading every 60 s, the first every 30 s" in done.err) == (1, True)

@@ -48,7 +48,7 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
     refused = runner(capsys)("plan", "auto", tmp_path / "history.csv").out
     assert "Nothing is recommended at epsilon 1." in " ".join(refused.split())
     listener = Listener(broker.broker)
-    plan = "--epsilon 3 -o plan\n"
+    plan = "--epsilon 3 --protect tick -o plan\n"
     faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"
     port = f"port = {broker.port}"
     with Page("docs/home-assistant.md", tmp_path, {"port = 1883": port, plan: faster}) as page:

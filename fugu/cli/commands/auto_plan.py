@@ -145,7 +145,9 @@ def _others(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOp
         yield from _shorter(plan.states.baseline_ticks, options)
     if plan.least_epsilon is not None:
         yield replace(options, epsilon=plan.least_epsilon)
-    if (plan.least_epsilon or 0.0) < _EPSILON:
+    if isinstance(plan, AutoPlan) and plan.question.protect:
+        yield replace(options, protect="tick")
+    elif (plan.least_epsilon or 0.0) < _EPSILON:
         yield replace(options, epsilon=max(_EPSILON, 2.0 * options.epsilon))
 
 

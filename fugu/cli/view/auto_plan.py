@@ -184,12 +184,13 @@ def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
         how = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{limit * question.epsilon:.2g} ticks"
     told = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
     told[0] += f"{time_words(length * period)}: {how}."
-    longest = longest_useful(plan, best)
+    windows = [one for one in plan.candidates if one.kind == "windows" and one.devices == 1]
+    longest, widest = max((longest_useful(plan, one), one.window_ticks or 0) for one in windows)
     if longest < 1:
-        return [*told, f"Over {_span(plan, best.window_ticks)} not even a single tick can be protected at {epsilon}."]
+        return [*told, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
     return [
         *told,
-        f"The best answer, over {_span(plan, best.window_ticks)}, could be useful and protect stretches of at most "
+        f"Windows of {_span(plan, widest)} could be useful and protect stretches of at most "
         f"{longest} tick{'s' * (longest > 1)} ({time_words(longest * period)}) at {epsilon}.",
     ]
 
