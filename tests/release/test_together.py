@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,13 @@ def chains(odds: float | None = None) -> JointChains:
     )
 
 
-def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fraction], ticks: int) -> float:
-    """The largest log-ratio between joint states, or states of a stream, that two noisy counts of symbols give."""
+def losses(
+    tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fraction], ticks: int, stretch: int = 1
+) -> float:
+    """The largest log-ratio between courses of joint states, or of a stream's, that two noisy counts of symbols give.
+
+    A course is of so many ticks in a row as a stretch.
+    """
     initial = stationary_distribution(np.array(TRANSITION))
     paths, weight = paths_of(initial, np.array(TRANSITION), ticks)
     density: Floats = weight[:, None]
@@ -58,15 +63,13 @@ def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fracti
         outputs = np.arange(-1, ticks + 2)
         kernel = np.exp(-np.abs(outputs[None, :] - np.arange(ticks + 1)[:, None]) / float(scale))
         density = (density[:, :, None] * (counts @ kernel)[:, None, :]).reshape(len(paths), -1)
-    shown = np.array(SHOWS)
-    secrets = [paths == x for x in range(4)]
-    pairs = list(combinations(secrets, 2))
-    for column in range(2):
-        pairs.append((shown[paths][:, :, column] == 0, shown[paths][:, :, column] == 1))
+    shown = np.array(SHOWS)[paths]
     worst = 0.0
-    for (one, other), tick in product(pairs, range(ticks)):
-        distributions = [np.log(density[at[:, tick]].sum(axis=0) / weight[at[:, tick]].sum()) for at in (one, other)]
-        worst = max(worst, float(np.abs(distributions[0] - distributions[1]).max()))
+    for states, first in product((paths, shown[:, :, 0], shown[:, :, 1]), range(ticks - stretch + 1)):
+        _, courses = np.unique(states[:, first : first + stretch], axis=0, return_inverse=True)
+        groups = [courses.ravel() == course for course in range(courses.max() + 1)]
+        told = np.log([density[group].sum(axis=0) / weight[group].sum() for group in groups])
+        worst = max(worst, float((told.max(axis=0) - told.min(axis=0)).max()))
     return worst
 
 
@@ -87,6 +90,21 @@ def test_releases_about_both_streams_are_within_epsilon(
     assert found <= 1.0
     if adversary == "ignorant":
         assert found > 0.6  # of five ticks
+
+
+@pytest.mark.parametrize("stretch", [1, 2, 3])
+@pytest.mark.parametrize(("adversary", "odds"), [("ignorant", None), ("universal", 200.0)])
+def test_no_stretch_of_both_streams_loses_more_than_epsilon(
+    adversary: Adversary, odds: float | None, stretch: int
+) -> None:
+    allowed = allowance(chains(odds), 1.0, adversary, ticks=stretch)
+    table = NoiseTable.binary(SCALE // 10, SCALE // 5)
+    scale = smallest_scale([table], 1, allowed // 2)
+    found = losses((table, table), (scale, scale), 4, stretch)
+    assert 0.05 < found <= 1.0
+    if adversary == "ignorant" and stretch > 1:  # the allowance of a tick is too much for a stretch
+        scale = smallest_scale([table], 1, allowance(chains(odds), 1.0, adversary) // 2)
+        assert losses((table, table), (scale, scale), 4, stretch) > found
 
 
 def test_releases_that_are_charged_apart_are_not() -> None:
