@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fugu.attack.evaluation import Attack
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
@@ -83,7 +84,7 @@ class Candidate:
     sets. `latency_seconds` is until a subscriber knows; messages and bytes are of all its devices, without MQTT's own
     bytes; None without times. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
     mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest.
-    `point_epsilon` is of a single point.
+    `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
     kind: Kind
@@ -109,6 +110,7 @@ class Candidate:
     known_chain: Attack | None = None
     learner: Attack | None = None
     point_epsilon: float | None = None
+    blocks: DayBlocks | None = None
 
     @property
     def unit(self) -> str:

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-Want = Literal["now", "share", "histogram", "place"]
+Want = Literal["now", "share", "histogram", "profile", "place"]
 DEFAULT_BASELINE = 300
 """Ticks that a running mean looks back if nothing else is said."""
 _MOST_BASELINE = 2**20
@@ -257,8 +257,10 @@ def apart_ticks(baseline_ticks: int) -> int:
     return max(BASELINES_APART * baseline_ticks, _LEAST_APART)
 
 
-def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
+def three_sets(segments: Ints, baseline_ticks: int, most_turns: int = _MOST_TURNS) -> ThreeSets:
     """Cut a recording into blocks that take turns; `segments` are (n,), equal inside a stretch without gaps.
+
+    Each set has its turn at most `most_turns` times: once leaves room for the longest windows.
 
     Raises:
         TooShortError: too few ticks are left.
@@ -271,7 +273,7 @@ def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
 
     turns = 1
     while (
-        turns < _MOST_TURNS
+        turns < most_turns
         and left(turns + 1) >= (1.0 - _MOST_LOST) * ticks
         and left(turns + 1) * min(_SHARES) >= _LONG_BLOCK * (turns + 1)
     ):

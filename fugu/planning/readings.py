@@ -40,7 +40,7 @@ class Readings(NamedTuple):
     a stretch without gaps. `period_seconds` is the typical time between events, None without times; rows without times,
     and events such as heartbeats, are not `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of
     the file, from 0; of a log of changes, ticks since the first row; -1 for ticks without one. The ticks of each donor
-    begin at `starts`.
+    begin at `starts`. `moments` are (n,) Unix times of ticks, None without times.
     """
 
     values: Floats | list[str | None]
@@ -56,6 +56,7 @@ class Readings(NamedTuple):
     time: str | None = None
     rows: Ints | None = None
     starts: tuple[int, ...] = (0,)
+    moments: Floats | None = None
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -129,8 +130,14 @@ def joined(recordings: Sequence[Readings]) -> Readings:
         notes=tuple(dict.fromkeys(note for one in recordings for note in one.notes)),
         rows=None,
         starts=(0, *np.cumsum(lengths[:-1]).tolist()),
+        moments=_joined_moments(recordings),
     )
     return found._replace(kind=_kind(found, found.source))
+
+
+def _joined_moments(recordings: Sequence[Readings]) -> Floats | None:
+    moments = [one.moments for one in recordings if one.moments is not None]
+    return np.concatenate(moments) if len(moments) == len(recordings) else None
 
 
 def _readings(table: _Table, file: str, period: float | None) -> Readings:
@@ -152,16 +159,20 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         taken: Floats | list[str | None] = [None if row < 0 else values[row] for row in rows.tolist()]
     else:
         taken = np.where(rows < 0, np.nan, values[rows])
-    told, moments = (*notes, *ticks.notes), None
-    if ticks.moments is not None:  # ticks as a replay of changes counts them: from the first row on
-        moments = np.floor((ticks.moments - times.min()) / ticks.period_seconds + 1e-6).astype(np.int64)
+    told, moments = (*notes, *ticks.notes), ticks.moments
+    if moments is None:
+        at = np.flatnonzero(ticks.rows >= 0)
+        moments = np.interp(np.arange(len(rows)), at, times[ticks.rows[at]])
+    else:  # rows are ticks as a replay of changes counts them: from the first row on
+        rows = np.floor((moments - times.min()) / ticks.period_seconds + 1e-6).astype(np.int64)
     found = Readings(
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
         time=table.time,
-        rows=rows if moments is None else moments,
+        rows=rows,
+        moments=moments,
     )
-    return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
+    return found._replace(kind=_kind(found, file), missing_share=float((~found.present[ticks.rows >= 0]).mean()))
 
 
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:
