@@ -45,6 +45,7 @@ from fugu.planning.candidates import (
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import place_columns
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
+from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
 from fugu.planning.protection import long_stay, protected_seconds
 from fugu.planning.question import ChosenStates, Cut, Question, Sampled, ThreeSets, choose_states, sampled, three_sets
 from fugu.planning.readings import Readings
@@ -136,6 +137,7 @@ class _Problem(NamedTuple):
     rng: np.random.Generator
     by_period: dict[int, Sampled]
     by_class: dict[int, tuple[Covered, ...]]
+    profile: Profile | None = None
 
     @property
     def k(self) -> int:
@@ -187,6 +189,8 @@ def plan_auto(
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
     sets = three_sets(readings.segments, states.baseline_ticks)
     problem = _Problem(readings, question, states, sets, bins, rng, {}, {})
+    if question.want == "profile":
+        problem = _of_profiles(problem)
     data = problem.data(1)
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
@@ -198,32 +202,87 @@ def plan_auto(
         choice: _Choice = None, (), (str(error),)
     else:
         progress("candidates", 0.15)
-        lengths = window_lengths(readings.period_seconds, readings.steady, question)
+        lengths = _lengths(problem)
         windows = _windows(problem, data, chains, lengths)
-        symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
+        ticks = [one.window_ticks for one in windows if one.window_ticks is not None]
+        symbols = _symbols(problem, ticks) if problem.profile is None else ()
         progress("attackers on the first set", 0.3)
         choice = _choice(problem, windows, symbols, lengths)
-    chosen, compared, reasons = choice
     progress("the third set", 0.7)
+    outcome = _outcome(problem, chains, choice)
+    if outcome.recommended.kind == "none" and question.want is None and chains is not None:
+        outcome = _else_profiles(outcome, chains)
+    progress("error against epsilon", 0.9)
+    recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
+    curves = tuple(_curve(problem if one.blocks is None else _of_profiles(problem), one) for one in outcome.candidates)
+    least = question.epsilon if recommended.kind != "none" else _least_epsilon(curves, question)
+    least = None if reasons else least
+    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, outcome.told)
+    covered = None
+    if recommended.chains is not None:
+        covered = problem.share(recommended.every, recommended.chains)
+    whole = states_of(states.discretiser, readings.values, readings.segments)
+    return AutoPlan(*found, used.sets.test.rows, covered, long_stay(whole, readings.segments))
+
+
+class _Outcome(NamedTuple):
+    """A choice that was judged on the third set of its problem."""
+
+    problem: _Problem
+    recommended: Candidate
+    candidates: tuple[Candidate, ...]
+    reasons: tuple[str, ...]
+    told: Told | None
+
+
+def _outcome(problem: _Problem, chains: CoveringChains | None, choice: _Choice) -> _Outcome:
+    chosen, compared, reasons = choice
     candidates = tuple(_judged(problem, one) for one in compared)
-    recommended, told = nothing(data.discretiser, chains, question), None
+    recommended, told = nothing(problem.data(1).discretiser, chains, problem.question), None
     if chosen is not None:
         recommended, failed = _examined(problem, chosen)
         told = None if failed else _told(problem, recommended)
         reasons += failed
         candidates = tuple(recommended if one.same_release(recommended) else one for one in candidates)
         if failed:
-            recommended = nothing(data.discretiser, chosen.chains, question)
-    progress("error against epsilon", 0.9)
-    curves = tuple(_curve(problem, one) for one in candidates)
-    least = question.epsilon if chosen is not None else _least_epsilon(curves, question)
-    least = None if reasons else least
-    found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
-    covered = None
-    if recommended.chains is not None:
-        covered = problem.share(recommended.every, recommended.chains)
-    whole = states_of(states.discretiser, readings.values, readings.segments)
-    return AutoPlan(*found, sets.test.rows, covered, long_stay(whole, readings.segments))
+            recommended = nothing(problem.data(1).discretiser, chosen.chains, problem.question)
+    return _Outcome(problem, recommended, candidates, reasons, told)
+
+
+def _of_profiles(problem: _Problem) -> _Problem:
+    """The same recording, asked for profiles: each set is in one piece, so that it holds many days.
+
+    PlanningError: there are no such blocks, or no times.
+    """
+    readings, question, states = problem.readings, problem.question, problem.states
+    if readings.moments is None or readings.period_seconds is None or not readings.steady:
+        raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
+    sets = three_sets(readings.segments, states.baseline_ticks, 1)
+    profile = recorded_profile(readings, question, states.counted)
+    return problem._replace(sets=sets, by_period={}, bins=(states.counted,), profile=profile)
+
+
+def _lengths(problem: _Problem) -> list[int]:
+    if problem.profile is not None:
+        return profile_lengths(problem.readings, problem.question)
+    return window_lengths(problem.readings.period_seconds, problem.readings.steady, problem.question)
+
+
+def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
+    """Try profiles where nothing else is useful; what was compared stays, with them."""
+    if not profile_lengths(outcome.problem.readings, outcome.problem.question):
+        return outcome
+    problem = _of_profiles(outcome.problem)
+    lengths = _lengths(problem)
+    windows = _windows(problem, problem.data(1), chains, lengths)
+    if not windows:
+        return outcome
+    other = _outcome(problem, chains, _choice(problem, windows, (), lengths))
+    both = outcome.candidates + other.candidates
+    if other.recommended.kind != "none":
+        return other._replace(candidates=both)
+    more = other.reasons if any(map(useful, windows)) else ()
+    return outcome._replace(candidates=both, reasons=outcome.reasons + more)
 
 
 def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
@@ -231,7 +290,7 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
 
     Their noise is then as large as a wanted error, or as half of that of guessing, allows; 0 if there is no such noise.
     """
-    if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1:
+    if candidate.chains is None or candidate.window_ticks is None or candidate.devices > 1 or candidate.blocks:
         return 0
     most = min(candidate.guess_error / 2.0, plan.question.within or 1.0)
     scale = Fraction(most * candidate.window_ticks)
@@ -249,6 +308,8 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
 def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
     period = problem.readings.period_seconds
     try:
+        if problem.profile is not None and period is not None:
+            return tuple(problem.profile.candidates(data, problem.sets, chains, problem.question, period, lengths))
         return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths))
     except FuguError:
         return ()  # no noise is enough for this class: nothing can be compared
@@ -354,14 +415,20 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         except FuguError:
             return None
         assert candidate.window_ticks is not None
+        if problem.profile is not None and period is not None:
+            return problem.profile.attacked(cut, max(1, round(86_400.0 / period)), scale, problem.k, rng)
         return release_counts(*cut, candidate.window_ticks, scale, problem.bins, rng, k=problem.k)
 
     return attacked
 
 
 def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
-    data = problem.data(candidate.every)
-    return replace(candidate, held_back_error=held_back(candidate, data, problem.bins, problem.rng))
+    data, profile = problem.data(candidate.every), problem.profile
+    if profile is None:
+        error = held_back(candidate, data, problem.bins, problem.rng)
+    else:
+        error = profile.error(candidate, data.test, problem.sets.test, problem.rng)
+    return replace(candidate, held_back_error=error)
 
 
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
@@ -389,7 +456,13 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
             period = problem.readings.period_seconds
-            error = error_at(candidate, data, problem.bins, problem.question, period, epsilon, problem.rng)
+            if problem.profile is None:
+                error = error_at(candidate, data, problem.bins, problem.question, period, epsilon, problem.rng)
+            else:
+                assert candidate.chains is not None
+                scale = window_scale(candidate.chains, problem.question, epsilon, problem.bins, period)
+                other = replace(candidate, scale=scale)
+                error = problem.profile.error(other, data.fit, problem.sets.fit, problem.rng) or 0.0
         except FuguError:
             continue  # no noise is enough for so small an epsilon
         points.append((epsilon, error))
@@ -412,7 +485,11 @@ def _least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
 def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if candidate.scale is None or candidate.window_ticks is None:
         return None
-    shares = true_shares(*problem.data(1).test, candidate.window_ticks, problem.bins)
+    test = problem.data(1).test
+    if problem.profile is None:
+        shares = true_shares(*test, candidate.window_ticks, problem.bins)
+    else:
+        shares = problem.profile.shares(test, problem.sets.test, candidate.window_ticks)
     told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
     return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
 
@@ -442,10 +519,10 @@ def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=useful_for(candidate),
     )
-    return build_window_policy(_planned(plan, candidate), header)
+    return build_window_policy(_planned(plan, candidate, epoch), header)
 
 
-def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
+def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> JointPlan:
     assert candidate.chains is not None
     period = plan.readings.period_seconds
     ticks = plan.question.ticks(period and period * candidate.every)
@@ -454,7 +531,10 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
         loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
         return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None, ())
     assert candidate.window_ticks is not None
-    window = wanted_window(candidate.window_ticks, plan.bins)
+    if candidate.blocks is None:
+        window = wanted_window(candidate.window_ticks, plan.bins)
+    else:
+        window = profile_window(candidate, plan.question, plan.states.counted, epoch)
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)
 
 

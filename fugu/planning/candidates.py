@@ -120,7 +120,17 @@ class Candidate:
     def same_release(self, other: Candidate) -> bool:
         """True if another one releases the same, whatever is known of it."""
         mine, others = (
-            (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table, one.discretiser)
+            (
+                one.kind,
+                one.answers,
+                one.window_ticks,
+                one.every,
+                one.devices,
+                one.scale,
+                one.table,
+                one.discretiser,
+                one.blocks,
+            )
             for one in (self, other)
         )
         return mine == others

@@ -31,7 +31,9 @@ def profile_query(text: str, since: float | None = None) -> Query:
     seconds, zone = int(match[1]) * _UNITS[match[2]], match[3] or "UTC"
     if seconds < _LEAST or seconds > DAY or DAY % seconds:
         raise PlanningError(f"blocks of {match[1]}{match[2]} do not fill a day: 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h do")
-    return Query("profile", blocks=DayBlocks(zone, seconds, transitions(zone, int(time.time() if since is None else since))))
+    return Query(
+        "profile", blocks=DayBlocks(zone, seconds, transitions(zone, int(time.time() if since is None else since)))
+    )
 
 
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:

@@ -61,7 +61,8 @@ class Question:
     None for the share of two states and the histogram of more. `baseline` is in ticks, or in seconds if
     `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean absolute
     error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
-    longest until a subscriber knows.
+    longest until a subscriber knows. A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin,
+    over `days`; None tries several.
     """
 
     epsilon: float = 1.0
@@ -74,6 +75,8 @@ class Question:
     adversary: Adversary = "universal"
     devices: int = 1
     latency_seconds: float | None = None
+    blocks: str = "4h"
+    days: int | None = None
     protect: int | None = 0
 
     def ticks(self, period_seconds: float | None) -> int:

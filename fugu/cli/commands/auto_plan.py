@@ -217,5 +217,7 @@ def _question(options: AutoOptions) -> Question:
         adversary=arguments.adversary(options.adversary),
         devices=options.devices,
         latency_seconds=latency,
+        blocks=options.blocks,
+        days=options.days,
         protect=arguments.protected(options.protect),
     )

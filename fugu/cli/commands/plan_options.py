@@ -203,8 +203,11 @@ class AutoOptions:
     Attributes:
         column (NAME): Column of the readings, or entity of a log of several (default: value or state).
         time (NAME): Column of the times: seconds, or ISO 8601 (default: t, time, ...).
-        want: now (the state), share (of time), histogram (of states), place; default: share of two, histogram of more,
-            place of a file with lat and lon.
+        want: now (the state), share (of time), histogram (of states), profile (share of each part of the day), place;
+            default: share of two, histogram of more, place of a file with lat and lon, and a profile where no share is
+            useful.
+        blocks (TIME[/ZONE]): Parts of the day of a profile: 4h (in UTC), 6h/Europe/Berlin.
+        days (1..): Of a profile (default: 7 and 14 are tried).
         baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
         threshold: States below it, and not below it.
         states (NAME,NAME...): Names, or numbers, that are states; others are missing.
@@ -220,6 +223,8 @@ class AutoOptions:
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
     want: str | None = None
+    blocks: str = "4h"
+    days: int | None = None
     baseline: str | None = None
     threshold: float | None = None
     states: str | None = None

@@ -62,6 +62,8 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"Release {answer_words(plan, chosen)}: off by {percent(chosen.expected_error)} on average, 95 % of answers "
         f"within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
     ]
+    if chosen.blocks is not None:
+        told += _profile(plan)
     if chosen.held_back_error is not None:
         told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
     best = _best(plan, "symbols") if chosen.kind == "windows" else None
@@ -92,6 +94,17 @@ def verdict(plan: AutoPlan) -> list[str]:
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     return [*told, *_adversary(plan)]
+
+
+def _profile(plan: AutoPlan) -> list[str]:
+    """Say what a profile is compared with, and that nothing else was useful if it was not asked for."""
+    told = [
+        "Guessing is one share for every part of the day, the best one: a profile shows a habit, which is no secret of "
+        "any one day."
+    ]
+    if plan.question.want is None:
+        told.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
+    return told
 
 
 def _adversary(plan: AutoPlan) -> list[str]:
@@ -160,7 +173,7 @@ def _nothing(plan: AutoPlan) -> list[str]:
         wide = question.within is not None and useful(best) and best.expected_error > question.within
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
-    if question.protect and best is not None:
+    if question.protect and best is not None and best.blocks is None:
         told += _stretch_needs(plan, best)
     if plan.least_epsilon is not None:
         told.append(
@@ -209,6 +222,7 @@ def _day(plan: AutoPlan, best: Candidate) -> float | None:
 def _best(plan: AutoPlan, kind: str) -> Candidate | None:
     """The most accurate candidate of a kind; of symbols the one that beats guessing by most."""
     some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
+    some = [one for one in some if one.blocks is None] or some
     if kind == "symbols":
         return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
     return min(some, key=lambda one: one.expected_error, default=None)
@@ -219,6 +233,8 @@ def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
     if candidate.window_ticks is None:
         return f"a randomised symbol {_every(plan, candidate)}, for the state now"
     what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"
+    if candidate.blocks is not None:
+        what += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
     group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
     symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
     return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
@@ -253,6 +269,8 @@ def percent(share: float) -> str:
 
 def _row(plan: AutoPlan, one: Candidate) -> list[str]:
     name = f"symbols {_every(plan, one).partition(' (')[0]}" if one.kind == "symbols" else "windows"
+    if one.blocks is not None:
+        name = f"profile, {time_words(one.blocks.seconds)}"
     name += f", {one.devices} devices" if one.devices > 1 else ""
     same = one.same_release(plan.recommended)
     return [
@@ -306,6 +324,7 @@ def candidate_document(one: Candidate) -> dict[str, Any]:
         "discretiser": one.discretiser.model_dump(mode="json"),
         "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
         "scale": None if one.scale is None else str(one.scale),
+        "blocks": None if one.blocks is None else {"zone": one.blocks.zone, "seconds": one.blocks.seconds},
         **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
     }
 

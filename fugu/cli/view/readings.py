@@ -187,7 +187,11 @@ def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
     sure = f"of {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    return f"window {count.window}: {', '.join(_named(count.states, texts))} {sure}{'' if count.useful else _GUESS}"
+    named = _named(count.states, texts)
+    if count.blocks:
+        named = [f"{block} {text}" for block, text in zip(count.blocks, texts, strict=True)]
+        sure = f"{sure}, {' + '.join(count.states)} by parts of the day"
+    return f"window {count.window}: {', '.join(named)} {sure}{'' if count.useful else _GUESS}"
 
 
 def _estimate_text(estimate: Estimate) -> str:

@@ -1,0 +1,123 @@
+"""Profiles as candidates: shares of parts of the day, by the times of the recording, and their policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from fugu.cli.view.auto_plan import auto_document, verdict
+from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
+from fugu.planning.errors import PlanningError
+from fugu.planning.profiles import recorded_profile
+from fugu.planning.question import Cut, Part, Question
+from fugu.planning.readings import Readings, joined, read_readings
+
+SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
+
+
+def habit(days: int = 70) -> Readings:
+    """On in 14 of the 16 half hours from 8 to 16 o'clock UTC, in 2 of the others of each 8 hours; each day alike."""
+    rng, ticks = np.random.default_rng(1), 48 * days
+    parts = [(rng.permutation(16) < (14 if part % 3 == 1 else 2)).astype(np.float64) for part in range(3 * days)]
+    return Readings(
+        *(np.concatenate(parts), np.zeros(ticks, dtype=np.int64), 1800.0, True, False, "on/off"),
+        *("value", "habit.csv", 0.0, ()),
+        moments=SINCE + 1800.0 * np.arange(ticks),
+    )
+
+
+def test_shares_of_blocks_are_those_of_the_local_times() -> None:
+    """By zoneinfo, over weeks in which the clock changes; a tick without a state is in no share."""
+    readings, zone = habit(), ZoneInfo("Europe/Berlin")
+    assert readings.moments is not None
+    profile = recorded_profile(readings, Question(blocks="6h/Europe/Berlin"), (1,))
+    states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
+    rows = np.arange(100, 3000)
+    found = profile.shares(Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows]), 48 * 20)
+    blocks = [datetime.fromtimestamp(moment, zone).hour // 6 for moment in readings.moments.tolist()]
+    assert found.counts.shape == (3, 4)
+    assert found.length == 240
+    for number, first in enumerate((100, 1060, 2020)):
+        inside = [(blocks[tick], states[tick]) for tick in range(first, first + 960)]
+        counts = [sum(state == 1 for block, state in inside if block == wanted) for wanted in range(4)]
+        stated = [sum(state >= 0 for block, state in inside if block == wanted) for wanted in range(4)]
+        assert found.counts[number].tolist() == counts
+        assert found.truth[number] == pytest.approx(np.divide(counts, stated))
+
+
+@pytest.fixture(scope="module")
+def found() -> AutoPlan:
+    """Nobody asked for a profile: no share of these few ticks is useful."""
+    return plan_auto(habit(), Question(), np.random.default_rng(1))
+
+
+def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) -> None:
+    one = found.recommended
+    assert (one.kind, one.answers, one.window_ticks) == ("windows", "profile", 14 * 48)
+    assert 2.0 * one.expected_error <= one.guess_error
+    assert one.held_back_error is not None
+    assert one.held_back_error <= one.error_95
+    assert {other.answers for other in found.candidates} == {"share", "profile"}
+    assert not any(2.0 * o.expected_error <= o.guess_error for o in found.candidates if o.answers == "share")
+    assert "share of 'on' in each 4 h of the day (UTC) over 7 d" in verdict(found)[0]
+    assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(found))
+
+
+def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoPlan) -> None:
+    policy = auto_policy(found, epoch=SINCE)
+    (window,) = policy.windows
+    assert window.blocks is not None
+    assert (window.blocks.zone, window.blocks.seconds) == ("UTC", 4 * 3600)
+    assert (Fraction(window.scale), window.length) == (found.recommended.scale, 14 * 48)
+    assert policy.verify(1.0).epsilon <= 1.0
+    assert policy.useful_for == "share"
+    rows = auto_document(found, policy)["stretches"]
+    assert "the same hour on 14 days" in [row["name"] for row in rows]
+
+
+def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
+    question = Question(want="profile", blocks="12h/America/New_York", days=10, protect=0)
+    plan = plan_auto(habit(), question, np.random.default_rng(1))
+    assert [one.window_ticks for one in plan.candidates] == [480]
+    assert plan.candidates[0].blocks is not None
+    assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
+    if plan.recommended.kind != "none":
+        assert auto_policy(plan, epoch=SINCE).windows[0].blocks is not None
+
+
+def test_a_recording_without_times_has_no_parts_of_the_day() -> None:
+    timeless = habit()._replace(moments=None, period_seconds=None, steady=False)
+    with pytest.raises(PlanningError, match="no steady times"):
+        plan_auto(timeless, Question(want="profile"), np.random.default_rng(1))
+
+
+def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
+    """An absent row is a tick at its own time, a log of changes is looked at once a period, donors follow another."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("t,value\n" + "".join(f"{1000 + 60 * n},{n % 2}\n" for n in range(40) if n != 7))
+    even = read_readings(rows)
+    assert even.moments is not None
+    assert even.moments.tolist() == [1000 + 60 * n for n in range(40)]
+    changes = tmp_path / "changes.csv"
+    changes.write_text(
+        "last_changed,state\n2026-03-01T00:00:00+01:00,on\n2026-03-01T00:02:30+01:00,off\n2026-03-01T00:04:10+01:00,on\n"
+    )
+    log = read_readings(changes, period=60.0)
+    assert log.moments is not None
+    assert log.moments.tolist() == [SINCE - 3600 + 60 * n for n in range(len(log.segments))]
+    both = joined([even, even])
+    assert both.moments is not None
+    assert both.moments.tolist() == 2 * even.moments.tolist()
+    assert joined([even, even._replace(moments=None)]).moments is None
+
+
+def test_what_is_released_alike_has_the_same_blocks(found: AutoPlan) -> None:
+    one = found.recommended
+    assert one.blocks is not None
+    assert not one.same_release(replace(one, blocks=replace(one.blocks, seconds=6 * 3600)))
