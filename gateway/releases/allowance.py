@@ -5,8 +5,7 @@ side tell of the first and the last of them, lose at most epsilon. With e(r) for
 
     e(r) + (w - 1) r <= epsilon
 
-where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/stretches.md, "Stretches
-of time".
+where past and future leak alike, and 2 (e(r) - r) + w r otherwise. Source: docs/proofs/stretches.md.
 
 **One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
 is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon 0.1 to
