@@ -28,7 +28,7 @@ _LARGEST = 700.0
 
 
 class StretchAttack(NamedTuple):
-    """What attackers reach on stretches of so many ticks about one secret.
+    """Result of attacks on stretches of so many ticks about one secret.
 
     `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, `guess`
     the same without outputs. `furthest` is the largest factor by which outputs moved the odds, `typical` the median.
