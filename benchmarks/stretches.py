@@ -1,0 +1,75 @@
+"""How far off shares are of recordings in the repository, by the stretch that is promised: a table for docs/plan.md.
+
+Usage: python benchmarks/stretches.py [FILE...]      (default: tests/data)
+
+For each the window, of up to a day, that beats guessing by most at a single tick and epsilon 1, as `fugu plan auto`
+compares them before attackers widen a class. Bold is half of guessing or less.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from fugu.cli.view.auto_plan import percent, time_words
+from fugu.contract.errors import FuguError
+from fugu.planning.candidates import Candidate, window_candidates, window_lengths
+from fugu.planning.question import Question, choose_states, sampled, three_sets
+from fugu.planning.readings import read_readings
+from fugu.privacy.covering_class import covering_class, union
+
+DATA = Path(__file__).parents[1] / "tests" / "data"
+STRETCHES = (0, 600, 3600, 28_800)
+EPSILONS = (1.0, 2.0)
+DAY = 86_400.0
+
+
+def row(file: Path) -> str:
+    """The row of a recording."""
+    readings = read_readings(file)
+    states = choose_states(readings, Question())
+    data = sampled(readings, states, three_sets(readings.segments, states.baseline_ticks), 1)
+    k = len(states.discretiser.states)
+    chains = union([covering_class(*cut, k).chains for cut in data.whole])
+    bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
+    period = readings.period_seconds
+    lengths = [one for one in window_lengths(period, readings.steady, Question()) if one * (period or 1.0) <= DAY]
+
+    def planned(epsilon: float, protect: int) -> list[Candidate]:
+        try:
+            question = Question(epsilon=epsilon, protect=protect)
+            return window_candidates(data, chains, question, bins, period, lengths)
+        except FuguError:
+            return []  # no noise is enough
+
+    best = min(planned(1.0, 0), key=lambda one: one.expected_error / max(one.guess_error, 1e-9))
+    lengths = [best.window_ticks or 1]
+    cells = []
+    for epsilon in EPSILONS:
+        for protect in STRETCHES:
+            found = planned(epsilon, protect)
+            error = found[0].expected_error if found else np.nan
+            bold = "**" if 2.0 * error <= best.guess_error else ""
+            cells.append(f"{bold}{percent(error)}{bold}" if found else "-")
+    name = file.name if file.parent == DATA else str(file)
+    window = time_words(lengths[0] * (period or 1.0))
+    return " | ".join(["", f"`{name}`", window, percent(best.guess_error), *cells, ""]).strip()
+
+
+def main() -> int:
+    """Print the table."""
+    told = [f"epsilon {epsilon:g}: {name}" for epsilon in EPSILONS for name in ("a tick", "10 min", "1 h", "8 h")]
+    columns = ["recording", "window", "guessing", *told]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    for file in [Path(name) for name in sys.argv[1:]] or sorted(DATA.glob("*.csv.gz")):
+        try:
+            print(row(file), flush=True)
+        except FuguError as error:
+            print(f"{file.name}: {error}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
