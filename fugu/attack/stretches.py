@@ -30,8 +30,8 @@ _LARGEST = 700.0
 class StretchAttack(NamedTuple):
     """Result of attacks on stretches of so many ticks about one secret.
 
-    `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, `guess`
-    the same without outputs. `furthest` is the largest factor by which outputs moved the odds, `typical` the median.
+    `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval,
+    `guess` the same without outputs. `furthest` is the largest factor by which outputs moved the odds, `typical` the median.
     """
 
     secret: str
@@ -157,7 +157,7 @@ def _log_odds(yes: float, no: float) -> float:
 
 
 def _moves(chain: Floats, emission: Floats | None, inside: Bools, length: int) -> Floats:
-    """(k, k, 2, length + 1): weights of moves through so many ticks, by whether a counted state began, and the count."""
+    """(k, k, 2, length + 1): weights of moves through so many ticks, by whether a counted state began and the count."""
     k = len(chain)
     moves = np.zeros((k, k, 2, length + 1))
     moves[np.arange(k), np.arange(k), 0, 0] = 1.0
