@@ -1,37 +1,39 @@
-"""Attackers of stretches: who knows every state outside a stretch, and asks about the stretch as a whole.
+"""Attackers of stretches: who knows all other days, and asks about a stretch of this one as a whole.
 
-They believe one chain, know the true states of all other days and of the ticks around, and see all that is released.
-They ask whether a state took more of the stretch than it usually does, at least half of it, or began in it. Their odds
-on such a secret, before and after the outputs, are computed over all courses of the stretch (forward, over pairs of a
-state and a count). If the chain is in the class, no output moves them by more than the promise for the stretch.
+They believe one chain, know every true state outside the day around a stretch, and see all that is released. They ask
+whether a state took more of the stretch than it usually does, at least half of it, or began in it. Their odds on such a
+secret, before and after the outputs, are computed over all courses of that day (forward, over pairs of a state and a
+count). If the chain is in the class, no output moves them by more than the promise for the stretch.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.signal import fftconvolve
 
 from fugu.attack.evaluation import mean_interval, mean_transitions
-from fugu.attack.outputs import CountOutputs, Outputs
+from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
 __all__ = ["SECRETS", "StretchAttack", "attack_stretches"]
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800
-"""Stretches that are scored where the recording is long enough; they overlap where it is not."""
+"""Stretches that are scored where the recording is long enough; those of symbols overlap where it is not."""
+PARTS = 8
+"""At most so many stretches of a window are asked about."""
 _LARGEST = 700.0
 
 
 class StretchAttack(NamedTuple):
-    """Result of attacks on stretches of so many ticks about one secret.
+    """What attackers reach on stretches of so many ticks about one secret.
 
-    `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval,
-    `guess` the same without outputs. `furthest` is the largest factor by which outputs moved the odds, `typical` the median.
+    `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, and
+    `guess` the same without outputs. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
     """
 
     secret: str
@@ -45,44 +47,65 @@ class StretchAttack(NamedTuple):
     typical: float
 
 
+class _Asked(NamedTuple):
+    """A stretch, the ticks around it that are unknown, and what is released of these."""
+
+    first: int
+    begin: int
+    end: int
+    counts: Ints  # of the windows that fill begin..end, or none
+
+
 def attack_stretches(
-    states: Ints, outputs: Outputs, counted: tuple[int, ...], ticks: int, transition: Floats | None = None
+    states: Ints,
+    outputs: Outputs,
+    counted: tuple[int, ...],
+    ticks: int,
+    unknown: int,
+    transition: Floats | None = None,
 ) -> tuple[StretchAttack, ...]:
-    """Attack stretches of so many ticks of outputs whose truth is known; one result for each of `SECRETS`.
+    """Attack stretches of outputs whose truth is known; one result for each of `SECRETS`.
+
+    Of counts a stretch is a part of one window, or as many whole windows as fit into so many ticks.
 
     Args:
-        states: (n,) true states, -1 where there is none; stretches have a state at every tick, and beside them.
-        outputs: symbols, or counts of windows, which are read where they count `counted` together.
+        states: (n,) true states, -1 where there is none: of no tick that is unknown, nor of the two beside them.
+        outputs: symbols; or counts, of windows that count `counted` together (what is beside them is not read).
         counted: the states that the secrets are about.
         ticks: of a stretch, at least 1.
+        unknown: how many ticks, those of the stretch and around it, are unknown.
         transition: (k, k) the chain that is believed; by default the recording's own mean chain.
 
     Returns nothing where no stretch can be scored, or no count is of `counted`.
     """
-    k = outputs.states
-    if isinstance(outputs, CountOutputs) and counted not in outputs.groups:
+    chain = transition
+    if chain is None:
+        chain = mean_transitions(states, np.zeros_like(states), outputs.states)
+    inside = np.isin(np.arange(outputs.states), counted)
+    if isinstance(outputs, CountOutputs):
+        if counted not in outputs.groups:
+            return ()
+        ticks = ticks if ticks < outputs.length else ticks // outputs.length * outputs.length
+        asked = list(_by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
+    else:
+        asked = list(_anywhere(states, ticks, unknown))
+    asked = asked[:: max(1, len(asked) // MOST)]
+    if not asked:
         return ()
-    chain = mean_transitions(states, np.zeros_like(states), k) if transition is None else transition
-    inside = np.isin(np.arange(k), counted)
-    present = np.concatenate([[0], np.cumsum(states >= 0)])
-    last = states.size - ticks
-    every = max(1, min(ticks, (last - 1) // FEWEST), last // MOST)
-    starts = [f for f in range(1, last, every) if present[f + ticks + 1] - present[f - 1] == ticks + 2]
-    if not starts:
-        return ()
-    sums = np.concatenate([[0], np.cumsum(np.isin(states, counted))])
-    usual = float(np.median([sums[f + ticks] - sums[f] for f in starts]))
+    own = [inside[states[one.first - 1 : one.first + ticks]] for one in asked]
+    usual = float(np.median([course[1:].sum() for course in own]))
+    odds = _Odds(chain, inside, ticks, usual, outputs)
     found: dict[str, list[tuple[bool, float, float]]] = {secret: [] for secret in SECRETS}
-    for first in starts:
-        truth = _secrets_of(inside[states[first - 1 : first + ticks]], usual)
-        prior, after = (_odds(states, seen, first, ticks, chain, inside, counted, usual) for seen in (None, outputs))
-        for secret, true, before, now in zip(SECRETS, truth, prior, after, strict=True):
-            if math.isfinite(before):  # what is certain from around the stretch is no secret
-                found[secret].append((true, before, now))
+    for one, course in zip(asked, own, strict=True):
+        ends = int(states[one.begin - 1]), int(states[one.end])
+        before, after = odds.before(one, *ends), odds.after(one, *ends)
+        for secret, true, prior, now in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
+            if np.isfinite(prior):  # what is certain from what is known is no secret
+                found[secret].append((true, prior, now))
     return tuple(_judged(secret, ticks, some) for secret, some in found.items() if some)
 
 
-def _secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
+def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
     """Answers about a stretch, by whether its ticks are counted, the one before it first."""
     own = course[1:]
     return bool(own.sum() > usual), bool(2 * own.sum() >= own.size), bool((own & ~course[:-1]).any())
@@ -93,121 +116,159 @@ def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]]) -> S
     right, guessed = (after > 0) == truth, (before > 0) == truth
     least, most = mean_interval(right - guessed.astype(np.float64), 0.95)
     guess, moved = float(guessed.mean()), np.exp(np.minimum(np.abs(after - before), _LARGEST))
-    return StretchAttack(
-        secret,
-        ticks,
-        len(some),
-        float(right.mean()),
-        max(0.0, guess + least),
-        min(1.0, guess + most),
-        guess,
-        float(moved.max()),
-        float(np.median(moved)),
-    )
+    low, high = max(0.0, guess + least), min(1.0, guess + most)
+    furthest, typical = float(moved.max()), float(np.median(moved))
+    return StretchAttack(secret, ticks, len(some), float(right.mean()), low, high, guess, furthest, typical)
 
 
-def _odds(
-    states: Ints,
-    outputs: Outputs | None,
-    first: int,
-    ticks: int,
-    chain: Floats,
-    inside: Bools,
-    counted: tuple[int, ...],
-    usual: float,
-) -> tuple[float, float, float]:
-    """Log-odds of the secrets of a stretch, all states outside it known; without outputs those before anything."""
-    k, before, after = len(chain), int(states[first - 1]), int(states[first + ticks])
-    shares = np.zeros((k, 1))
-    shares[before, 0] = 1.0
-    onset = np.zeros((k, 2))
-    onset[before, 0] = 1.0
-    for begin, length, emission, weigh in _pieces(states, outputs, first, ticks, inside, counted):
-        moves = _moves(chain, emission, inside, length)  # [from, to, onset, count]
-        moves *= weigh(np.arange(length + 1))
-        plain = moves.sum(axis=2)
-        grown = np.zeros((k, begin - first + length + 1))
-        for x in range(k):
-            for y in range(k):
-                grown[y] += np.convolve(shares[x], plain[x, y])
-        shares = grown
-        began = moves.sum(axis=3)
-        onset = np.stack(
-            [
-                np.einsum("x,xy->y", onset[:, 0], began[:, :, 0]),
-                np.einsum("xo,xyp->y", onset, began) - np.einsum("x,xy->y", onset[:, 0], began[:, :, 0]),
-            ],
-            axis=1,
-        )
-        scale = shares.max()
-        shares, onset = shares / scale, onset / scale
-    total = chain[:, after] @ shares
-    began_at_all = chain[:, after] @ onset
-    numbers = np.arange(ticks + 1)
-    return (
-        _log_odds(total[numbers > usual].sum(), total[numbers <= usual].sum()),
-        _log_odds(total[2 * numbers >= ticks].sum(), total[2 * numbers < ticks].sum()),
-        _log_odds(began_at_all[1], began_at_all[0]),
-    )
+def _anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:
+    """Stretches in the middle of so many ticks, so many that about `FEWEST` fit in."""
+    present, around = np.concatenate([[0], np.cumsum(states >= 0)]), max(0, unknown - ticks) // 2
+    every = max(1, min(ticks, (states.size - ticks - 2 * around) // FEWEST))
+    for first in range(1 + around, states.size - ticks - around, every):
+        begin, end = first - around, first + ticks + around
+        if present[end + 1] - present[begin - 1] == end - begin + 2:
+            yield _Asked(first, begin, end, np.zeros(0, dtype=np.int64))
 
 
-def _log_odds(yes: float, no: float) -> float:
-    with np.errstate(divide="ignore"):
-        return float(np.log(max(yes, 0.0)) - np.log(max(no, 0.0)))
-
-
-def _moves(chain: Floats, emission: Floats | None, inside: Bools, length: int) -> Floats:
-    """(k, k, 2, length + 1): weights of moves through so many ticks, by whether a counted state began and the count."""
-    k = len(chain)
-    moves = np.zeros((k, k, 2, length + 1))
-    moves[np.arange(k), np.arange(k), 0, 0] = 1.0
-    begins = ~inside[:, None] & inside[None, :]
-    for tick in range(length):
-        kept = np.einsum("axoc,xy->ayoc", moves, np.where(begins, 0.0, chain))
-        began = np.einsum("axoc,xy->ayc", moves, np.where(begins, chain, 0.0))
-        kept[:, :, 1] += began
-        if emission is not None:
-            kept *= emission[tick][None, :, None, None]
-        moves = kept
-        moves[:, inside, :, 1:] = kept[:, inside, :, :-1]
-        moves[:, inside, :, 0] = 0.0
-    return moves
-
-
-class _Weigh(NamedTuple):
-    """The likelihood of a noisy count by how many ticks of a piece are counted: what `rest` would be without noise."""
-
-    rest: float = 0.0
-    scale: float = math.inf
-
-    def __call__(self, counts: Ints) -> Floats:
-        return np.asarray(np.exp(-np.abs(self.rest - counts) / self.scale))
-
-
-def _pieces(
-    states: Ints, outputs: Outputs | None, first: int, ticks: int, inside: Bools, counted: tuple[int, ...]
-) -> Iterator[tuple[int, int, Floats | None, _Weigh]]:
-    """Parts of a stretch, each in one window or in none: begin, length, likelihoods (length, k) of symbols, weights."""
-    if outputs is None:
-        yield first, ticks, None, _Weigh()
-        return
-    seen = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
-    emission = None
-    if (seen.symbols[first : first + ticks] >= 0).any():
-        symbols = seen.symbols[first : first + ticks]
-        emission = np.where(symbols[:, None] >= 0, seen.emission.T[np.maximum(symbols, 0)], 1.0)
-    if not isinstance(outputs, CountOutputs):
-        yield first, ticks, emission, _Weigh()
-        return
-    windows = outputs.windows()[first : first + ticks]
-    edges = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), ticks]
-    group = outputs.groups.index(counted)
-    for low, high in pairwise(edges):
-        part = None if emission is None else emission[low:high]
-        if (number := int(windows[low])) < 0:
-            yield first + low, high - low, part, _Weigh()
+def _by_windows(states: Ints, outputs: CountOutputs, group: int, ticks: int, unknown: int) -> Iterator[_Asked]:
+    """Stretches in the middle of whole windows that follow one another without a missing tick."""
+    length, present = outputs.length, np.concatenate([[0], np.cumsum(states >= 0)])
+    whole = max(1, ticks // length)
+    around = max(0, -(-(unknown - whole * length) // (2 * length)))
+    for number in range(around, outputs.first.size - whole - around + 1):
+        some = outputs.first[number - around : number + whole + around]
+        begin, end = int(some[0]), int(some[-1]) + length
+        if end - begin != some.size * length or begin < 1 or end >= states.size:
             continue
-        begin, end = int(outputs.first[number]), int(outputs.first[number]) + outputs.length
-        outside = np.concatenate([states[begin : first + low], states[first + high : end]])
-        known = int(inside[outside[outside >= 0]].sum())
-        yield first + low, high - low, part, _Weigh(float(outputs.counts[number, group]) - known, float(outputs.scale))
+        if present[end + 1] - present[begin - 1] != end - begin + 2:
+            continue
+        counts = outputs.counts[number - around : number + whole + around, group]
+        for offset in range(0, max(length - ticks, 0) + 1, max(ticks, length // PARTS)):
+            yield _Asked(int(outputs.first[number]) + offset, begin, end, counts)
+
+
+class _Odds:
+    """Log-odds of the secrets of a stretch, before and after the outputs, by one chain."""
+
+    def __init__(self, chain: Floats, inside: Bools, ticks: int, usual: float, outputs: Outputs) -> None:
+        self._chain, self._inside, self._ticks, self._outputs = chain, inside, ticks, outputs
+        numbers = np.arange(ticks + 1)
+        onset = np.zeros((2, ticks + 1), dtype=bool)
+        onset[1] = True
+        shares = [np.tile(yes, (2, 1)) for yes in (numbers > usual, 2 * numbers >= ticks)]
+        self._yes = np.stack([*shares, onset])  # (secrets, onset, count)
+        self._moves = cache(self._counted)
+        self._priors: dict[tuple[int, ...], Floats] = {}
+
+    def before(self, one: _Asked, start: int, end: int) -> Floats:
+        """The log-odds (secrets,) by what is known."""
+        shape = (one.first - one.begin, one.end - one.begin, start, end)
+        if shape not in self._priors:
+            self._priors[shape] = self._asked(one, start, end, None)
+        return self._priors[shape]
+
+    def after(self, one: _Asked, start: int, end: int) -> Floats:
+        """The log-odds (secrets,) by the outputs as well."""
+        return self._asked(one, start, end, self._outputs)
+
+    def _asked(self, one: _Asked, start: int, end: int, outputs: Outputs | None) -> Floats:
+        left = np.eye(len(self._chain))[start]
+        right = self._chain[:, end]
+        if isinstance(self._outputs, SymbolOutputs):
+            weights = self._by_symbols(one, left, right, outputs)
+        else:
+            weights = self._by_counts(one, left, right, self._outputs, read=outputs is not None)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.maximum(weights[:, 1], 0.0)) - np.log(np.maximum(weights[:, 0], 0.0)))
+
+    def _by_symbols(self, one: _Asked, left: Floats, right: Floats, outputs: Outputs | None) -> Floats:
+        likelihoods = np.ones((one.end - one.begin, len(self._chain)))
+        if isinstance(outputs, SymbolOutputs):
+            symbols = outputs.symbols[one.begin : one.end]
+            likelihoods = np.where(symbols[:, None] >= 0, outputs.emission.T[np.maximum(symbols, 0)], 1.0)
+        low = one.first - one.begin
+        for likelihood in likelihoods[:low]:
+            left = (left @ self._chain) * likelihood
+            left = left / left.sum()
+        for likelihood in likelihoods[: low + self._ticks - 1 : -1]:
+            right = self._chain @ (likelihood * right)
+            right = right / right.max()
+        moves = self._through(left[None], likelihoods[low : low + self._ticks])[0]  # (to, onset, count)
+        return self._told(np.einsum("yoc,y->oc", moves, right))
+
+    def _by_counts(self, one: _Asked, left: Floats, right: Floats, outputs: CountOutputs, *, read: bool) -> Floats:
+        """Windows before the stretch, those that hold it, and those after it."""
+        length, numbers = outputs.length, np.arange(outputs.length + 1)
+
+        def likelihood(window: int) -> Floats:
+            if not read:
+                return np.ones(length + 1)
+            weights = -np.abs(one.counts[window] - numbers) / float(outputs.scale)
+            return np.asarray(np.exp(weights - weights.max()))
+
+        low, whole = (one.first - one.begin) // length, max(1, self._ticks // length)
+        for window in range(low):
+            left = np.einsum("x,xyoc,c->y", left, self._moves(length), likelihood(window))
+            left = left / left.sum()
+        for window in range(len(one.counts) - 1, low + whole - 1, -1):
+            right = np.einsum("xyoc,c,y->x", self._moves(length), likelihood(window), right)
+            right = right / right.max()
+        if self._ticks >= length:
+            return self._whole(left, right, [likelihood(low + n) for n in range(whole)], length)
+        return self._part(left, right, likelihood(low), (one.first - one.begin) % length, length)
+
+    def _whole(self, left: Floats, right: Floats, likelihoods: list[Floats], length: int) -> Floats:
+        """A stretch of whole windows: the counts of each are weighed, and add up."""
+        k = len(self._chain)
+        held = np.zeros((k, 2, 1))
+        held[:, 0, 0] = left
+        for weights in likelihoods:
+            moves = self._moves(length) * weights
+            grown = np.zeros((k, 2, held.shape[2] + length))
+            for x in range(k):
+                for y in range(k):
+                    for before in range(2):
+                        for now in range(2):
+                            both = max(before, now)
+                            grown[y, both] += np.convolve(held[x, before], moves[x, y, now])
+            held = grown / grown.max()
+        return self._told(np.einsum("yoc,y->oc", held, right))
+
+    def _part(self, left: Floats, right: Floats, weights: Floats, offset: int, length: int) -> Floats:
+        """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""
+        ahead = np.einsum("x,xyc->yc", left, self._moves(offset).sum(axis=2))
+        behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), right)
+        own = self._moves(self._ticks)
+        told = np.zeros(own.shape[2:])
+        for u in range(len(self._chain)):
+            for v in range(len(self._chain)):
+                around = fftconvolve(ahead[u], behind[v])
+                told += own[u, v] * np.correlate(weights, np.maximum(around, 0.0), "valid")
+        return self._told(told)
+
+    def _told(self, weights: Floats) -> Floats:
+        """(secrets, 2): what no and yes weigh, of weights (onset, count)."""
+        yes = np.where(self._yes, weights, 0.0).sum(axis=(1, 2))
+        no = np.where(self._yes, 0.0, weights).sum(axis=(1, 2))
+        return np.stack([no, yes], axis=1)
+
+    def _counted(self, length: int) -> Floats:
+        return self._through(np.eye(len(self._chain)), np.ones((length, len(self._chain))))
+
+    def _through(self, start: Floats, likelihoods: Floats) -> Floats:
+        """Weights (a, k, 2, n + 1) of courses from starts (a, k), by whether a counted state began, and the count."""
+        k, inside = len(self._chain), self._inside
+        moves = np.zeros((len(start), k, 2, len(likelihoods) + 1))
+        moves[:, :, 0, 0] = start
+        begins = ~inside[:, None] & inside[None, :]
+        stays, enters = np.where(begins, 0.0, self._chain), np.where(begins, self._chain, 0.0)
+        for likelihood in likelihoods:
+            kept = np.einsum("axoc,xy->ayoc", moves, stays)
+            kept[:, :, 1] += np.einsum("axoc,xy->ayc", moves, enters)
+            kept *= likelihood[None, :, None, None]
+            moves = kept.copy()
+            moves[:, inside, :, 1:] = kept[:, inside, :, :-1]
+            moves[:, inside, :, 0] = 0.0
+            moves /= moves.max()
+        return moves

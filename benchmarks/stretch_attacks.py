@@ -1,0 +1,90 @@
+"""What attackers of stretches reach on recordings, at noise for the promise and at noise for its floor alone.
+
+Usage: python benchmarks/stretch_attacks.py [--json]
+
+Each row is a recording whose class covers it, daily counts, epsilon 1. The noise of the promise is for any side
+information; that of the floor is w / epsilon, for whatever class. Attackers know the recording's mean chain and the
+true states of all other days.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from fugu.attack.outputs import release_counts
+from fugu.attack.stretches import StretchAttack, attack_stretches
+from fugu.chains.arrays import Ints
+from fugu.contract.discretisers import Categories, Thresholds
+from fugu.planning.readings import read_readings
+from fugu.planning.recording import states_of
+from fugu.privacy.covering_class import covering_class
+from fugu.privacy.randomised_response import allowed_ratios
+
+DATA = Path(__file__).resolve().parent.parent / "fugu" / "cli" / "demo" / "data"
+RECORDINGS = (("office", "occupancy"), ("a room's motion", "motion"), ("water", "water"))
+STRETCHES = ((10, "10 minutes"), (60, "1 hour"))
+WINDOW = 1440
+EPSILON = 1.0
+
+
+def main() -> int:
+    """Attack, and print a row for each recording and stretch."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    as_json = parser.parse_args().json
+    rows = [row for name, file in RECORDINGS for row in attacked(name, DATA / f"{file}_states.csv.gz")]
+    if as_json:
+        print(json.dumps(rows))
+        return 0
+    print("recording | stretch | noise for | scale | right | guess | odds moved by, at most | allowed")
+    for row in rows:
+        print(" | ".join(str(value) for value in row.values()))
+    return 0
+
+
+def attacked(name: str, file: Path) -> list[dict[str, object]]:
+    """Rows of one recording, whose first state is "off" and whose ticks are minutes."""
+    states = minutes(file)
+    segments = np.zeros_like(states)
+    chains = covering_class(states, segments, 2).chains
+    rows: list[dict[str, object]] = []
+    for ticks, words in STRETCHES:
+        promise = 1.0 / math.log(min(allowed_ratios(chains, EPSILON, "universal", float(ticks))))
+        for what, scale in (("the promise", promise), ("the floor", ticks / EPSILON)):
+            noisy = release_counts(*(states, segments, WINDOW, Fraction(scale), ((1,),), np.random.default_rng(1)), k=2)
+            best = strongest(attack_stretches(states, noisy, (1,), ticks, WINDOW))
+            rows.append(
+                {
+                    "recording": name,
+                    "stretch": words,
+                    "noise for": what,
+                    "scale": f"{scale:.0f}",
+                    "right": f"{100 * best.success:.0f} %",
+                    "guess": f"{100 * best.guess:.0f} %",
+                    "odds moved by": f"{best.furthest:.2f}",
+                    "allowed": f"{math.exp(EPSILON):.2f}",
+                }
+            )
+    return rows
+
+
+def minutes(file: Path) -> Ints:
+    """The states of a recording, minute by minute."""
+    readings = read_readings(file, "state")
+    discretiser: Categories | Thresholds = Thresholds(edges=(0.5,), states=("off", "on"))
+    return states_of(discretiser, readings.values, readings.segments)
+
+
+def strongest(attacks: tuple[StretchAttack, ...]) -> StretchAttack:
+    """The attack whose odds moved furthest."""
+    return max(attacks, key=lambda one: one.furthest)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
