@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fugu.contract.calendar import DAY
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
@@ -249,12 +250,14 @@ class StreamChange(NamedTuple):
     """A stream before and after; `None` where it does not run.
 
     `other_ticks` is in words, if ticks mean other moments, so that devices which run the stream refuse the document.
+    `open_profile` is the days of the longest profile before, 0 without one: what of it is under way is never released.
     """
 
     stream: str
     before: Worth | None
     after: Worth | None
     other_ticks: str = ""
+    open_profile: float = 0.0
 
 
 class Change(NamedTuple):
@@ -288,19 +291,27 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
     for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
         before: dict[str, Worth] = {}
         ticks: dict[str, str] = {}
+        profiles: dict[str, float] = {}
         unknown = False
         if former is not None:
             try:
                 old = document_in(registry, former)
                 before, ticks = _worths(old, known), other_ticks(old, document)
+                profiles = {policy.stream: _profile_days(policy) for policy in policies_of(old)}
             except FuguError:
                 unknown = True
         streams = (
-            StreamChange(name, before.get(name), after.get(name), ticks.get(name, ""))
+            StreamChange(name, before.get(name), after.get(name), ticks.get(name, ""), profiles.get(name, 0.0))
             for name in sorted({*before, *after})
         )
         found.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
     return found
+
+
+def _profile_days(policy: AnyPolicy) -> float:
+    windows = policy.windows if isinstance(policy, Policy) else ()
+    lengths = (window.length * policy.clock.period_us / (DAY * 1_000_000) for window in windows if window.blocks)
+    return max(lengths, default=0.0)
 
 
 def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Worth]:
@@ -322,9 +333,9 @@ def worth(policy: AnyPolicy) -> Worth:
         bound = policy.bound()
         told = bound.rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None:
-            best = min(policy.windows, key=lambda window: (not window.query.additive, _error_of(window).share_mean))
+            best = min(policy.windows, key=lambda window: (not window.query.recorded, _error_of(window).share_mean))
             off, unit = _error_of(best).share_mean, f"of the share of {best.name}"
-            if not best.query.additive:
+            if not best.query.recorded:
                 off, unit = _error_of(best).count_mean, best.query.words(best.name)
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
         right = _accuracy(policy, policy.table)

@@ -65,7 +65,7 @@ TABLES: dict[str, Any] = {
         [
             *[("time", _TIME), ("since", _TIME), ("device", _NAME), ("stream", _NAME), ("window", _NAME)],
             *[("index", pa.int64()), ("policy_version", pa.uint32()), ("first", pa.int64()), ("length", pa.int64())],
-            *[("observed", pa.int64()), ("states", _NAMES), ("count", pa.int64())],
+            *[("observed", pa.int64()), ("states", _NAMES), ("block", pa.string()), ("count", pa.int64())],
             *[("low", pa.float64()), ("high", pa.float64()), ("confidence", pa.float64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME)],
         ]
@@ -204,14 +204,15 @@ def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
-    """The counts of windows, one a row; a histogram has one for each state."""
+    """The counts of windows, one a row; a histogram has one for each state, a profile for each block of the day."""
     return rows("windows", [row for frame in frames for row in _counts(sequence, frame)])
 
 
 def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
     policy = sequence.policies[frame.policy_version]
     told = window_count(policy, frame)
-    states = [[state] for state in told.states] if len(frame.counts) == len(told.states) else [list(told.states)]
+    each = not told.blocks and len(frame.counts) == len(told.states)
+    states = [[state] for state in told.states] if each else [list(told.states)] * len(frame.counts)
     promise = policy.windows_alone or policy.guarantee
     whole = {
         **{"time": unix_us(told.time), "since": unix_us(told.since), "device": sequence.device},
@@ -220,8 +221,9 @@ def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]
         **{"observed": frame.observed, "confidence": told.confidence},
         **{"epsilon": promise.epsilon, "adversary": promise.adversary},
     }
-    columns = zip(states, frame.counts, told.low, told.high, strict=True)
-    return [whole | {"states": one, "count": count, "low": low, "high": high} for one, count, low, high in columns]
+    columns = zip(states, told.blocks or [None] * len(states), frame.counts, told.low, told.high, strict=True)
+    names = ("states", "block", "count", "low", "high")
+    return [whole | dict(zip(names, row, strict=True)) for row in columns]
 
 
 def _policy_row(policy: AnyPolicy) -> dict[str, Any]:

@@ -246,6 +246,29 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert "2 devices (band, watch): from version 1 to version 3" in shown
 
 
+def test_the_owner_of_a_profile_under_way_is_told_that_it_ends(fugu: Fugu, home: Home) -> None:
+    day = 86_400_000_000 // HEART.clock.period_us
+    blocks = {"zone": "Europe/Berlin", "seconds": 4 * 3600, "offsets": ((0, 3600),)}
+    profile = Window.model_validate(
+        {"name": "day", "length": 14 * day, "stride": 14 * day, "states": (1,), "scale": "200", "blocks": blocks}
+    )
+    with_profile = HEART.model_copy(
+        update={"table": None, "frame_ticks": 1, "windows": (profile,), "windows_guarantee": None}
+    )
+    fugu("fleet", "push", home.write(1, with_profile), *home.options)
+    home.says("watch", 1)
+    path = home.write(2, HEART)
+    assert "hr: an open profile of 14 days ends without a release." in flat(
+        fugu("fleet", "push", path, *home.options, "--dry-run").out
+    )
+    changes = fugu("fleet", "push", path, *home.options, "--dry-run", "--json").json()["changes"]
+    assert [one["streams"]["hr"].get("open_profile_days") for one in changes if "watch" in one["devices"]] == [14.0]
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="200")
 
 

@@ -191,6 +191,18 @@ def test_windows_have_their_counts_and_intervals(tmp_path: Path) -> None:
     assert set(found["epsilon"]) == {50.0}
 
 
+def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
+    blocks = {"zone": "UTC", "seconds": 12 * 3600, "offsets": ((0, 0),)}
+    day = Window.model_validate(
+        {"name": "day", "length": 8, "stride": 8, "start": 0, "states": (1,), "scale": "2", "blocks": blocks}
+    )
+    scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(day,), period_us=6 * 3600 * 1_000_000)))
+    scene.receive([Received("watch", "hr", WindowFrame(1, "day", -1, 0, 0, 8, 8, (3, -1)))])
+    found = table(exported(scene, tmp_path / "out"), "windows")
+    rows = [(list(states), block, count) for states, block, count in found[["states", "block", "count"]].to_numpy()]
+    assert rows == [(["level 1"], "00:00-12:00", 3), (["level 1"], "12:00-24:00", -1)]
+
+
 @pytest.mark.long
 def test_points_and_what_they_tell_of_measurements(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=LAG, policies=(measure_policy(),))  # type: ignore[arg-type]

@@ -202,6 +202,7 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
                 "unknown": change.unknown,
                 "streams": {
                     one.stream: {"before": value(one.before), "after": value(one.after), "other_ticks": one.other_ticks}
+                    | ({"open_profile_days": one.open_profile} if one.open_profile else {})
                     for one in change.streams
                 },
             }
@@ -224,6 +225,9 @@ def show_changes(changes: Sequence[Change], version: int) -> None:
             told = [(one.stream, stretch) for one in longer if one.after for stretch in one.after.stretches]
             rows = [(stream, stretch.name, f"{stretch.ticks}", *stretch_cells(stretch)) for stream, stretch in told]
             show_table(STRETCH_TITLE, ("stream", "stretch", "ticks", *STRETCH_COLUMNS), rows)
+        for one in change.streams:
+            if one.open_profile:
+                say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
         if change.unknown:
             say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
     say(

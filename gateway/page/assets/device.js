@@ -126,7 +126,9 @@ class Stream {
   count(one) {
     const numbers = one.states.map((state) => [state, one[`value_${state}`], one[`low_${state}`], one[`high_${state}`]]).filter(([, value]) => value !== undefined);
     if (one.value !== undefined) numbers.push([one.states.join(" or "), one.value, one.low, one.high]);
-    this.counted.replaceChildren(make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${day(one.time)}, with ${percent(one.confidence)} intervals:`),
+    const head = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${day(one.time)}, with ${percent(one.confidence)} intervals:`);
+    if (one.blocks?.length) return this.counted.replaceChildren(head, ...profile(one));
+    this.counted.replaceChildren(head,
       make("dl", {}, ...numbers.flatMap(([state, value, low, high]) => [make("dt", {}, state), make("dd", {}, `${round(value)} ${one.unit} (${round(low)} to ${round(high)})`)])));
   }
 
@@ -178,6 +180,21 @@ function share(state, value) {
   return make("div", { class: "share" }, make("span", {}, state),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 })),
     make("span", {}, percent(value)));
+}
+
+// A bar for each part of the day: its share of the time, and the band that holds it.
+function profile(one) {
+  const title = make("p", { class: "small" }, `${one.states.join(" or ")}, share of each part of the day`);
+  if (!one.observed) return [title, make("p", { class: "small quiet" }, "The device ran at no tick of it.")];
+  const part = one.observed / one.blocks.length;
+  const of = (ticks) => Math.min(Math.max(ticks / part, 0), 1);
+  return [title, ...one.blocks.map((block) => {
+    const [value, low, high] = ["value", "low", "high"].map((name) => of(one[`${name}_${block}`]));
+    return make("div", { class: "share parts" }, make("span", {}, block),
+      draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 }),
+        draw("path", { d: `M${100 * low} 6H${100 * high}`, class: "band" })),
+      make("span", {}, `${percent(value)} (${percent(low)} to ${percent(high)})`));
+  })];
 }
 
 const duration = (seconds) => seconds >= 3600 ? `${round(seconds / 3600)} h` : seconds >= 60 ? `${round(seconds / 60)} min` : seconds >= 1 ? `${round(seconds)} s` : `${round(seconds * 1000)} ms`;
