@@ -58,6 +58,7 @@ class _Asked(NamedTuple):
 
 def attack_stretches(
     states: Ints,
+    segments: Ints,
     outputs: Outputs,
     counted: tuple[int, ...],
     ticks: int,
@@ -70,6 +71,7 @@ def attack_stretches(
 
     Args:
         states: (n,) true states, -1 where there is none: of no tick that is unknown, nor of the two beside them.
+        segments: (n,) equal inside a stretch without gaps; nothing that is unknown goes beyond.
         outputs: symbols; or counts, of windows that count `counted` together (what is beside them is not read).
         counted: the states that the secrets are about.
         ticks: of a stretch, at least 1.
@@ -80,7 +82,7 @@ def attack_stretches(
     """
     chain = transition
     if chain is None:
-        chain = mean_transitions(states, np.zeros_like(states), outputs.states)
+        chain = mean_transitions(states, segments, outputs.states)
     inside = np.isin(np.arange(outputs.states), counted)
     if isinstance(outputs, CountOutputs):
         if counted not in outputs.groups:
@@ -89,6 +91,7 @@ def attack_stretches(
         asked = list(_by_windows(states, outputs, outputs.groups.index(counted), ticks, unknown))
     else:
         asked = list(_anywhere(states, ticks, unknown))
+    asked = [one for one in asked if segments[one.begin - 1] == segments[one.end]]
     asked = asked[:: max(1, len(asked) // MOST)]
     if not asked:
         return ()

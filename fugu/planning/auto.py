@@ -20,7 +20,9 @@ import numpy as np
 
 from fugu.attack.evaluation import attack, furthest_learner
 from fugu.attack.outputs import Outputs, release_counts, release_symbols
+from fugu.attack.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.measure_policy import MeasurePolicy
@@ -439,7 +441,13 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
     worst = strongest(attacks)
     known = next((one for one in attacks if one.attacker == "forward-backward"), None)
-    judged = replace(_judged(problem, candidate), attack=worst, known_chain=known, learner=furthest_learner(attacks))
+    judged = replace(
+        _judged(problem, candidate),
+        attack=worst,
+        known_chain=known,
+        learner=furthest_learner(attacks),
+        stretch=_asked_about(problem, candidate, data.test, outputs),
+    )
     failed = []
     if judged.held_back_error is None:
         failed.append("the third set holds no whole window: the recording is too short to judge such answers")
@@ -449,6 +457,22 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
             f"{judged.error_95:.1%} that 95 % of them should be within"
         )
     return judged, (*failed, *beyond_ceiling(worst))
+
+
+_FOLLOWED = 3000  # ticks of a window whose courses are followed; it takes long beyond
+
+
+def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
+    """The attack on stretches of the promise whose odds moved furthest; None for a tick, and for profiles."""
+    period = problem.readings.period_seconds
+    if period is None or problem.profile is not None:
+        return None
+    every = period * candidate.every
+    ticks = problem.question.ticks(every)
+    if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
+        return None
+    found = attack_stretches(*cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)))
+    return max(found, key=lambda one: one.furthest, default=None)
 
 
 def _curve(problem: _Problem, candidate: Candidate) -> Curve:

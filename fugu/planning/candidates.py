@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fugu.attack.evaluation import Attack
+from fugu.attack.stretches import StretchAttack
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
@@ -83,7 +84,8 @@ class Candidate:
     the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
     sets. `latency_seconds` is until a subscriber knows; messages and bytes are of all its devices, without MQTT's own
     bytes; None without times. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
-    mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest.
+    mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest;
+    `stretch` asks about whole stretches that are promised, knowing all other days.
     `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
@@ -109,6 +111,7 @@ class Candidate:
     attack: Attack | None = None
     known_chain: Attack | None = None
     learner: Attack | None = None
+    stretch: StretchAttack | None = None
     point_epsilon: float | None = None
     blocks: DayBlocks | None = None
 

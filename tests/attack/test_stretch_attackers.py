@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from fugu.attack.outputs import CountOutputs, Outputs, release_counts, release_symbols
-from fugu.attack.stretches import FEWEST, SECRETS, _anywhere, _by_windows, _Odds, attack_stretches, secrets_of
+from fugu.attack.stretches import (
+    FEWEST,
+    SECRETS,
+    StretchAttack,
+    _anywhere,
+    _by_windows,
+    _Odds,
+    attack_stretches,
+    secrets_of,
+)
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BoundedChains
 from fugu.contract.guarantee import StreamOutputs
@@ -28,6 +37,12 @@ def drawn(chain: np.ndarray, ticks: int, seed: int) -> Ints:
     for _ in range(ticks - 1):
         states.append(int(rng.choice(len(chain), p=chain[states[-1]])))
     return np.array(states, dtype=np.int64)
+
+
+def attacked(
+    states: Ints, outputs: Outputs, counted: tuple[int, ...], ticks: int, unknown: int
+) -> tuple[StretchAttack, ...]:
+    return attack_stretches(states, np.zeros_like(states), outputs, counted, ticks, unknown, CHAIN)
 
 
 def released(states: Ints, k: int, length: int, scale: int, seed: int) -> CountOutputs:
@@ -96,13 +111,13 @@ def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(tic
     chains = BoundedChains(states=2, odds_ratio=float(0.95 * 0.9 / (0.05 * 0.1)) * (1 + 1e-12))
     told = StreamOutputs(None, (Window(name="w", length=120, stride=120, states=(1,), scale="40"),))
     bound = told.bound(chains, "universal", chains.ratio_loss(*told.ratios, "universal").epsilon)
-    found = attack_stretches(states, outputs, (1,), ticks, 480, CHAIN)
+    found = attacked(states, outputs, (1,), ticks, 480)
     assert {one.secret for one in found} <= set(SECRETS)
     assert max(one.scored for one in found) >= (FEWEST if ticks < 240 else 100)
     for one in found:
         assert 1.0 <= one.typical <= one.furthest <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
     if ticks == 60:  # what is around is unknown, and leaks beyond the floor
-        known = attack_stretches(states, outputs, (1,), 120, 120, CHAIN)
+        known = attacked(states, outputs, (1,), 120, 120)
         assert all(one.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for one in known)
 
 
@@ -113,15 +128,13 @@ def test_symbols_move_odds_no_further_than_the_promise() -> None:
     told = StreamOutputs(TABLE)
     bound = told.bound(chains, "universal", chains.ratio_loss(*told.ratios, "universal").epsilon)
     for ticks in (1, 20):
-        found = attack_stretches(states, outputs, (1,), ticks, 60, CHAIN)
+        found = attacked(states, outputs, (1,), ticks, 60)
         assert max(one.furthest for one in found) <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
 
 
 def test_without_noise_the_share_is_known_and_with_much_it_is_a_guess() -> None:
     states = drawn(CHAIN, 4000, 3)
-    sharp, blunt = (
-        attack_stretches(states, released(states, 2, 12, scale, 2), (1,), 12, 12, CHAIN)[0] for scale in (1, 100_000)
-    )
+    sharp, blunt = (attacked(states, released(states, 2, 12, scale, 2), (1,), 12, 12)[0] for scale in (1, 100_000))
     assert sharp.success > blunt.success + 0.05
     assert blunt.success == pytest.approx(blunt.guess, abs=0.02)
     assert blunt.furthest < 1.01
@@ -129,6 +142,6 @@ def test_without_noise_the_share_is_known_and_with_much_it_is_a_guess() -> None:
 
 def test_a_recording_without_whole_stretches_or_of_other_counts_is_not_scored() -> None:
     states = drawn(CHAIN, 100, 3)
-    outputs = released(states, 2, 12, 5, 2)
-    assert attack_stretches(states, outputs, (0,), 12, 12, CHAIN) == ()
-    assert attack_stretches(np.where(np.arange(100) % 5 == 0, -1, states), outputs, (1,), 12, 12, CHAIN) == ()
+    outputs, holes = released(states, 2, 12, 5, 2), np.where(np.arange(100) % 5 == 0, -1, states)
+    assert attacked(states, outputs, (0,), 12, 12) == attacked(holes, outputs, (1,), 12, 12) == ()
+    assert attack_stretches(states, np.arange(100), outputs, (1,), 12, 12) == ()  # every tick is apart

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from fugu.attack.evaluation import Attack
+from fugu.attack.stretches import StretchAttack
 from fugu.cli.view.guarantee import (
     promise_document,
     promise_words,
@@ -82,6 +83,8 @@ def verdict(plan: AutoPlan) -> list[str]:
         told.append(_attacked(chosen.attack, chosen))
     if chosen.known_chain is not None:
         told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
+    if chosen.stretch is not None:
+        told.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
     stretch = f" about any {stretch_words(question.protect)}" if question.protect else ""
     told.append(
@@ -94,6 +97,17 @@ def verdict(plan: AutoPlan) -> list[str]:
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     return [*told, *_adversary(plan)]
+
+
+def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
+    """Whole stretches, to who knows all other days."""
+    asked = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
+    return (
+        f"Asked whether any {stretch_words(seconds)} {asked.get(attack.secret, 'saw its beginning')}, an attacker who "
+        f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f} (epsilon allows "
+        f"{math.exp(epsilon):.2f}), and is right {attack.success:.1%} of the time, {attack.guess:.1%} without what is "
+        "released."
+    )
 
 
 def _profile(plan: AutoPlan) -> list[str]:
@@ -326,6 +340,7 @@ def candidate_document(one: Candidate) -> dict[str, Any]:
         "scale": None if one.scale is None else str(one.scale),
         "blocks": None if one.blocks is None else {"zone": one.blocks.zone, "seconds": one.blocks.seconds},
         **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
+        "stretch": None if one.stretch is None else one.stretch._asdict(),
     }
 
 
