@@ -1,0 +1,73 @@
+"""A device that counts a profile: through a change of the clocks and restarts, as zoneinfo says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from edge_agent.plan import AgentPlan, WindowPlan
+from fugu.contract.calendar import DayBlocks
+from fugu.contract.frames import WindowFrame
+from fugu.contract.queries import Query
+from fugu.planning.day_blocks import transitions
+from tests.edge.test_agent_windows import nowhere, ticks_left, windows_left
+from tests.support.agents import SECOND, JumpingClock, run, window_plan
+
+PERIOD = 600
+BERLIN = ZoneInfo("Europe/Berlin")
+LENGTH = 3 * 86_400 // PERIOD
+SUMMER = int(datetime(2026, 3, 28, tzinfo=UTC).timestamp())
+WINTER = int(datetime(2026, 10, 24, tzinfo=UTC).timestamp())
+
+
+def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
+    """Ticks of ten minutes since two days before a change, three days a profile; next to no noise."""
+    blocks = DayBlocks("Europe/Berlin", seconds, transitions("Europe/Berlin", epoch - 40 * 86_400))
+    clock = {"epoch_us": epoch * SECOND, "period_us": PERIOD * SECOND}
+    profile = window_plan(
+        **{
+            "name": "day",
+            "length": LENGTH,
+            "counts": 86_400 // seconds,
+            "query": Query("profile", blocks=blocks),
+            "places": (0, 0, None),
+        },
+        **clock,
+    )
+    return nowhere(folder, profile, **clock)
+
+
+def kept(run: list[int], window: WindowPlan, frame: WindowFrame, last: bool) -> list[int]:
+    """The ticks of a run that are in a window: a run that is not the last keeps those up to its last record."""
+    inside = [tick for tick in run if frame.first <= tick < frame.first + frame.length]
+    if last or inside[-1:] != run[-1:]:
+        return inside
+    recorded = [tick for tick in inside if window.is_recorded(frame.index, tick)]
+    return [tick for tick in inside if tick <= max(recorded, default=-1)]
+
+
+@pytest.mark.parametrize("epoch", [SUMMER, WINTER], ids=["23 hours", "25 hours"])
+@pytest.mark.parametrize("seconds", [4 * 3600, 1800])
+def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, epoch: int, seconds: int) -> None:
+    """Every tick is in the state that is counted: so what is compared is where each of them counts."""
+    one, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
+    for ticks in (200, 70, 400):  # restarts around the change, and the last run begins another profile
+        clock = JumpingClock(now)
+        end = now + ticks * PERIOD * SECOND
+        run(one, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
+        before = runs[-1][-1] if runs else -1
+        runs.append([tick for tick in ticks_left(one) if tick > before])
+        now = clock.now
+    (window,) = one.streams[0].windows
+    stored = windows_left(one)
+    assert stored
+    for frame in stored:
+        inside = [tick for ticks in runs for tick in kept(ticks, window, frame, ticks is runs[-1])]
+        counts = [0] * (86_400 // seconds)
+        for tick in inside:
+            local = datetime.fromtimestamp(epoch + tick * PERIOD, BERLIN)
+            counts[(local.hour * 3600 + local.minute * 60) // seconds] += 1
+        assert (frame.observed, list(frame.counts)) == (len(inside), counts)
