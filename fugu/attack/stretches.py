@@ -267,11 +267,11 @@ class _Odds:
         begins = ~inside[:, None] & inside[None, :]
         stays, enters = np.where(begins, 0.0, self._chain), np.where(begins, self._chain, 0.0)
         for likelihood in likelihoods:
-            kept = np.einsum("axoc,xy->ayoc", moves, stays)
-            kept[:, :, 1] += np.einsum("axoc,xy->ayc", moves, enters)
-            kept *= likelihood[None, :, None, None]
-            moves = kept.copy()
-            moves[:, inside, :, 1:] = kept[:, inside, :, :-1]
+            moved_on = np.einsum("axoc,xy->ayoc", moves, stays)
+            moved_on[:, :, 1] += np.einsum("axoc,xy->ayc", moves, enters)
+            moved_on *= likelihood[None, :, None, None]
+            moves = moved_on.copy()
+            moves[:, inside, :, 1:] = moved_on[:, inside, :, :-1]
             moves[:, inside, :, 0] = 0.0
             moves /= moves.max()
         return moves

@@ -55,21 +55,22 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
     chains = f"class of the policy ({policy.guarantee.adversary})"
     seen = None if policy.table is None else release_symbols(states, policy.table, generator)
     releases: list[tuple[str, float, float, Outputs]] = []
+    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
     if seen is not None:
         noise = float(1 - seen.emission.diagonal().min()) if seen.emission.shape[1] == k else math.nan
-        releases.append(("symbols", noise, policy.guarantee.epsilon, seen))
+        releases.append(("symbols", noise, whole, seen))
     for window in policy.windows:
-        if window.stride < window.length or policy.windows_alone is None or not window.query.additive:
+        if window.stride < window.length or counts is None or not window.query.additive:
             continue
         scale, ticks = Fraction(window.scale), window.length
         groups = window.groups(names)
         alone = release_counts(states, segments, ticks, scale, groups, generator, k=k)
         if not alone.counts.size:
             continue
-        releases.append((f"window {window.name}", float(scale), policy.windows_alone.epsilon, alone))
+        releases.append((f"window {window.name}", float(scale), counts.epsilon(1), alone))
         if seen is not None:
             both = release_counts(states, segments, ticks, scale, groups, generator, k=k, beside=seen)
-            releases.append((f"symbols, {window.name}", float(scale), policy.guarantee.epsilon, both))
+            releases.append((f"symbols, {window.name}", float(scale), whole, both))
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
     for released, noise, epsilon, outputs in releases:

@@ -384,11 +384,11 @@ def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> b
 def _promise(joint: JointStreams, told: _Told) -> tuple[float, Adversary]:
     if not told.audience.site:
         return told.audience.epsilon, told.audience.adversary
-    found = [one.guarantee for one in joint.policies]
+    found = [(one.bound().epsilon(1), one.guarantee.adversary) for one in joint.policies]  # what is attacked are ticks
     if not told.audience.symbols and not told.audience.releases:
-        found = [one.windows_alone for one in joint.policies if one.windows_alone is not None] or found
-    most = max(found, key=lambda one: one.epsilon)
-    return most.epsilon, most.adversary
+        counts = [(one.windows_bound(), one.windows_alone) for one in joint.policies]
+        found = [(bound.epsilon(1), promise.adversary) for bound, promise in counts if bound and promise] or found
+    return max(found, key=lambda one: one[0])
 
 
 def simulated(

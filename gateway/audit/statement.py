@@ -54,7 +54,7 @@ ASSUMPTIONS = (
     "when ticks are absent, and when readings are missing without a state of their own, does not depend on readings",
     "the random generator of the device is uniform and nobody else's",
     "nothing else correlated with these states is released; other streams only if the class names them",
-    "single ticks are protected, not stretches of them",
+    "protected are stretches of as many ticks as each claim says, one if it says none",
 )
 """Assumptions that no recomputation can check; docs/privacy.md, "What this rests on"."""
 

@@ -186,20 +186,21 @@ def _outputs(
     policy: Policy, seen: SymbolOutputs | None, counted: Sequence[WindowFrame], states: Ints, begin: int
 ) -> list[tuple[str, float, float, Outputs]]:
     found: list[tuple[str, float, float, Outputs]] = []
+    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
     if seen is not None:
         square = seen.emission.shape[0] == seen.emission.shape[1]
         noise = float(1 - seen.emission.diagonal().min()) if square else math.nan
-        found.append(("symbols", noise, policy.guarantee.epsilon, seen))
+        found.append(("symbols", noise, whole, seen))
     for window in policy.windows:
         mine = {frame.index: frame for frame in counted if frame.window == window.name}
         alone = _counts(policy, window, [mine[index] for index in sorted(mine)], states, begin)
-        if alone is None or policy.windows_alone is None:
+        if alone is None or counts is None:
             continue
         scale = float(Fraction(window.scale))
-        found.append((f"window {window.name}", scale, policy.windows_alone.epsilon, alone))
+        found.append((f"window {window.name}", scale, counts.epsilon(1), alone))
         if seen is not None:
             both = CountOutputs(**{**vars(alone), "beside": seen})
-            found.append((f"symbols, {window.name}", scale, policy.guarantee.epsilon, both))
+            found.append((f"symbols, {window.name}", scale, whole, both))
     return found
 
 

@@ -262,20 +262,20 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     )
     named = ("--for", "home/room/s", *NAMED[2:])
     one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
-    two, q = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3")
+    two, q, tick = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3"), ("--protect", "tick")  # what is attacked are ticks
     for adversary in ("ignorant", "informed", "universal"):
-        fugu("plan", "stream", *q, *two, tmp_path / f"{adversary}.json", "--adversary", adversary)
-    fugu("plan", "window", *q, *two, tmp_path / "windows.json", "--window", "5m", "--window", "day=20m:.3")
-    fugu("plan", "window", *q, *two, tmp_path / "both.json", "--window", "5m", "--symbols", ".5")
+        fugu("plan", "stream", *q, *tick, *two, tmp_path / f"{adversary}.json", "--adversary", adversary)
+    fugu("plan", "window", *q, *tick, *two, tmp_path / "windows.json", "--window", "5m", "--window", "day=20m:.3")
+    fugu("plan", "window", *q, *tick, *two, tmp_path / "both.json", "--window", "5m", "--symbols", ".5")
     quilts = ("--mechanism", "mqm-exact", "--adversary", "ignorant")
-    fugu("plan", "window", *q, *two, tmp_path / "quilts.json", "--window", "5m", *quilts)
+    fugu("plan", "window", *q, *tick, *two, tmp_path / "quilts.json", "--window", "5m", *quilts)
     fit = ("plan", "model", tmp_path / "room.csv", "--column")
     fugu(*fit, "light,motion", "-o", tmp_path / "room.model")
     fugu(*fit, "light", "--order", "2", "-o", tmp_path / "order.model")
     known = ("--known", "--adversary", "ignorant")
     for name, more in (("odds", ()), ("known", known), ("counted", ("--window", "10m"))):
-        fugu("plan", "joint", tmp_path / "room.model", "--epsilon", "1", *more, "-o", tmp_path / name, *NAMED)
-    fugu("plan", "joint", tmp_path / "order.model", "--epsilon", "1", "-o", tmp_path / "order", *NAMED)
+        fugu("plan", "joint", tmp_path / "room.model", "--epsilon", "1", *tick, *more, "-o", tmp_path / name, *NAMED)
+    fugu("plan", "joint", tmp_path / "order.model", "--epsilon", "1", *tick, "-o", tmp_path / "order", *NAMED)
     fugu("plan", "measure", "--spec", tmp_path / "place.toml", "-o", tmp_path / "place.json")
     planned_kinds = [[file] for file in sorted(tmp_path.glob("*.json"))]
     planned_kinds += [sorted((tmp_path / name).glob("*.json")) for name in ("odds", "known", "counted", "order")]

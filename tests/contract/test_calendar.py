@@ -20,7 +20,7 @@ from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
 from fugu.planning.day_blocks import profile_query, transitions
 from fugu.planning.errors import PlanningError
-from tests.contract.test_descriptions import SYMBOLS
+from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 BERLIN = DayBlocks("Europe/Berlin", 4 * 3600, transitions("Europe/Berlin", SINCE))
@@ -93,7 +93,7 @@ def test_blocks_stand_beside_whole_counts_only(changes: dict[str, object]) -> No
 
 
 def with_profile(length: int) -> Policy:
-    document = json.loads(SYMBOLS.to_json())
+    document = json.loads(policy().to_json())
     document["clock"]["period_us"] = 60_000_000
     document["windows"] = [profile_window(length=length, stride=length).model_dump(mode="json")]
     return Policy.from_json(json.dumps(document | {"windows_guarantee": document["guarantee"]}))

@@ -196,7 +196,9 @@ def test_a_profile_has_a_row_for_each_block_of_the_day(tmp_path: Path) -> None:
     day = Window.model_validate(
         {"name": "day", "length": 8, "stride": 8, "start": 0, "states": (1,), "scale": "2", "blocks": blocks}
     )
-    scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(day,), period_us=6 * 3600 * 1_000_000)))
+    scene = Scene(
+        tmp_path / "s.sqlite", lag=LAG, policies=hourly(policy(1, windows=(day,), period_us=6 * 3600 * 1_000_000))
+    )
     scene.receive([Received("watch", "hr", WindowFrame(1, "day", -1, 0, 0, 8, 8, (3, -1)))])
     found = table(exported(scene, tmp_path / "out"), "windows")
     rows = [(list(states), block, count) for states, block, count in found[["states", "block", "count"]].to_numpy()]
