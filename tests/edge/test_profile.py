@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -24,7 +25,7 @@ WINTER = int(datetime(2026, 10, 24, tzinfo=UTC).timestamp())
 
 
 def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
-    """Ticks of ten minutes since two days before a change, three days a profile; next to no noise."""
+    """Ticks of ten minutes since a day before a change, three days a profile; next to no noise."""
     blocks = DayBlocks("Europe/Berlin", seconds, transitions("Europe/Berlin", epoch - 40 * 86_400))
     clock = {"epoch_us": epoch * SECOND, "period_us": PERIOD * SECOND}
     profile = window_plan(
@@ -37,7 +38,7 @@ def plan(folder: Path, epoch: int, seconds: int) -> AgentPlan:
         },
         **clock,
     )
-    return nowhere(folder, profile, **clock)
+    return replace(nowhere(folder, profile, **clock), status_seconds=float(PERIOD))
 
 
 def kept(run: list[int], window: WindowPlan, frame: WindowFrame, last: bool) -> list[int]:
@@ -49,8 +50,10 @@ def kept(run: list[int], window: WindowPlan, frame: WindowFrame, last: bool) -> 
     return [tick for tick in inside if tick <= max(recorded, default=-1)]
 
 
-@pytest.mark.parametrize("epoch", [SUMMER, WINTER], ids=["23 hours", "25 hours"])
-@pytest.mark.parametrize("seconds", [4 * 3600, 1800])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("epoch", "seconds"), [(SUMMER, 4 * 3600), (WINTER, 1800)], ids=["a day of 23 hours", "a day of 25 hours"]
+)
 def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, epoch: int, seconds: int) -> None:
     """Every tick is in the state that is counted: so what is compared is where each of them counts."""
     one, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()

@@ -65,7 +65,7 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) 
     assert one.held_back_error <= one.error_95
     assert {other.answers for other in found.candidates} == {"share", "profile"}
     assert not any(2.0 * o.expected_error <= o.guess_error for o in found.candidates if o.answers == "share")
-    assert "share of 'on' in each 4 h of the day (UTC) over 7 d" in verdict(found)[0]
+    assert "share of 'on' in each 4 h of the day (UTC) over 14 d" in verdict(found)[0]
     assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(found))
 
 
@@ -78,7 +78,7 @@ def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoP
     assert policy.verify(1.0).epsilon <= 1.0
     assert policy.useful_for == "share"
     rows = auto_document(found, policy)["stretches"]
-    assert "the same hour on 14 days" in [row["name"] for row in rows]
+    assert "the same hour on 14 days" in [row["stretch"] for row in rows]
 
 
 def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
