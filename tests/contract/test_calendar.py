@@ -12,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fugu.cli.view.readings import reading_line
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.descriptions import decode_description, describe, encode_description
 from fugu.contract.errors import FrameError, PolicyError
 from fugu.contract.policy import Policy
 from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
+from fugu.mqtt.readings import CountReading
 from fugu.planning.day_blocks import profile_query, transitions
 from fugu.planning.errors import PlanningError
 from tests.support.scenes import policy
@@ -138,3 +140,16 @@ def test_a_report_has_as_many_numbers_as_blocks() -> None:
     fields |= {"adversary": "universal", "useful": True}
     with pytest.raises(FrameError, match="2 values of 6 blocks"):
         WindowCount(**fields, blocks=BERLIN.labels)  # type: ignore[arg-type]
+
+
+def test_a_line_names_each_part_of_the_day_with_its_interval() -> None:
+    time = datetime(2026, 2, 1, tzinfo=UTC)
+    blocks = ("00:00-12:00", "12:00-24:00")
+    count = WindowCount(
+        **{"time": time, "since": time - timedelta(days=7), "window": "day", "states": ("on",), "blocks": blocks},
+        **{"values": (1.0, 2.0), "low": (-3.0, -2.0), "high": (5.0, 6.0), "confidence": 0.95, "observed": 10_080},
+        **{"epsilon": 1.0, "adversary": "universal", "useful": True},  # type: ignore[arg-type]
+    )
+    line = reading_line(CountReading("watch", "hr", count))
+    assert "window day: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) of 10080 observed ticks" in line
+    assert line.endswith("on by parts of the day")
