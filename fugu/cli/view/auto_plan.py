@@ -113,8 +113,8 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
 def _profile(plan: AutoPlan) -> list[str]:
     """Say what a profile is compared with, and that nothing else was useful if it was not asked for."""
     told = [
-        "Guessing is one share for every part of the day, the best one: a profile shows a habit, which is no secret of "
-        "any one day."
+        "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
+        "about a stretch hides."
     ]
     if plan.question.want is None:
         told.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
