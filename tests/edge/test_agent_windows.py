@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from edge_agent import sender
 from edge_agent.agent import Agent
 from edge_agent.device_clock import TickClock
 from edge_agent.outbox import Outbox, OutboxError
-from edge_agent.plan import AgentPlan, WindowPlan
+from edge_agent.plan import WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
@@ -27,32 +26,15 @@ from tests.support.agents import (
     ScriptedClock,
     agent_plan,
     frames_left,
+    nowhere,
     run,
     stream_plan,
-    ticks,
+    ticks_left,
     window_plan,
+    windows_left,
 )
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.outboxes import window_frames
 from tests.support.processes import Recorder
-
-
-def windows_left(plan: AgentPlan) -> list[WindowFrame]:
-    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
-    try:
-        return window_frames(outbox)
-    finally:
-        outbox.close()
-
-
-def nowhere(folder: Path, *windows: WindowPlan, **changes: Any) -> AgentPlan:
-    """A plan whose broker is not there; its sensor alternates, so half of all ticks are high."""
-    stream = stream_plan(windows=windows or (window_plan(),), **changes)
-    return agent_plan(folder, Broker(port=9), stream, drain_seconds=0.0, forget="committed")
-
-
-def ticks_left(plan: AgentPlan) -> list[int]:
-    return ticks(frames_left(plan))
 
 
 def seen_in(frame: WindowFrame, observed: list[int]) -> tuple[int, tuple[int, ...]]:

@@ -14,8 +14,7 @@ from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import Query
 from fugu.planning.day_blocks import transitions
-from tests.edge.test_agent_windows import nowhere, ticks_left, windows_left
-from tests.support.agents import SECOND, JumpingClock, run, window_plan
+from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
 
 PERIOD = 600
 BERLIN = ZoneInfo("Europe/Berlin")

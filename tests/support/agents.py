@@ -15,13 +15,13 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors.source import ReplaySensor
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.clock import Wake
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.outboxes import symbol_frames
+from tests.support.outboxes import symbol_frames, window_frames
 
 SECOND = 1_000_000
 COIN = NoiseTable(((1 << 31,), (1 << 31,)))
@@ -181,3 +181,21 @@ def toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return json.dumps(value)
+
+
+def windows_left(plan: AgentPlan) -> list[WindowFrame]:
+    outbox = Outbox(plan.outbox, plan.fleet, plan.device)
+    try:
+        return window_frames(outbox)
+    finally:
+        outbox.close()
+
+
+def nowhere(folder: Path, *windows: WindowPlan, **changes: Any) -> AgentPlan:
+    """A plan whose broker is not there; its sensor alternates, so half of all ticks are high."""
+    stream = stream_plan(windows=windows or (window_plan(),), **changes)
+    return agent_plan(folder, Broker(port=9), stream, drain_seconds=0.0, forget="committed")
+
+
+def ticks_left(plan: AgentPlan) -> list[int]:
+    return ticks(frames_left(plan))
