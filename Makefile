@@ -57,6 +57,8 @@ bench:
 	.venv/bin/python benchmarks/dashboard.py
 	.venv/bin/python benchmarks/weight.py
 	.venv/bin/python benchmarks/walks.py
+	.venv/bin/python benchmarks/stretches.py
+	.venv/bin/python benchmarks/stretch_attacks.py
 
 # Every published figure and table, ours beside it: reproduction/report.html.
 papers: setup-test
