@@ -579,9 +579,11 @@ class JointChains(_KnownChains):
     def stretch_bound(
         self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
     ) -> StretchBound:
-        """Count the outputs of all other streams; pairs of ticks may be hidden in what differs at none of them."""
-        told, elsewhere = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), adversary != "ignorant"
-        return StretchBound(known, ticks, told, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
+        """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
+        if len(self.streams) > 1:
+            rate, windows = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD), ()
+        elsewhere = adversary != "ignorant"
+        return StretchBound(known, ticks, rate, windows, equal_leakages=False, hidden=True, known_elsewhere=elsewhere)
 
     def closed_form(self) -> tuple[Fraction, ...]:
         """None: what one stream tells is not all that counts."""

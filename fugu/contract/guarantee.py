@@ -115,7 +115,7 @@ def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
 
 
 def _check_states(chains: ChainClass, table: NoiseTable) -> None:
-    if table.states != chains.states:
+    if table.states not in chains.stream_sizes:
         raise GuaranteeError(f"the table has {table.states} states and its class of chains {chains.states}")
 
 

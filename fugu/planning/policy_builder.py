@@ -19,6 +19,7 @@ from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
+from fugu.contract.rounding import LOGARITHM
 from fugu.contract.sentences import LAST_US
 from fugu.planning.errors import PlanningError
 from fugu.planning.window_plan import JointPlan
@@ -141,7 +142,10 @@ def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
     """Loss of the windows alone about a stretch of the guarantee."""
     promise = plan.guarantee
     bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
-    return promise.model_copy(update={"epsilon": bound.epsilon(promise.stretch_ticks)})
+    epsilon, ticks = bound.epsilon(promise.stretch_ticks), promise.stretch_ticks
+    if ticks > 1:  # a class of several states of one stream is named later, which moves its rate by a rounding
+        epsilon *= 1.0 + LOGARITHM
+    return promise.model_copy(update={"epsilon": epsilon})
 
 
 def make_policy(header: PolicyHeader, *, guarantee: Guarantee, **planned: Any) -> Policy:

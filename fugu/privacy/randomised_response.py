@@ -147,10 +147,10 @@ def allowed_ratios(
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
     if stretch > 1.0:
-        sides = 1.0 if chains.equal_leakages(adversary) else 2.0
 
         def lost(log: float) -> float:
-            return sides * (max(_losses(chains, adversary, log, log)) - log) + stretch * log
+            single = max(_losses(chains, adversary, log, log))
+            return chains.stretch_bound(single, 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
 
         equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / stretch, _MOST_LOG_RATIO))
         return math.exp(equal), math.exp(equal)

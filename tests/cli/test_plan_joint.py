@@ -60,7 +60,7 @@ def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_pat
     for policy in ("room-light", "room-motion"):
         checked = fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
         assert "the guarantee holds" in checked.out
-        assert fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
+        assert fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9@10m").code == 1
 
 
 @pytest.mark.long
@@ -130,4 +130,4 @@ def test_a_chain_of_order_two_is_planned_like_others(
     assert isinstance(policy.chains, JointChains)
     assert policy.chains.shows == ((0,), (1,), (0,), (1,))
     assert 0.999 * policy.chains.streams[0].rate < float(policy.outputs.rate) <= policy.chains.streams[0].rate
-    assert 0.99 < policy.verify(1.0).epsilon <= 1.0
+    assert 0.99 < policy.bound(policy.verify(1.0)).epsilon(policy.guarantee.stretch_ticks) <= 1.0

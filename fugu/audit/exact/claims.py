@@ -83,9 +83,10 @@ def _stretch_loss(
     one = stream_loss(chains, ratios, stated["adversary"], known)
     if ticks == 1:
         return one
-    if chains["kind"] == "joint":
-        return 2 * one + ticks * sum((Fraction(stream["rate"]) for stream in chains["streams"]), Fraction(0))
     told = [symbols * n + sum((_counted(w, n) for w in policy.get("windows") or ()), Fraction(0)) for n in (1, ticks)]
+    if chains["kind"] == "joint":
+        rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
+        return Fraction(2 * one + (told[1] if len(rates) == 1 else ticks * sum(rates)))
     sides = 2 if chains["kind"] == "finite" and stated["adversary"] != "universal" else 1
     return Fraction(sides * (one - told[0]) + told[1])
 
