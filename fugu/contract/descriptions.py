@@ -80,7 +80,7 @@ class Described(Document):
     epsilon: Positive | None
     adversary: Adversary
     stretch_ticks: StretchTicks
-    stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
+    stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=32)]
 
     @property
     def of_a_tick(self) -> float | None:

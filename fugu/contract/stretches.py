@@ -178,7 +178,8 @@ class StretchBound:
             lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
         else:
             lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
-        lengths += [(f"a window of {window.name}", window.length) for window in self.windows]
+        own = {window.length: f"a window of {window.name}" for window in reversed(self.windows)}
+        lengths += [(name, ticks) for ticks, name in sorted(own.items())]
         if self.ticks > 1:
             lengths.append(("a stretch that is promised", self.ticks))
         if epsilon is not None and (longest := self.longest(epsilon)) > 1:

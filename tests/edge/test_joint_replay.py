@@ -42,7 +42,7 @@ def joint_policies() -> list[Policy]:
     """Three streams of one class of joint chains, one of them with a window that counts."""
     plain = policy(epoch_us=0, period_us=1_000_000)
     counting = plain.model_copy(update={"windows": WINDOWS, "stream": NAMES[0]})
-    rates = (float(counting.rate), float(plain.rate), float(plain.rate))
+    rates = (float(counting.outputs.rate), *[float(plain.outputs.rate)] * 2)
     streams = tuple(Shown(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True))
     chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transitions=(MOVES,))
     promise = Guarantee(epsilon=chains.joint_loss("ignorant").epsilon, adversary="ignorant")

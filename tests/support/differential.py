@@ -172,7 +172,7 @@ def run(
 
 def of_order_2(one: Policy) -> Policy:
     """The policy with a chain of pairs of states, and what it then loses at most."""
-    shown = Shown(name=one.stream, states=2, rate=nextafter(float(one.rate), inf))
+    shown = Shown(name=one.stream, states=2, rate=nextafter(float(one.outputs.rate), inf))
     moves = ((0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7))
     chains = JointChains(
         streams=(shown,), period_us=one.clock.period_us, shows=((0,), (1,), (0,), (1,)), transitions=(moves,)

@@ -71,7 +71,7 @@ def test_building_firmware(
     replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period .001": "period .001 --false-alarms 1e-9"}
     replace["--seconds 12"] = "--seconds 5"
     with Page("docs/firmware.md", tmp_path, replace) as page:
-        assert page.run() == 5
+        assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
 
 
