@@ -1,4 +1,4 @@
-"""What attackers of stretches reach on recordings, at noise for the promise and at noise for its floor alone.
+"""Attack stretches of recordings, at noise for the promise and at noise for its floor alone.
 
 Usage: python benchmarks/stretch_attacks.py [--json]
 

@@ -30,7 +30,7 @@ _LARGEST = 700.0
 
 
 class StretchAttack(NamedTuple):
-    """What attackers reach on stretches of so many ticks about one secret.
+    """Result of attackers on stretches of so many ticks, about one secret.
 
     `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, and
     `guess` the same without outputs. `furthest` is the largest factor by which outputs moved odds, `typical` a median.

@@ -118,7 +118,7 @@ class Profile(NamedTuple):
         return _off(shares, candidate.scale, candidate.devices, rng, _RUNS) if len(shares.counts) else None
 
     def attacked(self, cut: Cut, day: int, scale: Fraction, k: int, rng: np.random.Generator) -> CountOutputs:
-        """What attackers see of a profile, and more: times of a block's length by themselves, with the same noise.
+        """Release more than a profile to attackers: times of a block's length by themselves, with the same noise.
 
         A tick is in one count with this noise either way, and here fewer other ticks are counted with it. `day` is in
         ticks.

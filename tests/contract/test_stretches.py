@@ -306,7 +306,7 @@ def test_a_longer_promise_keeps_the_shorter_ones() -> None:
 
 
 def test_a_ceiling_is_held_against_the_loss_of_its_own_time() -> None:
-    """A promise of an hour at epsilon 1 keeps a ceiling of .2 for a tick, and none of .2 for ten minutes."""
+    """A promise of an hour at epsilon 1 keeps ceilings of a tick and of ten minutes that are above its loss of them."""
     made = promised(61, "64")
     made.verify(Ceiling(epsilon=1.0, seconds=3600))
     made.verify(Ceiling(epsilon=0.3, seconds=600))

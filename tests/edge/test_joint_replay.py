@@ -25,7 +25,7 @@ from edge_agent.ticker import Ticker
 from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
-from fugu.contract.windows import Window
+from fugu.contract.windows import Blocks, Window
 from tests.support.agents import JumpingClock, device_clock
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy
@@ -34,7 +34,11 @@ TICKS = 40
 NAMES = ("hr", "steps", "doors")
 SHOWS = tuple((a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1))
 MOVES = tuple(tuple(0.65 if a == b else 0.05 for b in range(8)) for a in range(8))
-WINDOWS = (Window(name="high", length=8, stride=4, states=(1,), scale="20"),)
+HALF_DAYS = Blocks(zone="UTC", seconds=43_200, offsets=((0, 0),))
+WINDOWS = (
+    Window(name="high", length=8, stride=4, states=(1,), scale="20"),
+    Window(name="day", length=86_400, stride=86_400, states=(1,), scale="20", blocks=HALF_DAYS),
+)
 AGENT = str(Path(edge_agent.ticker.__file__).parent)
 
 

@@ -62,7 +62,7 @@ def policy(plan: JointPlan, **header: Any) -> Policy:
 
 
 def _is_slow(chains: ChainClass, adversary: Adversary) -> bool:
-    """Whether a plan takes up to a minute: known chains, and known states of them."""
+    """True if a plan takes up to a minute: known chains, and known states of them."""
     return isinstance(chains, FiniteChains) and adversary == "informed"
 
 

@@ -1,4 +1,4 @@
-"""What an audience is told about ticks in a row, by every path, symbol and output: never more than it is promised."""
+"""Audiences learn no more of ticks in a row than they are promised: by every path, symbol and output."""
 
 from __future__ import annotations
 

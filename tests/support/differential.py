@@ -18,7 +18,7 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import sparse_rows
 from fugu.contract.policy import Categories, Discretiser, Policy
 from fugu.contract.topics import parse_topic
-from fugu.contract.windows import Window
+from fugu.contract.windows import Blocks, Window
 from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.measured import measure_policy
@@ -30,6 +30,14 @@ PLACES = tuple(f"c{x}" for x in range(9))
 WINDOWS = (
     Window(name="high", length=20, stride=10, states=("level 1",), scale="20"),
     Window(name="bars", length=15, stride=15, states="histogram", scale="7/3"),
+    Window(
+        name="day",
+        length=86_400,
+        stride=86_400,
+        states=("level 1",),
+        scale="20",
+        blocks=Blocks(zone="UTC", seconds=43_200, offsets=((0, 0),)),
+    ),
 )
 PUBLISH = 3
 

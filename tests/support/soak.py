@@ -1,4 +1,4 @@
-"""What of `make soak` ran last: a row of tests/soak.tsv for each of its tests, written as each ends."""
+"""List what of `make soak` ran last: a row of tests/soak.tsv for each of its tests, written as each ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def note(report: pytest.TestReport, file: Path = LAST) -> None:
 
 @cache
 def _commit() -> str:
-    """What is checked out, with a plus sign if files differ from it; a dash where no repository says."""
+    """Name the commit that is checked out, with a plus sign if files differ from it; a dash without a repository."""
     said = subprocess.run(
         ["git", "describe", "--always", "--abbrev=8", "--exclude", "*", "--dirty=+"],
         cwd=ROOT,
