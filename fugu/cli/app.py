@@ -34,7 +34,7 @@ COMMANDS = {
     "check policy": ("policy:app:check", "Check a policy as a device does."),
     "check statement": ("audit:app:policy", "State what a policy releases, to whom, and what that loses."),
     "check loss": ("loss:app:stream", "The real epsilon of randomised bits, from their noise."),
-    "check windows": ("loss:app:windows", "Compute the loss of several releases about windows of one stream."),
+    "check windows": ("loss:app:windows", "Compute the loss of several releases about windows."),
     "check attack": ("attack:app", "Attack what would be released of a recording."),
     "check stream": ("audit:app:stream", "Attack all that each audience may read of a stream."),
     "check device": ("audit:app:device", "Test the randomness of a device, from what it publishes."),

@@ -39,7 +39,7 @@ def windows(
     start: StartOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the loss of several releases about windows of one stream.
+    """Compute the loss of several releases about windows.
 
     By the accountants, for every adversary.
 
