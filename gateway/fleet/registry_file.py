@@ -21,14 +21,14 @@ from gateway.fleet.entries import (
     Target,
     checked_name,
 )
-from gateway.fleet.rollout import Offer, Report, State
+from gateway.fleet.rollout import Offer, Report, StageCounts, State
 
 __all__ = [
     "BUSY_SECONDS",
     "DEVICES",
     "DOCUMENT",
+    "Rollout",
     "RolloutRows",
-    "Stored",
     "device_of",
     "document_of",
     "open_registry",
@@ -196,13 +196,14 @@ LEFT JOIN reported r ON r.device=m.device WHERE m.rollout=:rollout
 """
 
 
-class Stored(NamedTuple):
-    """A rollout as it is stored; `ended_us` is when it was completed, stopped or aborted."""
+class Rollout(NamedTuple):
+    """A rollout; `ended_us` is when it was completed, stopped or aborted, `tallies` how its stages stand, if asked."""
 
     plan: RolloutPlan
     state: State
     created_us: int
     ended_us: int | None
+    tallies: tuple[StageCounts, ...] = ()
 
 
 class RolloutRows:
@@ -235,7 +236,7 @@ class RolloutRows:
         ).fetchone()
         return row
 
-    def load(self, number: int) -> Stored | None:
+    def load(self, number: int) -> Rollout | None:
         """A rollout, `None` if there is none of this number."""
         query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
         if (row := self._db.execute(query, (number,)).fetchone()) is None:
@@ -253,7 +254,7 @@ class RolloutRows:
                 offers[device] = Offer(*offer)
         plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        return Stored(plan, State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
+        return Rollout(plan, State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
 
     def save(self, number: int, before: State, after: State, ended_us: int | None) -> None:
         """Write what is different."""

@@ -42,13 +42,12 @@ from gateway.fleet.entries import FleetError, Outcome, RolloutPlan
 
 __all__ = [
     "ACTIVE",
-    "Action",
     "Offer",
-    "OfferWayBack",
     "Report",
-    "SetDesired",
     "StageCounts",
     "State",
+    "advance",
+    "operated",
     "tally",
     "way_back",
 ]
@@ -110,22 +109,6 @@ class State:
     cause: str = ""
 
 
-class SetDesired(NamedTuple):
-    """Let a device have the document."""
-
-    device: str
-    version: int
-
-
-class OfferWayBack(NamedTuple):
-    """Tell the operator: for each former version, the devices that had it; None is for those that had none."""
-
-    devices: Mapping[int | None, tuple[str, ...]]
-
-
-Action = SetDesired | OfferWayBack
-
-
 class StageCounts(NamedTuple):
     """How the devices of a stage stand; `size` leaves out those that are out."""
 
@@ -155,12 +138,12 @@ class StageCounts(NamedTuple):
         return self.size - self.errors < success * self.size
 
 
-def way_back(state: State) -> OfferWayBack:
-    """For each former version, the devices that were offered the rollout's."""
+def way_back(state: State) -> dict[int | None, tuple[str, ...]]:
+    """The devices that were offered the document, by the version that they had before; `None` if they had none."""
     devices: dict[int | None, tuple[str, ...]] = {}
     for name, offer in sorted(state.offers.items()):
         devices[offer.former] = (*devices.get(offer.former, ()), name)
-    return OfferWayBack(devices)
+    return devices
 
 
 def tally(plan: RolloutPlan, state: State, reports: Mapping[str, Report]) -> tuple[StageCounts, ...]:
@@ -192,40 +175,37 @@ MINUTE_US = 60_000_000
 CATCH_UP_US = 5_000_000
 
 
-def begin(state: State, stages: tuple[tuple[str, ...], ...], now_us: int) -> State:
-    """Start a draft with the devices that `plan.stages_of` has chosen. Raises FleetError if it was started before."""
-    _need(state, "start", "draft")
-    return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
+_STEPS: dict[str, tuple[Phase, ...]] = {
+    "start": ("draft",),
+    "pause": ("running", "waiting"),
+    "resume": ("paused",),
+    "approve": ("waiting",),
+    "abort": ("draft", "running", "waiting", "paused"),
+}
 
 
-def pause(state: State) -> State:
-    """Let nothing happen, until `resume`. Raises FleetError if it is not under way."""
-    _need(state, "pause", "running", "waiting")
-    return replace(state, phase="paused", cause="")
+def operated(state: State, what: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> State:
+    """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
 
-
-def resume(state: State, now_us: int) -> State:
-    """Go on; the pause counts for neither patience nor pace. Raises FleetError if it is not paused."""
-    _need(state, "resume", "paused")
-    return replace(state, phase="running", seen_us=now_us)
-
-
-def approve(state: State) -> State:
-    """Open the gate that the rollout waits at. Raises FleetError if it does not wait."""
-    _need(state, "approve", "waiting")
-    return replace(state, phase="running", approved=state.stage + 1, cause="")
-
-
-def abort(state: State) -> State:
-    """End it; devices stay where they are. The way back is a new document. FleetError if it has ended already."""
-    _need(state, "abort", "draft", "running", "waiting", "paused")
-    return replace(state, phase="aborted", cause="")
+    A pause counts for neither patience nor pace. After an abort devices stay where they are.
+    """
+    if state.phase not in _STEPS[what]:
+        phases = " or ".join(_STEPS[what])
+        raise FleetError(f"cannot {what} a rollout that is {state.phase}: only one that is {phases}")
+    match what:
+        case "start":
+            return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
+        case "resume":
+            return replace(state, phase="running", seen_us=now_us)
+        case "approve":
+            return replace(state, phase="running", approved=state.stage + 1, cause="")
+    return replace(state, phase="paused" if what == "pause" else "aborted", cause="")
 
 
 def advance(
     plan: RolloutPlan, state: State, reports: Mapping[str, Report], now_us: int
-) -> tuple[tuple[Action, ...], State]:
-    """Do what is due; returns the actions, and the state to keep together with them.
+) -> tuple[tuple[str, ...], State]:
+    """Do what is due; returns the devices that get the document, and the state to keep together with that.
 
     Reports are of all enrolled devices.
     """
@@ -236,8 +216,7 @@ def advance(
     state = _noticed(state, reports)
     counts = tally(plan, state, reports)
     if cause := _stopping(plan, state, counts):
-        state = replace(state, phase="stopped", cause=cause)
-        return (way_back(state),), state
+        return (), replace(state, phase="stopped", cause=cause)
     state = _next_stage(plan, state, counts)
     return _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
 
@@ -280,7 +259,7 @@ def _next_stage(plan: RolloutPlan, state: State, counts: tuple[StageCounts, ...]
 
 def _offer(
     plan: RolloutPlan, state: State, reports: Mapping[str, Report], passed: int
-) -> tuple[tuple[Action, ...], State]:
+) -> tuple[tuple[str, ...], State]:
     """Offer the document to as many devices of the stages that have begun as the pace allows."""
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
@@ -293,12 +272,4 @@ def _offer(
             continue
         made[name] = Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
         slot += interval
-    if not made:
-        return (), state
-    actions = tuple(SetDesired(name, plan.version) for name in made)
-    return actions, replace(state, slot_us=slot, offers={**state.offers, **made})
-
-
-def _need(state: State, what: str, *phases: Phase) -> None:
-    if state.phase not in phases:
-        raise FleetError(f"cannot {what} a rollout that is {state.phase}: only one that is {' or '.join(phases)}")
+    return tuple(made), replace(state, slot_us=slot, offers={**state.offers, **made}) if made else state

@@ -6,32 +6,18 @@ nothing of it. Operators' actions come from another process, the command line, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from gateway.fleet import rollout as rules
 from gateway.fleet.entries import Due, FleetError, RolloutPlan, UnknownNameError, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.registry_file import Stored
-from gateway.fleet.rollout import ACTIVE, Action, OfferWayBack, SetDesired, StageCounts, State, tally, way_back
+from gateway.fleet.registry_file import Rollout
+from gateway.fleet.rollout import ACTIVE, State, advance, operated, tally
 
-__all__ = ["Rollout", "Rollouts"]
+__all__ = ["Rollouts"]
 
 _GATEWAY = "gateway"
 _KEEP_CLOCK_US = 20_000_000
 """A step that changes nothing but the clock is written only this often, to spare the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """A rollout, and how the devices of each stage stand (nothing for a draft)."""
-
-    number: int
-    plan: RolloutPlan
-    state: State
-    tallies: tuple[StageCounts, ...]
-    created_us: int
-    ended_us: int | None
 
 
 class Rollouts:
@@ -72,7 +58,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            began = rules.begin(state, self.preview(plan), time_us)
+            began = operated(state, "start", time_us, self.preview(plan))
             self._rows.choose(number, began.stages)
             count = sum(map(len, began.stages))
             if other := self._rows.in_the_way(number):
@@ -82,42 +68,32 @@ class Rollouts:
             self._save(number, state, began)
             self._record(number, who, "start", f"version {plan.version} for {count} devices", time_us)
 
-    def pause(self, number: int, *, who: str, time_us: int) -> None:
-        """Let nothing happen until `resume`; a `FleetError` if it is not under way."""
-        self._operate(number, "pause", rules.pause, who, time_us)
+    def operate(self, number: int, what: str, *, who: str, time_us: int) -> None:
+        """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
+        with self._registry.transaction():
+            state = self._load(number).state
+            self._save(number, state, operated(state, what, time_us), time_us)
+            self._record(number, who, what, "", time_us)
 
-    def resume(self, number: int, *, who: str, time_us: int) -> None:
-        """Go on; a `FleetError` if it is not paused."""
-        self._operate(number, "resume", lambda state: rules.resume(state, time_us), who, time_us)
-
-    def approve(self, number: int, *, who: str, time_us: int) -> None:
-        """Open the gate that it waits at; a `FleetError` if it does not wait."""
-        self._operate(number, "approve", rules.approve, who, time_us)
-
-    def abort(self, number: int, *, who: str, time_us: int) -> None:
-        """End it; what was not sent yet is not sent. A `FleetError` if it has ended already."""
-        self._operate(number, "abort", rules.abort, who, time_us)
-
-    def step(self, number: int, time_us: int) -> tuple[Action, ...]:
-        """Do what is due in one rollout: what it does, and returns, is durable, or has not happened.
+    def step(self, number: int, time_us: int) -> tuple[str, ...]:
+        """Do what is due in one rollout: what devices get, and is returned, is durable, or has not happened.
 
         Raises UnknownNameError if there is no such rollout; RegistryError if the file cannot be used: nothing was done.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            actions, following = rules.advance(plan, state, self._rows.reports(number, plan.version), time_us)
+            devices, following = advance(plan, state, self._rows.reports(number, plan.version), time_us)
             quiet = replace(following, clock_us=state.clock_us, seen_us=state.seen_us) == state
             if following == state or (quiet and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
-            for action in actions:
-                if isinstance(action, SetDesired):
-                    self._registry.want(action.device, action.version, time_us, number)
+            for device in devices:
+                self._registry.want(device, plan.version, time_us, number)
             self._save(number, state, following, time_us)
             if (stage := following.stage) != state.stage:
                 self._record(number, _GATEWAY, "stage", f"stage {stage + 1} of {len(following.stages)}", time_us)
             if following.phase != state.phase:
                 self._record(number, _GATEWAY, following.phase, following.cause, time_us)
-            return actions
+            return devices
 
     def due(self, time_us: int, limit: int = 100) -> list[Due]:
         """Do what is due in all rollouts, and say what is to be published now, longest waiting first.
@@ -143,25 +119,14 @@ class Rollouts:
     def show(self, number: int) -> Rollout:
         """A rollout as it stands. Raises UnknownNameError if there is no such rollout."""
         with self._registry.snapshot():
-            plan, state, created_us, ended_us = self._load(number)
-            tallies = tally(plan, state, self._rows.reports(number, plan.version))
-            return Rollout(number, plan, state, tallies, created_us, ended_us)
-
-    def way_back(self, number: int) -> OfferWayBack:
-        """For each former version of devices those that were offered the rollout's. UnknownNameError without it."""
-        with self._registry.snapshot():
-            return way_back(self._load(number).state)
-
-    def _operate(self, number: int, what: str, change: Callable[[State], State], who: str, time_us: int) -> None:
-        with self._registry.transaction():
-            state = self._load(number).state
-            self._save(number, state, change(state), time_us)
-            self._record(number, who, what, "", time_us)
+            found = self._load(number)
+            reports = self._rows.reports(number, found.plan.version)
+            return found._replace(tallies=tally(found.plan, found.state, reports))
 
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
 
-    def _load(self, number: int) -> Stored:
+    def _load(self, number: int) -> Rollout:
         with self._registry.snapshot():
             if (found := self._rows.load(number)) is None:
                 raise UnknownNameError(f"there is no rollout {number} in fleet {self._registry.fleet}")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import Outcome, RolloutPlan, Stage
-from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
-from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
+from gateway.fleet.rollout import Report, State, advance, operated, tally
+from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,8 @@ STEPS = st.lists(
 )
 
 
-def played(
-    some: RolloutPlan, steps: list[Step], count: int
-) -> list[tuple[int, State, list[str], dict[str, Report], bool]]:
-    """Every step: when, the state after it, who was offered the document, the reports, and whether a way back was."""
+def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, State, list[str], dict[str, Report]]]:
+    """Every step: when, the state after it, who was offered the document, and the reports."""
     devices, state, now = Pretended.of(names(count)), started(some, names(count)), START
     record = []
     for step in steps:
@@ -69,15 +67,14 @@ def played(
             devices.say(step.change, name)
         match (step.operator, state.phase):
             case ("pause", "running" | "waiting"):
-                state = pause(state)
+                state = operated(state, "pause", 0)
             case ("resume", "paused"):
-                state = resume(state, now)
+                state = operated(state, "resume", now)
             case ("approve", "waiting"):
-                state = approve(state)
+                state = operated(state, "approve", 0)
         actions, state = advance(some, state, devices.reports, now)
-        back = any(isinstance(action, OfferWayBack) for action in actions)
-        record.append((now, state, offered(actions), dict(devices.reports), back))
-        for made in offered(actions):
+        record.append((now, state, list(actions), dict(devices.reports)))
+        for made in actions:
             devices.reports[made] = devices.reports[made]._replace(newest=some.version)
     return record
 
@@ -86,8 +83,8 @@ def played(
 @settings(max_examples=150, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
-    before, given_at, told = started(some, names(count)), {}, False
-    for now, state, made, reports, back in played(some, steps, count):
+    before, given_at = started(some, names(count)), {}
+    for now, state, made, reports in played(some, steps, count):
         # nobody gets it twice, and only devices of the stage that is under way
         assert not given_at.keys() & set(made)
         assert set(made) <= set(state.stages[state.stage])
@@ -112,9 +109,6 @@ def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> Non
             assert not at_threshold
         if state.phase == "stopped" and before.phase != "stopped":
             assert at_threshold or lost
-        # the way back is offered once, when it stops
-        assert back == (state.phase == "stopped" and not told)
-        told = told or back
         before = state
 
 
@@ -124,12 +118,12 @@ def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> Non
 def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], count: int) -> None:
     for now, state, _, reports, _ in played(some, steps, count):
         again, same = advance(some, state, reports, now)
-        assert offered(again) == []
+        assert again == ()
         assert same == state
         caught_up = {
             name: one._replace(newest=max(one.newest, int(name in state.offers))) for name, one in reports.items()
         }
-        assert offered(advance(some, state, caught_up, now)[0]) == []
+        assert advance(some, state, caught_up, now)[0] == ()
 
 
 @pytest.mark.long
@@ -162,7 +156,7 @@ def test_the_pace_is_kept_and_used(pace: int, rhythm: list[int]) -> None:
     state, given_at = started(some, everybody), []
     for micros in rhythm:
         actions, state = advance(some, state, devices.reports, state.seen_us + micros)
-        given_at += [state.clock_us] * len(offered(actions))
+        given_at += [state.clock_us] * len(actions)
     elapsed = sum(rhythm)
     assert all(sum(at - 60 * SECOND < earlier <= at for earlier in given_at) <= pace for at in given_at)
     assert len(given_at) <= 1 + elapsed * pace / (60 * SECOND)

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import OfferWayBack
+from gateway.fleet.rollout import way_back
 from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.brokers import wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
@@ -54,7 +54,7 @@ def test_from_draft_to_the_end(registry: Registry) -> None:
     accept(registry, names(2))
     rollouts.due(START + 2 * SECOND)
     assert rollouts.show(number).state.phase == "waiting"
-    rollouts.approve(number, who="bob", time_us=START + 3 * SECOND)
+    rollouts.operate(number, "approve", who="bob", time_us=START + 3 * SECOND)
     for seconds in range(4, 10):
         due = rollouts.due(START + seconds * SECOND)
         accept(registry, [one.device for one in due])
@@ -78,19 +78,21 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
     other = Registry(tmp_path / "fleet.sqlite")
     operator = Rollouts(other)
     assert len(rollouts.due(START + SECOND)) == 2
-    operator.pause(number, who="bob", time_us=START + SECOND)
+    operator.operate(number, "pause", who="bob", time_us=START + SECOND)
     assert rollouts.due(START + 5 * SECOND) == []  # not even what was about to be sent
-    operator.resume(number, who="bob", time_us=START + 5 * SECOND)
+    operator.operate(number, "resume", who="bob", time_us=START + 5 * SECOND)
     assert len(rollouts.due(START + 6 * SECOND)) == 3
-    operator.abort(number, who="bob", time_us=START + 6 * SECOND)
+    operator.operate(number, "abort", who="bob", time_us=START + 6 * SECOND)
     assert rollouts.due(START + 60 * SECOND) == []
     other.desire(["d000"], 1, **WHO)
     assert [one.device for one in rollouts.due(START + 61 * SECOND)] == ["d000"]  # by hand it can be sent still
     assert len(rollouts.show(number).state.offers) == 3
     assert [one.what for one in other.history()][-4:] == ["pause", "resume", "abort", "push"]
-    for call in (operator.pause, operator.resume, operator.abort, operator.approve, operator.start):
+    for what in ("pause", "resume", "abort", "approve"):
         with pytest.raises(FleetError):
-            call(number, **WHO)
+            operator.operate(number, what, **WHO)
+    with pytest.raises(FleetError):
+        operator.start(number, **WHO)
     with pytest.raises(UnknownNameError):
         operator.show(99)
     other.close()
@@ -119,8 +121,8 @@ def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(regi
     rollouts.step(number, START + SECOND)
     registry.reported([PolicyReport(name, 3, "refused", "ceiling", START) for name in ("d003", "d004")])
     actions = rollouts.step(number, START + 2 * SECOND)
-    assert actions == (rollouts.way_back(number),)
-    assert rollouts.way_back(number) == OfferWayBack({1: tuple(names(5)), None: tuple(names(20)[5:])})
+    assert not actions
+    assert way_back(rollouts.show(number).state) == {1: tuple(names(5)), None: tuple(names(20)[5:])}
     assert registry.history()[-1].detail.startswith("stage 1: 2 of 20 devices refused (2)")
     # the way back is a new document, and a new rollout may carry it at once
     registry.add_document(document(4, restores=1), **WHO)
@@ -170,7 +172,7 @@ def test_a_rollout_where_nothing_happens_is_hardly_ever_written(registry: Regist
 
     assert writes(2, 100) == 5
     before = registry._db.total_changes
-    rollouts.pause(number, who="bob", time_us=START + 102 * SECOND)
+    rollouts.operate(number, "pause", who="bob", time_us=START + 102 * SECOND)
     after_pause = registry._db.total_changes
     assert after_pause > before
     assert writes(103, 100) == 0
@@ -184,7 +186,7 @@ def test_two_rollouts_never_meet_at_a_device(registry: Registry) -> None:
     with pytest.raises(FleetError, match=f"rollout {number} is under way at 2 of the 20 devices"):
         rollouts.start(second, **WHO)
     assert rollouts.show(second).state.phase == "draft"
-    rollouts.abort(number, **WHO)
+    rollouts.operate(number, "abort", **WHO)
     rollouts.start(second, **WHO)
     with pytest.raises(FleetError, match="cannot start"):
         rollouts.start(second, **WHO)

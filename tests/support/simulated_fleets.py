@@ -23,7 +23,7 @@ from gateway.fleet.entries import (
     stages_of,
 )
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import Report, SetDesired, State, begin
+from gateway.fleet.rollout import Report, State, operated
 from gateway.fleet.rollouts import Rollouts
 
 SECOND = 1_000_000
@@ -74,7 +74,7 @@ def plan(
 def started(some: RolloutPlan, devices: Sequence[str], canaries: Sequence[str] = ()) -> State:
     """The plan's rollout, at its first moment."""
     groups = {name: frozenset({"canary"} if name in canaries else ()) for name in devices}
-    return begin(State(), stages_of(some, groups), START)
+    return operated(State(), "start", START, stages_of(some, groups))
 
 
 @dataclass
@@ -98,11 +98,6 @@ class Pretended:
         """Let them come or go; `at_us` is when they were last known to be there."""
         for name in devices:
             self.reports[name] = self.reports[name]._replace(online=online, last_seen_us=at_us)
-
-
-def offered(actions: Sequence[object]) -> list[str]:
-    """The devices of the actions."""
-    return [action.device for action in actions if isinstance(action, SetDesired)]
 
 
 class SimulatedFleet:

@@ -11,6 +11,7 @@ import pytest
 
 from fugu.contract.fleet_documents import Enrolment
 from gateway.fleet.registry import Registry
+from gateway.fleet.rollout import way_back
 from gateway.fleet.rollouts import Rollouts
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
@@ -82,7 +83,7 @@ def test_it_stops_at_its_error_threshold_and_offers_the_way_back(broker: Mosquit
         (stage,) = [tally for tally in shown.tallies if tally.refused * 50 >= tally.size and tally.refused]
         assert stage.refused >= 1
         assert crowd.versions().count(1) < DEVICES - OFFLINE - REFUSING, "it did not go on to the end"
-        assert rollouts.way_back(number).devices.keys() == {None}
+        assert way_back(rollouts.show(number).state).keys() == {None}
     finally:
         gateway.process.kill()
         crowd.link.stop()

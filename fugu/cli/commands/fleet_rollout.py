@@ -416,7 +416,7 @@ def _operation(what: str, about: str) -> None:
     def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as opened:
             chosen = _under_way(opened) if number is None else number
-            getattr(Rollouts(opened), what)(chosen, who=user(), time_us=now_us())
+            Rollouts(opened).operate(chosen, what, who=user(), time_us=now_us())
             show_rollout(opened, chosen)
 
 

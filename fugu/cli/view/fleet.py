@@ -20,8 +20,9 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import ACTIVE, StageCounts
-from gateway.fleet.rollouts import Rollout, Rollouts
+from gateway.fleet.registry_file import Rollout
+from gateway.fleet.rollout import ACTIVE, StageCounts, way_back
+from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import Signed, contents, weaker
 
 if TYPE_CHECKING:
@@ -291,9 +292,7 @@ _STYLES = {"running": "bold", "waiting": "bold yellow", "stopped": "bold red", "
 
 def rollout_document(registry: Registry, number: int) -> dict[str, Any]:
     """A rollout as JSON; times are microseconds of Unix time."""
-    rollouts = Rollouts(registry)
-    with registry.snapshot():
-        found, back = rollouts.show(number), rollouts.way_back(number).devices
+    found = Rollouts(registry).show(number)
     plan, state = found.plan, found.state
     return {
         "rollout": number,
@@ -316,7 +315,7 @@ def rollout_document(registry: Registry, number: int) -> dict[str, Any]:
             }
             for i, stage in enumerate(plan.stages)
         ],
-        "way_back": [{"former": former, "devices": names} for former, names in back.items()],
+        "way_back": [{"former": former, "devices": names} for former, names in way_back(state).items()],
     }
 
 
@@ -359,9 +358,7 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
 
 
 def _rendered(registry: Registry, number: int) -> Group:
-    rollouts = Rollouts(registry)
-    with registry.snapshot():
-        found, back = rollouts.show(number), rollouts.way_back(number).devices
+    found = Rollouts(registry).show(number)
     plan, state = found.plan, found.state
     rows = table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
     for i, stage in enumerate(plan.stages):
@@ -375,7 +372,7 @@ def _rendered(registry: Registry, number: int) -> Group:
     cause = f": {state.cause}" if state.cause else ""
     lines = [_plan(plan), Text(f"{state.phase}{ended}{cause}", style=_STYLES.get(state.phase, ""))]
     if state.phase in ("stopped", "aborted"):
-        lines += [Text(_way_back(former, len(names))) for former, names in back.items()]
+        lines += [Text(_way_back(former, len(names))) for former, names in way_back(state).items()]
     return Group(rows, *lines)
 
 
