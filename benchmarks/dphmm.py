@@ -4,12 +4,7 @@ Times are for one stream on one thread, medians of several runs in turns with a 
 point, with every edge's difference and scipy.spatial.ConvexHull (qhull). Ours decides in integers. The second part is
 the check that a device makes before it uses a table, in plain Python.
 
-The third part is a tick of ten thousand devices of a hundred cells, each with a point of its own: the
-forward, backward and fixed-lag distributions. Times there are processor time, the least of several runs in turns,
-beside a copy of the same arrays (or, for a full transition, the product of matrices by BLAS), and beside a loop in
-numpy over the devices, which is what the gateway did before.
-
-The fourth part is the evaluation of Xiao et al. (DPHMM, figures 11 to 13) in kind, on a walk over a grid: the degree of
+The third part is the evaluation of Xiao et al. (DPHMM, figures 11 to 13) in kind, on a walk over a grid: the degree of
 protection, averaged over the possible states, and the errors of the released point and of the gateway's estimate
 (root mean squares, in steps of the grid), over time, against epsilon, and against the radius.
 """
@@ -30,7 +25,6 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.chains.tracking import Seen, Transition, advance, fixed_lag, follow
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import Measurement, check_noise
 from fugu.places.graphs import complete, delta_set, lattice, one_step, within_radius
@@ -63,11 +57,6 @@ WALKS = 400
 FEW_WALKS = 25
 TARGETS = {100: 1e-3, 1000: 50e-3}
 """Seconds for a tick whose constraint set is new."""
-
-
-DEVICES, TURNS = 10_000, 80
-MOST = {"eight neighbours": 6.0, "full": 2.0}
-"""Times a copy of the arrays, and times the product by BLAS, that a tick may take."""
 
 
 def median_times(tasks: dict[str, Callable[[], object]], calls: int = 1) -> dict[str, float]:
@@ -181,67 +170,6 @@ def show_certification() -> None:
         print(f"  {name:28s}{len(noise.points):10d}{int(graph.sum()) // 2:10d}{seconds * 1e3:10.2f}")
 
 
-def least_times(tasks: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Least seconds of processor time of each task, the tasks taking turns; one unmeasured turn first."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(TURNS + 1):
-        for name, run in tasks.items():
-            started = time.process_time()
-            run()
-            if turn:
-                times[name].append(time.process_time() - started)
-    return {name: min(values) for name, values in times.items()}
-
-
-def loop_tick(distributions: FloatArray, transition: FloatArray, seen: Seen, out: FloatArray) -> None:
-    """The peer: a tick, device by device."""
-    for device in range(len(distributions)):
-        joint = distributions[device] @ transition * seen.rows[seen.which[device]]
-        out[device] = joint / joint.sum()
-
-
-def show_devices() -> None:
-    """Time a tick of many devices."""
-    print(f"\nA tick of {DEVICES} devices of {SIDE * SIDE} cells, each with a point of its own, ms of processor time")
-    head = ("kind", "copy", "BLAS", "tick", "/copy", "/BLAS", "loop", "loop/", "back", "lag 8")
-    print("  " + f"{head[0]:20s}" + "".join(f"{name:>9s}" for name in head[1:]))
-    generator = np.random.default_rng(3)
-    values = grid(SIDE, SIDE)
-    near = within_radius(values, 1.5) | np.eye(len(values), dtype=np.bool_)
-    distributions = generator.dirichlet(np.ones(len(values)), DEVICES)
-    seen = Seen(generator.random((121, len(values))), generator.integers(0, 121, DEVICES))
-    out = np.empty_like(distributions)
-    for name, steps in (("eight neighbours", near), ("full", np.ones_like(near))):
-        matrix = steps * generator.random(steps.shape)
-        matrix /= matrix.sum(axis=1, keepdims=True)
-        moves = Transition.of(matrix)
-        few = slice(0, DEVICES // 100)
-        some = [Seen(seen.rows, seen.which[few])] * 9
-        between = [moves] * 8
-        known = follow(distributions[few], between, some)
-        times = least_times(
-            {
-                "copy": partial(np.copyto, out, distributions),
-                "blas": partial(np.matmul, distributions, matrix, out=out),
-                "tick": partial(advance, distributions, moves, seen, out),
-                "back": partial(moves.backward.carry, distributions, out),
-                "loop": partial(loop_tick, distributions[few], matrix, Seen(seen.rows, seen.which[few]), out[few]),
-                "lag": partial(fixed_lag, known, between, some, 8),
-            }
-        )
-        copy, blas, tick = times["copy"], times["blas"], times["tick"]
-        loop, lag = 100 * times["loop"], times["lag"] / 9 * 100
-        ratio = tick / (copy if name != "full" else blas)
-        numbers = (copy, blas, tick, None, None, loop, None, times["back"], lag)
-        ratios = iter((tick / copy, tick / blas, loop / tick))
-        cells = (f"{next(ratios):9.1f}" if cell is None else f"{cell * 1e3:9.2f}" for cell in numbers)
-        print(f"  {name:20s}" + "".join(cells) + ("   LATE" if ratio > MOST[name] else ""))
-    print(
-        "  wanted: eight neighbours at most 6 copies, full at most 2 products. loop and lag 8: from 100 devices, times"
-    )
-    print("  100; lag 8 is the distribution of a tick given the eight after it")
-
-
 def evaluated(walk: Walk, graph: Bools, epsilon: float, delta: float = 0.0) -> Series:
     """Simulate a policy, with fewer runs where every belief has a delta-location set of its own, and so a table."""
     truth = paths(walk, FEW_WALKS if delta else WALKS, TICKS, np.random.default_rng(11))
@@ -290,7 +218,6 @@ def main() -> None:
     """Run everything and print it."""
     show_times()
     show_certification()
-    show_devices()
     show_evaluation()
 
 

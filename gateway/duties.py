@@ -16,7 +16,6 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, parse_topic, status_topic
 from fugu.mqtt import Link, Will
-from fugu.places.tracking import warm as warm_points
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
 from gateway.estimates.catalogue import Catalogue
@@ -153,8 +152,6 @@ class Alone:
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         catalogue.retire(store.policy_documents())
         warm()
-        if catalogue.measured():
-            warm_points()
         recorder = Recorder(store, catalogue, settings.lag, counters)
         monitor = loop.watch([device for device in catalogue.names() if recorder.has_frames(device)])
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from fugu.host.clock import Wake
 from fugu.host.process import Notifier
-from fugu.places.tracking import warm as warm_points
 from gateway.duties import NotArrangedError
 from gateway.estimates.symbols import warm
 from gateway.location import Location, Server
@@ -53,7 +52,6 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
 def prepare() -> None:
     """Load what a gateway computes with, of any fleet, and compile it if need be: one that starts then does at once."""
     warm()
-    warm_points()
 
 
 def serve(

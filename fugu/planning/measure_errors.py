@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.tracking import lagged
 from fugu.contract.measure_table import Noise
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
 from fugu.places.graphs import GraphError, complete, restrict
@@ -19,7 +20,6 @@ from fugu.places.optimal import optimal_table
 from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely
 from fugu.places.staircase import float_gauge, staircase, staircase_error
 from fugu.places.tables import Emission, TableError, TableWeights, compile_noise, emission
-from fugu.places.tracking import lagged
 from fugu.planning.measure_spec import MeasureSpec
 
 __all__ = [

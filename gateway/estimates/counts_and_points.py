@@ -215,8 +215,7 @@ class Points(Kind[MeasureFrame]):
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
         given = self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
-        found, _ = model.follow(*given)
-        belief: Floats = found.beliefs[-1, 0].copy()
+        belief: Floats = model.follow(*given).beliefs[-1].copy()
         return belief
 
     def _distribution(self, place: Place, frame: MeasureFrame) -> Floats:

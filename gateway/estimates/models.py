@@ -16,8 +16,7 @@ from fugu.chains import fixed_lag_marginals, predict, stationary_distribution
 from fugu.chains.arrays import Floats
 from fugu.chains.inference import run_filter
 from fugu.chains.model import Problem, likelihood_rows
-from fugu.chains.tracking import Followed, Seen, Transition, follow
-from fugu.chains.tracking import fixed_lag as lagged_places
+from fugu.chains.tracking import Followed, Steps, fixed_lag, follow, stepping
 from fugu.contract.chains import ChainClass
 from fugu.contract.descriptions import place_grid
 from fugu.contract.errors import PolicyError
@@ -29,7 +28,6 @@ from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.places.tables import MOST_CELLS, Emission, emission, noise_pairs
-from fugu.places.tracking import moments, seen_alone
 
 __all__ = [
     "MeasureModel",
@@ -156,6 +154,18 @@ class PointEstimates(NamedTuple):
     shift: int = 0
 
 
+def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Means (n, d) and covariances of a measurement (N, d) under each of n distributions (n, N).
+
+    Covariances are (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
+    """
+    means = beliefs @ values
+    upper = np.triu_indices(values.shape[1])
+    centred = values[None, :, :] - means[:, None, :]
+    covariances = np.einsum("tn,tni,tnj->tij", beliefs, centred, centred)
+    return means, covariances[:, *upper]
+
+
 class MeasureModel:
     """One verified policy of a measured stream; a PolicyError if there are too many states and points to estimate with.
 
@@ -170,7 +180,7 @@ class MeasureModel:
         self._shows = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
         matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
         self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
-        self._moves = [Transition.of(matrix) for matrix in self._matrices]
+        self._moves = [stepping(matrix) for matrix in self._matrices]
         self._changes = [one.tick for one in policy.changes]
         self.reach = ConstraintSets(self.measurement)
         self.grid = place_grid(policy)
@@ -230,12 +240,10 @@ class MeasureModel:
         constraint = self.reach.at(tick)
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
-    def follow(
-        self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables
-    ) -> tuple[Followed, list[Seen]]:
+    def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
         """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
-        seen = seen_alone([one and self._likelihood(one, tables) for one in released], len(distribution))
-        return follow(distribution[None], self._steps(first, len(seen)), seen), seen
+        likelihoods = [one and self._likelihood(one, tables) for one in released]
+        return follow(distribution, self._steps(first, len(likelihoods)), likelihoods)
 
     def estimate(
         self,
@@ -250,10 +258,10 @@ class MeasureModel:
 
         `later` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
         """
-        found, seen = self.follow(distribution, frame.first, (*frame.released, *later), tables)
+        found = self.follow(distribution, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]
         rows = slice(chosen.start, chosen.stop)
-        beliefs = lagged_places(found, self._steps(frame.first, len(seen)), seen, lag, rows)[:, 0]
+        beliefs = fixed_lag(found, self._steps(frame.first, len(found.beliefs)), lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
         return PointEstimates(
@@ -262,11 +270,11 @@ class MeasureModel:
             tuple(map(tuple, means.tolist())),
             tuple(map(tuple, covariances.tolist())),
             tuple(protection),
-            tuple(found.log_likelihoods[rows, 0].tolist()),
+            tuple(found.log_likelihoods[rows].tolist()),
             frame.shift,
         )
 
-    def _steps(self, first: int, ticks: int) -> list[Transition]:
+    def _steps(self, first: int, ticks: int) -> Steps:
         return [self._moves[self._part(tick)] for tick in range(first, first + ticks - 1)]
 
     def degree(self, number: int, tick: int, tables: Tables) -> int:
