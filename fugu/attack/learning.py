@@ -47,8 +47,8 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
         return smoothing(outputs, knowledge)
-    decoded = viterbi(symbols, knowledge.distribution, knowledge.transition, table, lengths=knowledge.lengths)
-    return hard(decoded.states, table.shape[0])
+    states = viterbi(symbols, knowledge.distribution, knowledge.transition, table, lengths=knowledge.lengths)
+    return hard(states, table.shape[0])
 
 
 def hard(states: Ints, k: int) -> Floats:
@@ -170,7 +170,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
     best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
     model = (symbols, best.initial, best.transition, wide)
     if decode:
-        return hard(viterbi(*model, lengths=lengths).states % k, k)
+        return hard(viterbi(*model, lengths=lengths) % k, k)
     return np.asarray(posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k).sum(axis=1))
 
 

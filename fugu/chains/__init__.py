@@ -6,8 +6,6 @@ With k states and m symbols: `transition` (k, k), `emission` (k, m), `initial` (
 from __future__ import annotations
 
 from fugu.chains.inference import (
-    Decoded,
-    Filtered,
     backward_messages,
     filter_beliefs,
     fixed_lag_marginals,
@@ -16,13 +14,10 @@ from fugu.chains.inference import (
     viterbi,
 )
 from fugu.chains.learning import Learned, baum_welch
-from fugu.chains.model import Simulated, simulate, stationary_distribution
+from fugu.chains.model import simulate, stationary_distribution
 
 __all__ = [
-    "Decoded",
-    "Filtered",
     "Learned",
-    "Simulated",
     "backward_messages",
     "baum_welch",
     "filter_beliefs",

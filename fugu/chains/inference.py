@@ -32,8 +32,6 @@ from fugu.chains.messages import (
 from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose, step_tables
 
 __all__ = [
-    "Decoded",
-    "Filtered",
     "backward_messages",
     "filter_beliefs",
     "fixed_lag_marginals",
@@ -404,23 +402,15 @@ def fixed_lag_marginals(
     return out
 
 
-class Decoded(NamedTuple):
-    """A state path (n,) and log Pr(path, symbols) of each sequence (sequences,), in nats."""
-
-    states: Ints
-    log_probabilities: Floats
-
-
 @kernel
 def _decode(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
-    came_from: NDArray[np.int32], states: Ints, log_probabilities: Floats,
+    came_from: NDArray[np.int32], states: Ints,
 ) -> int:  # fmt: skip
     """Viterbi paths, all tables as logarithms; returns the position of impossible evidence, or -1."""
     k = transition.shape[0]
     score = np.empty((2, k))
     for sequence in range(starts.size - 1):
-        log_probabilities[sequence] = 0.0
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
@@ -443,7 +433,6 @@ def _decode(
                 state = j
         if score[now, state] == -np.inf:
             return int(low)
-        log_probabilities[sequence] = score[now, state]
         states[high - 1] = state
         for t in range(high - 1, low, -1):
             state = came_from[t, state]
@@ -458,8 +447,8 @@ def viterbi(
     emission: ArrayLike,
     *,
     lengths: ArrayLike | None = None,
-) -> Decoded:
-    """Most probable state path of sequences; of equals, the lowest state at each choice.
+) -> Ints:
+    """Most probable state path (n,) of sequences; of equals, the lowest state at each choice.
 
     Arguments and errors are as for `filter_beliefs`.
 
@@ -471,9 +460,7 @@ def viterbi(
     with np.errstate(divide="ignore"):
         tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
     states = np.empty(n, dtype=np.int64)
-    logs = np.empty(problem.starts.size - 1)
-    came_from = np.empty((n, k), dtype=np.int32)
-    bad = _decode(problem.symbols, problem.starts, *tables, came_from, states, logs)
+    bad = _decode(problem.symbols, problem.starts, *tables, np.empty((n, k), dtype=np.int32), states)
     if bad >= 0:
         raise impossible(bad)
-    return Decoded(states, logs)
+    return states

@@ -17,15 +17,11 @@ __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 
 
 class Learned(NamedTuple):
-    """A fitted chain, and whether the gain fell below the tolerance.
-
-    The `log_likelihoods` (iterations,) are of every chain that was tried, in nats; the last one is of this chain.
-    """
+    """A fitted chain; `log_likelihoods` (iterations,) are of all that were tried, in nats, the last one of this."""
 
     transition: Floats
     initial: Floats
     log_likelihoods: Floats
-    converged: bool
 
 
 class Expected(NamedTuple):
@@ -121,9 +117,9 @@ def baum_welch(
     symbols: ArrayLike,
     emission: ArrayLike,
     *,
-    lengths: ArrayLike | None = None,
+    transition: ArrayLike,
     initial: ArrayLike | None = None,
-    transition: ArrayLike | None = None,
+    lengths: ArrayLike | None = None,
     iterations: int = 100,
     tolerance: float = 1e-8,
 ) -> Learned:
@@ -132,7 +128,7 @@ def baum_welch(
     Args:
         symbols, emission, lengths: as for `filter_beliefs`.
         initial: (k,) first guess; `None`: uniform. With few sequences it tends to a corner, as it must.
-        transition: (k, k) first guess; `None`: stay with 0.8, move evenly. Its zeros stay zeros.
+        transition: (k, k) first guess, whose zeros stay zeros; a uniform one stays as it is.
         tolerance: stop when an iteration gains less than this, in nats per symbol.
 
     Raises:
@@ -143,7 +139,7 @@ def baum_welch(
     k = check_distribution(emission, "emission").shape[0]
     table = check_emission(emission, k)
     start = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
-    guess = _sticky(k) if transition is None else check_transition(transition)
+    guess = check_transition(transition)
     if start.ndim != 1 or guess.shape != (k, k):
         raise ValueError(f"initial and transition must be ({k},) and ({k}, {k}), like the {k} emission rows")
     problem = pose(symbols, start, guess, table, lengths)
@@ -161,12 +157,4 @@ def baum_welch(
         problem = problem._replace(
             initial=np.ascontiguousarray(np.broadcast_to(start, problem.initial.shape)), transition=guess
         )
-    converged = bool(gain < tolerance * problem.symbols.size)
-    return Learned(guess, start, np.array(history), converged)
-
-
-def _sticky(k: int) -> Floats:
-    """First guess (k, k): stay with 0.8, move evenly; breaks the symmetry that a uniform one is stuck in."""
-    if k == 1:
-        return np.ones((1, 1))
-    return np.full((k, k), 0.2 / (k - 1)) + (0.8 - 0.2 / (k - 1)) * np.eye(k)
+    return Learned(guess, start, np.array(history))

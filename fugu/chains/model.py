@@ -15,7 +15,6 @@ from fugu.chains.kernel import kernel
 
 __all__ = [
     "Problem",
-    "Simulated",
     "check_distribution",
     "check_emission",
     "check_transition",

@@ -13,12 +13,16 @@ transaction, written through to the disk; a file that is locked or full gives a 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from fugu.contract.watermark import KEY_BYTES
+from fugu.host.database import snapshot, transaction
 from gateway.fleet.entries import (
+    Desired,
     Device,
     Document,
     Due,
@@ -26,24 +30,27 @@ from gateway.fleet.entries import (
     FleetError,
     PolicyReport,
     Refusal,
+    RegistryError,
+    Reported,
     Sighting,
+    Target,
     UnknownNameError,
     checked_name,
 )
-from gateway.fleet.registry_file import (
-    BUSY_SECONDS,
-    DEVICES,
-    DOCUMENT,
-    RolloutRows,
-    device_of,
-    document_of,
-    open_registry,
-    put_report,
-    reading,
-    writing,
-)
+from gateway.fleet.registry_file import BUSY_SECONDS, open_registry
 
 __all__ = ["Registry"]
+
+MOST_REFUSALS = 1000
+"""Kept of one device: what a device says must not fill the gateway's disk."""
+_COLUMNS = (
+    "name, (SELECT group_concat(in_group) FROM members WHERE device=name), enrolled_us, last_seen_us, online, "
+    "outbox_depth, codes, agent_version, w.version, w.since_us, w.published, "
+    "r.in_force, r.version, r.outcome, r.reason, r.since_us, r.stale"
+)
+_DEVICES = f"SELECT {_COLUMNS} FROM devices LEFT JOIN desired w ON w.device=name "
+_DEVICES += "LEFT JOIN reported r ON r.device=name"
+_DOCUMENT = "version, kind, name, digest, payload, description, added_by, added_us, restores"
 
 
 class Registry:
@@ -54,20 +61,32 @@ class Registry:
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = BUSY_SECONDS) -> None:
-        self._db, self.fleet = open_registry(path, fleet, busy_seconds)
-        self.rollouts = RolloutRows(self._db)
+        self.db, self.fleet = open_registry(path, fleet, busy_seconds)
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        self.db.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does; a `RegistryError` if the file does not take it."""
-        return writing(self._db)
+        """All of it becomes durable, or nothing does; nested, it is part of the outer. RegistryError if not taken."""
+        return self._translated(transaction, "does not take the change, nothing was done")
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Reads see one state of the registry, and hold nobody up."""
-        return reading(self._db)
+        """Reads see one state of the registry, and hold nobody up. RegistryError if the file cannot be read."""
+        return self._translated(snapshot, "cannot be read")
+
+    @contextmanager
+    def _translated(
+        self, kind: Callable[[sqlite3.Connection], AbstractContextManager[None]], what: str
+    ) -> Iterator[None]:
+        if self.db.in_transaction:
+            yield
+            return
+        try:
+            with kind(self.db):
+                yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise RegistryError(f"the fleet registry {what}: {error}") from None
 
     # Devices
 
@@ -75,10 +94,10 @@ class Registry:
         """Add a device; returns its new key. UnknownNameError if a name cannot be one, or is taken."""
         chosen = _group_names(groups)
         with self.transaction():
-            if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
+            if self.db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
                 raise UnknownNameError(f"device {device} is enrolled already")
             key = secrets.token_bytes(KEY_BYTES)
-            self._db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
+            self.db.execute("INSERT INTO devices (name, enrolled_us, key) VALUES (?, ?, ?)", (device, time_us, key))
             self._put_groups(device, chosen)
             self.record(who, "enrol", device, " ".join(chosen), time_us=time_us)
         return key
@@ -91,9 +110,9 @@ class Registry:
                 *(("members", "device"), ("desired", "device"), ("reported", "device")),
                 ("devices", "name"),
             ):
-                self._db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
+                self.db.execute(f"DELETE FROM {table} WHERE {column}=?", (device,))
             query = "UPDATE rollout_devices SET at_us=NULL, time_us=NULL, former=NULL, reached_us=NULL WHERE device=?"
-            self._db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
+            self.db.execute(query, (device,))  # enrolled again, it has to be offered again what it was offered
             self.record(who, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
@@ -121,12 +140,12 @@ class Registry:
     def keys(self) -> dict[str, bytes]:
         """The key of every device, with which watermarks are authenticated."""
         with self.snapshot():
-            return dict(self._db.execute("SELECT name, key FROM intact_devices"))
+            return dict(self.db.execute("SELECT name, key FROM intact_devices"))
 
     def groups(self) -> dict[str, int]:
         """Every group, and how many devices it has."""
         with self.snapshot():
-            return dict(self._db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
+            return dict(self.db.execute("SELECT in_group, COUNT(*) FROM members GROUP BY in_group ORDER BY in_group"))
 
     # What devices say
 
@@ -138,7 +157,7 @@ class Registry:
         strangers = 0
         with self.transaction():
             for one in sightings:
-                cursor = self._db.execute(
+                cursor = self.db.execute(
                     "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time) "
                     "ELSE last_seen_us END, online=:online, outbox_depth=:depth, codes=:error, "
                     "agent_version=:agent WHERE name=:name",
@@ -155,10 +174,10 @@ class Registry:
         strangers = 0
         with self.transaction():
             for one in reports:
-                if not self._db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
+                if not self.db.execute("SELECT 1 FROM devices WHERE name=?", (one.device,)).fetchone():
                     strangers += 1
                     continue
-                put_report(self._db, one)
+                self._put_report(one)
         return strangers
 
     def refusals(self, device: str | None = None, *, after: int = 0, limit: int = 1000) -> list[Refusal]:
@@ -169,7 +188,7 @@ class Registry:
             f"WHERE {where} number>? ORDER BY number LIMIT ?"
         )
         with self.snapshot():
-            return [Refusal._make(row) for row in self._db.execute(query, (*values, after, limit))]
+            return [Refusal._make(row) for row in self.db.execute(query, (*values, after, limit))]
 
     # Documents
 
@@ -179,7 +198,7 @@ class Registry:
         Raises FleetError if its version is not higher than all others, or what it restores is not there.
         """
         with self.transaction():
-            known = self._db.execute(
+            known = self.db.execute(
                 "SELECT digest, payload FROM intact_documents WHERE version=?", (document.version,)
             ).fetchone()
             if known == (document.digest, document.payload):
@@ -190,8 +209,8 @@ class Registry:
             if document.restores is not None:
                 self.document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
-            self._db.execute(
-                f"INSERT INTO documents ({DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            self.db.execute(
+                f"INSERT INTO documents ({_DOCUMENT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*place, who, time_us, document.restores),
             )
             detail = f"for {document.target}, digest {document.digest}"
@@ -202,23 +221,22 @@ class Registry:
     def document(self, version: int) -> Document:
         """A document. Raises UnknownNameError if there is none of this version."""
         with self.snapshot():
-            row = self._db.execute(f"SELECT {DOCUMENT} FROM intact_documents WHERE version=?", (version,)).fetchone()
+            row = self.db.execute(f"SELECT {_DOCUMENT} FROM intact_documents WHERE version=?", (version,)).fetchone()
         if row is None:
             raise UnknownNameError(f"there is no document of version {version} in fleet {self.fleet}")
-        return document_of(row)
+        return _document(row)
 
     def documents(self) -> list[Document]:
         """All documents, oldest first."""
         with self.snapshot():
             return [
-                document_of(row)
-                for row in self._db.execute(f"SELECT {DOCUMENT} FROM intact_documents ORDER BY version")
+                _document(row) for row in self.db.execute(f"SELECT {_DOCUMENT} FROM intact_documents ORDER BY version")
             ]
 
     def newest_version(self) -> int:
         """The highest version of all documents, 0 if there is none."""
         with self.snapshot():
-            return int(self._db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
+            return int(self.db.execute("SELECT COALESCE(MAX(version), 0) FROM documents").fetchone()[0])
 
     # What devices should have
 
@@ -244,7 +262,7 @@ class Registry:
 
     def want(self, device: str, version: int, time_us: int, rollout: int = 0) -> None:
         """Raise the version that a device should have, as part of a transaction; `rollout` is 0 if by hand."""
-        self._db.execute(
+        self.db.execute(
             "INSERT INTO desired (device, version, since_us, rollout) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "since_us=CASE WHEN version<excluded.version THEN excluded.since_us ELSE since_us END, "
             "published=published AND version=excluded.version, version=excluded.version, rollout=excluded.rollout "
@@ -265,20 +283,20 @@ class Registry:
             "('paused', 'stopped', 'aborted') ORDER BY since_us, device LIMIT ?"
         )
         with self.snapshot():
-            return [Due._make(row) for row in self._db.execute(query, (limit,))]
+            return [Due._make(row) for row in self.db.execute(query, (limit,))]
 
     def published(self, some: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""
         with self.transaction():
             query = "UPDATE desired SET published=1 WHERE device=? AND version=? AND NOT published"
-            self._db.executemany(query, list(some))
+            self.db.executemany(query, list(some))
 
     def publish_again(self, held: Mapping[str, int]) -> int:
         """Publish anew what the broker has lost, and count it; `held` is the version that it has, by device."""
         with self.transaction():
-            published = self._db.execute("SELECT device, version FROM desired WHERE published").fetchall()
+            published = self.db.execute("SELECT device, version FROM desired WHERE published").fetchall()
             lost = [(device, version) for device, version in published if held.get(device, 0) < version]
-            self._db.executemany("UPDATE desired SET published=0 WHERE device=? AND version=?", lost)
+            self.db.executemany("UPDATE desired SET published=0 WHERE device=? AND version=?", lost)
         return len(lost)
 
     # History
@@ -287,23 +305,66 @@ class Registry:
         """Add to the history."""
         with self.transaction():
             query = "INSERT INTO history (time_us, who, what, subject, detail) VALUES (?, ?, ?, ?, ?)"
-            self._db.execute(query, (time_us, who, what, subject, detail))
+            self.db.execute(query, (time_us, who, what, subject, detail))
 
     def history(self, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events above a number, oldest first."""
         query = "SELECT number, time_us, who, what, subject, detail FROM history WHERE number>? ORDER BY number LIMIT ?"
         with self.snapshot():
-            return [Event._make(row) for row in self._db.execute(query, (after, limit))]
+            return [Event._make(row) for row in self.db.execute(query, (after, limit))]
 
     # Inside
 
+    def _put_report(self, one: PolicyReport) -> None:
+        """Write down an answer, and a new refusal for ever, as part of a transaction."""
+        known = self.db.execute(
+            "SELECT version, outcome, reason FROM reported WHERE device=?", (one.device,)
+        ).fetchone()
+        in_force = one.version if one.outcome == "accepted" else one.in_force
+        self.db.execute(
+            "INSERT INTO reported VALUES (:device, :in_force, :version, :outcome, :reason, :time, :stale) "
+            "ON CONFLICT DO UPDATE SET in_force=COALESCE(:in_force, in_force), version=:version, outcome=:outcome, "
+            "reason=:reason, stale=:stale, since_us=CASE WHEN :new THEN :time ELSE since_us END",
+            {
+                **{"device": one.device, "in_force": in_force, "version": one.version, "outcome": one.outcome},
+                **{"reason": one.reason, "time": one.time_us, "stale": one.stale, "new": known != one[1:4]},
+            },
+        )
+        if one.outcome == "accepted" or known == one[1:4]:
+            return
+        (stored,) = self.db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (one.device,)).fetchone()
+        if stored < MOST_REFUSALS:
+            self.db.execute(
+                "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
+                (one.time_us, *one[:4]),
+            )
+
     def _put_groups(self, device: str, groups: list[str]) -> None:
-        self._db.execute("DELETE FROM members WHERE device=?", (device,))
-        self._db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
+        self.db.execute("DELETE FROM members WHERE device=?", (device,))
+        self.db.executemany("INSERT INTO members VALUES (?, ?)", [(device, group) for group in groups])
 
     def _devices(self, where: str, *values: object) -> list[Device]:
-        return [device_of(row) for row in self._db.execute(f"{DEVICES} {where}", values)]
+        return [_device(row) for row in self.db.execute(f"{_DEVICES} {where}", values)]
 
 
 def _group_names(groups: Iterable[str]) -> list[str]:
     return sorted({checked_name(group, "group") for group in groups})
+
+
+def _document(row: Any) -> Document:
+    """A row of `_DOCUMENT`."""
+    version, kind, name, *rest = row
+    return Document(version, Target(kind, name), *rest)
+
+
+def _device(row: Any) -> Device:
+    """A row of `_DEVICES`."""
+    name, groups, enrolled, last_seen, online, depth, error, agent = row[:8]
+    version, since, published = row[8:11]
+    in_force, answered, outcome, reason, answered_us, stale = row[11:17]
+    return Device(
+        *(name, frozenset(groups.split(",") if groups else ()), enrolled, last_seen, bool(online)),
+        *(depth, error, agent),
+        None if version is None else Desired(version, since, bool(published)),
+        None if outcome is None else Reported(in_force, answered, outcome, reason, answered_us, bool(stale)),
+    )

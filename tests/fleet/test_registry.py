@@ -23,8 +23,7 @@ from gateway.fleet.entries import (
     Target,
     UnknownNameError,
 )
-from gateway.fleet.registry import Registry
-from gateway.fleet.registry_file import MOST_REFUSALS
+from gateway.fleet.registry import MOST_REFUSALS, Registry
 from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
@@ -216,14 +215,14 @@ def test_a_locked_file_is_a_clear_error_and_nothing_is_done(tmp_path: Path) -> N
 
 
 def test_a_full_disk_is_a_clear_error_and_nothing_is_done(registry: Registry) -> None:
-    (pages,) = registry._db.execute("PRAGMA page_count").fetchone()
-    registry._db.execute(f"PRAGMA max_page_count={pages}")
+    (pages,) = registry.db.execute("PRAGMA page_count").fetchone()
+    registry.db.execute(f"PRAGMA max_page_count={pages}")
     before = registry.devices(), registry.refusals()
     many = [PolicyReport("d000", 1, "refused", f"{i:01000}", START) for i in range(1000)]
     with pytest.raises(RegistryError, match="nothing was done: database or disk is full"):
         registry.reported(many)
     assert (registry.devices(), registry.refusals()) == before
-    registry._db.execute("PRAGMA max_page_count=1000000")
+    registry.db.execute("PRAGMA max_page_count=1000000")
     registry.enrol("d003", who="ann", time_us=START)
 
 
@@ -237,7 +236,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from gateway.fleet.entries import PolicyReport, Sighting
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import MOST_REFUSALS, Registry
 path, who = Path(sys.argv[1]), sys.argv[2]
 registry = Registry(path, fleet="home")
 for i in range(100):

@@ -171,12 +171,12 @@ def test_a_rollout_where_nothing_happens_is_hardly_ever_written(registry: Regist
         return len(seen) - 1
 
     assert writes(2, 100) == 5
-    before = registry._db.total_changes
+    before = registry.db.total_changes
     rollouts.operate(number, "pause", who="bob", time_us=START + 102 * SECOND)
-    after_pause = registry._db.total_changes
+    after_pause = registry.db.total_changes
     assert after_pause > before
     assert writes(103, 100) == 0
-    assert registry._db.total_changes == after_pause
+    assert registry.db.total_changes == after_pause
 
 
 def test_two_rollouts_never_meet_at_a_device(registry: Registry) -> None:
@@ -269,13 +269,13 @@ def test_a_full_disk_or_a_locked_file_leaves_no_half_written_step(tmp_path: Path
     rollouts = Rollouts(registry)
     number = started(rollouts, plan())
     before = rollouts.show(number)
-    (pages,) = registry._db.execute("PRAGMA page_count").fetchone()
-    registry._db.execute(f"PRAGMA max_page_count={pages}")
+    (pages,) = registry.db.execute("PRAGMA page_count").fetchone()
+    registry.db.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(RegistryError, match="nothing was done: database or disk is full"):
         rollouts.due(START + SECOND)
     assert rollouts.show(number) == before
     assert registry.unpublished(1) == []
-    registry._db.execute("PRAGMA max_page_count=1000000")
+    registry.db.execute("PRAGMA max_page_count=1000000")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(RegistryError, match="nothing was done: database is locked"):

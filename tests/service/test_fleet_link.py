@@ -274,7 +274,7 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
 ) -> None:
     registry.desire(names(2), 1, **WHO)
     operator = Operator(path, broker)
-    operator.link._registry._db.execute("PRAGMA busy_timeout=20")
+    operator.link._registry.db.execute("PRAGMA busy_timeout=20")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     operator.link.reported("d000", accepted(1))

@@ -20,9 +20,8 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Registry
-from gateway.fleet.registry_file import Rollout
 from gateway.fleet.rollout import ACTIVE, StageCounts, way_back
-from gateway.fleet.rollouts import Rollouts
+from gateway.fleet.rollouts import Rollout, Rollouts
 from gateway.fleet.signing import Signed, contents, weaker
 
 if TYPE_CHECKING:
