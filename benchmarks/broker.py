@@ -24,8 +24,8 @@ from pathlib import Path
 from figures import show
 
 from fugu.mqtt import Broker, Link
-from gateway.deployment.broker_files import BrokerFolder, Settings, create_broker
-from gateway.deployment.mosquitto import Account
+from gateway.deployment.broker_files import BrokerFolder, create_broker
+from gateway.deployment.mosquitto import Account, Settings
 
 FRAME = 74
 SHIPPED = "autosave_interval 0\n"

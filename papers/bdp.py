@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from fugu.attack.evaluation import ATTACKERS, Attacker, attack, mean_transitions, success_bound
+from fugu.attack.evaluation import attack, mean_transitions, success_bound
+from fugu.attack.learning import ATTACKERS, Attacker
 from fugu.attack.outputs import release_symbols
 from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Floats

@@ -10,7 +10,8 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from fugu.attack.evaluation import ATTACKERS, attack, mean_transitions, success_bound
+from fugu.attack.evaluation import attack, mean_transitions, success_bound
+from fugu.attack.learning import ATTACKERS
 from fugu.attack.outputs import release_symbols
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.utility import real_loss

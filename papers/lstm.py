@@ -6,8 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attack.evaluation import Attacker
-from fugu.attack.learning import folded, smoothing
+from fugu.attack.learning import Attacker, folded, smoothing
 from fugu.attack.outputs import Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats
 

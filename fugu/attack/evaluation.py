@@ -6,33 +6,19 @@ Each is judged by the gain over itself without the outputs, on the same blocks; 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from fugu.attack.learning import (
-    folded,
-    learned,
-    learned_levels,
-    learned_path,
-    path,
-    regimes,
-    single,
-    smoothing,
-    supervised,
-)
+from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS, Attacker, smoothing
 from fugu.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
 
 __all__ = [
-    "ATTACKERS",
-    "COUNT_ATTACKERS",
     "Attack",
-    "Attacker",
     "attack",
     "furthest_learner",
     "mean_transitions",
@@ -174,29 +160,6 @@ def _refuted(hits: Floats, alarms: Floats, confidence: float) -> float:
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
-
-Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
-"""From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
-
-ATTACKERS: dict[str, Attacker] = {
-    "single symbol": single,
-    "forward-backward": smoothing,
-    "Viterbi": path,
-    "learned chain": learned,
-    "learned chain, Viterbi": learned_path,
-    "2 learned regimes": regimes(2),
-    "3 learned regimes": regimes(3),
-    "supervised": folded(supervised, 5),
-}
-"""Those who read symbols."""
-
-COUNT_ATTACKERS: dict[str, Attacker] = {
-    "single window": single,
-    "forward-backward": smoothing,
-    "learned levels": learned_levels,
-    "supervised": folded(supervised, 5),
-}
-"""Those who read counts of windows."""
 
 _KNOWN_CHAIN = {"single symbol", "single window", "forward-backward", "Viterbi"}
 """Those who believe a chain from the beginning. Epsilon bounds their odds if it is in the class, and nobody else's."""

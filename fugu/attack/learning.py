@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import expit
@@ -14,17 +15,10 @@ from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 
-__all__ = [
-    "folded",
-    "learned",
-    "learned_levels",
-    "learned_path",
-    "path",
-    "regimes",
-    "single",
-    "smoothing",
-    "supervised",
-]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attacker", "smoothing"]
+
+Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
+"""From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
 
 EXACT_TICKS = 1000
 """Windows up to this length are smoothed exactly: time and memory grow with its square."""
@@ -137,7 +131,7 @@ def learned_path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     return _attack(outputs, knowledge, 1, decode=True)
 
 
-def regimes(count: int) -> Callable[[Outputs, Knowledge], Floats]:
+def regimes(count: int) -> Attacker:
     """An attacker who learns a chain that switches slowly between regimes; the hidden state is (regime, state)."""
 
     def attacker(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -292,7 +286,7 @@ def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def folded(attacker: Callable[[Outputs, Knowledge], Floats], folds: int) -> Callable[[Outputs, Knowledge], Floats]:
+def folded(attacker: Attacker, folds: int) -> Attacker:
     """An attacker that uses `truth`, judged on contiguous folds.
 
     Each fold is attacked with its own truth, and a tenth of its length on both sides, held back.
@@ -352,3 +346,24 @@ def _regression(features: Floats, label: Floats) -> Floats:
         if np.abs(step).max() < 1e-8:
             break
     return weights
+
+
+ATTACKERS: dict[str, Attacker] = {
+    "single symbol": single,
+    "forward-backward": smoothing,
+    "Viterbi": path,
+    "learned chain": learned,
+    "learned chain, Viterbi": learned_path,
+    "2 learned regimes": regimes(2),
+    "3 learned regimes": regimes(3),
+    "supervised": folded(supervised, 5),
+}
+"""Those who read symbols."""
+
+COUNT_ATTACKERS: dict[str, Attacker] = {
+    "single window": single,
+    "forward-backward": smoothing,
+    "learned levels": learned_levels,
+    "supervised": folded(supervised, 5),
+}
+"""Those who read counts of windows."""

@@ -43,7 +43,7 @@ from gateway.deployment.units import DeploymentError
 if TYPE_CHECKING:
     from gateway.deployment.certificates import Authority, Issued
 
-__all__ = ["BrokerFolder", "Credentials", "Settings", "check_name", "create_broker", "open_broker"]
+__all__ = ["BrokerFolder", "Credentials", "check_name", "create_broker", "open_broker"]
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MOST_HOST = 253

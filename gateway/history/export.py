@@ -29,7 +29,7 @@ from gateway.history.tables import (
 from gateway.location import Location
 from gateway.releases.ledger import Ledger, known_ledger
 
-__all__ = ["Span", "export_history"]
+__all__ = ["export_history"]
 
 _MOST_ENTRIES = 1_000
 _MOST_PIECES = 64

@@ -33,9 +33,9 @@ from fugu.privacy.learned_class import (
 )
 from gateway.history.smoothing import blocks
 from gateway.history.stored import HistoryError, Piece, Span, SymbolStream, tick_times
-from gateway.history.tasks import Group, Source, Tasks, open_tasks
+from gateway.history.tasks import Group, Source, Tasks
 
-__all__ = ["Source", "Span", "learn_class", "open_tasks"]
+__all__ = ["learn_class"]
 
 SEQUENCE_TICKS = 2048
 _CHUNK = 1 << 20

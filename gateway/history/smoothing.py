@@ -22,9 +22,9 @@ from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.history.tables import marginal_rows, policy_rows
-from gateway.history.tasks import Group, Source, Tasks, open_tasks
+from gateway.history.tasks import Group, Source, Tasks
 
-__all__ = ["Source", "Span", "blocks", "open_tasks", "smooth_history"]
+__all__ = ["blocks", "smooth_history"]
 
 _CELLS = 1 << 22
 """Probabilities that are computed at once."""

@@ -19,62 +19,7 @@ from fugu.contract.measure_frames import AnyFrame
 from gateway.journal.streams import Streams
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = [
-    "AFTER",
-    "END",
-    "MARKS",
-    "NUMBER",
-    "SHIFT",
-    "UNKNOWN",
-    "VERSION",
-    "Arrivals",
-    "Heard",
-    "Received",
-    "following",
-    "parse",
-]
-
-
-NUMBER, AFTER, END, SHIFT, VERSION = range(5)
-MARKS = 5
-"""Stored part of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
-for, and shift and policy version of its newest frame."""
-UNKNOWN = -2
-"""In place of the end of a stream that has to be looked up."""
-
-
-def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
-    """Take the frames that go on where their stream ends, without a gap, under the same policy and clock.
-
-    From the first frame on that does not, no more of its stream are taken. Returns (n,) which rows are.
-
-    Args:
-        slots: (n,) of each row the stream in `marks`.
-        order: (n,) the rows in the order of their streams and ticks.
-        marks: (streams, 5), changed in place by what is taken.
-    """
-    taken = np.zeros(columns.rows, dtype=np.bool_)
-    _following(
-        order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, taken
-    )
-    return taken
-
-
-@kernel
-def _following(
-    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, count: Ints, marks: Ints,
-    taken: Bools,
-) -> None:  # fmt: skip
-    slot, going = -1, True
-    for row in order:
-        if slots[row] != slot:
-            slot, going = slots[row], True
-        mark = marks[slot]
-        going &= mark[AFTER] <= previous[row] <= mark[END] < first[row]
-        going &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
-        if going:
-            mark[END] = first[row] + count[row] - 1
-            taken[row] = True
+__all__ = ["Arrivals", "Heard", "Received", "parse"]
 
 
 HEAD_BYTES = 45

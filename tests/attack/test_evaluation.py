@@ -9,8 +9,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import ATTACKERS, COUNT_ATTACKERS, attack, odds_change
-from fugu.attack.learning import smoothing, tilted_marginals
+from fugu.attack.evaluation import attack, odds_change
+from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
 from fugu.attack.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains

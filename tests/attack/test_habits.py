@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import COUNT_ATTACKERS, Attack, attack, furthest_learner, mean_transitions, odds_change
+from fugu.attack.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
+from fugu.attack.learning import COUNT_ATTACKERS
 from fugu.attack.outputs import Knowledge, release_counts
 from fugu.cli.demo.evaluation import EPSILON, load_person, policy_for
 from fugu.contract.chains import BinaryChains

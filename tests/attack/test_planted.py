@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import ATTACKERS, COUNT_ATTACKERS, attack
+from fugu.attack.evaluation import attack
+from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS
 from fugu.attack.outputs import SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.contract.noise_table import NoiseTable
 

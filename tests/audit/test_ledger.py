@@ -17,8 +17,8 @@ from fugu.contract.policy import Clock
 from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
-from gateway.deployment.broker_files import Settings, create_broker
-from gateway.deployment.mosquitto import Account
+from gateway.deployment.broker_files import create_broker
+from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, joint_charge, joint_loss, smallest_scale
 from gateway.releases.entries import PER_NAT, Allowance, Promise
 from gateway.releases.ledger import Ledger

@@ -19,8 +19,8 @@ from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
 from gateway.audit.access import may_read, read_access
 from gateway.audit.statement import policy_statement
-from gateway.deployment.broker_files import Settings, create_broker
-from gateway.deployment.mosquitto import Account
+from gateway.deployment.broker_files import create_broker
+from gateway.deployment.mosquitto import Account, Settings
 from gateway.fleet.keys import write_key
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.command import Fugu

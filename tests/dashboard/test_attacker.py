@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import ATTACKERS
+from fugu.attack.learning import ATTACKERS
 from fugu.attack.outputs import Knowledge, SymbolOutputs
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from fugu.contract.descriptions import Described, Description, describe

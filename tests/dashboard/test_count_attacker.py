@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import COUNT_ATTACKERS
+from fugu.attack.learning import COUNT_ATTACKERS
 from fugu.attack.outputs import CountOutputs, Knowledge
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe

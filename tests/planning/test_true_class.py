@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import COUNT_ATTACKERS, Attack
+from fugu.attack.evaluation import Attack
+from fugu.attack.learning import COUNT_ATTACKERS
 from fugu.attack.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.cli.demo.evaluation import RECORDINGS

@@ -18,8 +18,8 @@ from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.deployment.broker_files import Settings, create_broker
-from gateway.deployment.mosquitto import Account
+from gateway.deployment.broker_files import create_broker
+from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
 from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Promise, Release, peak_of_sum, units_above
 from gateway.releases.ledger import Ledger

@@ -19,7 +19,8 @@ from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.cli.demo.evaluation import Person, load_people
 from fugu.cli.demo.evaluation import policy_for as demo_policy
 from fugu.mqtt import Broker
-from gateway.deployment.broker_files import Settings, create_broker
+from gateway.deployment.broker_files import create_broker
+from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry
 from gateway.health import NotRunningError, asked
 from gateway.location import Server

@@ -19,8 +19,8 @@ from fugu.host.checks import certificate_end
 from fugu.host.clock import synchronised
 from fugu.host.files import new_folder
 from gateway.deployment import folders
-from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
-from gateway.deployment.mosquitto import Account, Role, limits
+from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name, create_broker, open_broker
+from gateway.deployment.mosquitto import Account, Role, Settings, limits
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
 if TYPE_CHECKING:

@@ -80,10 +80,12 @@ def _export(store: str, *, parquet: Path, time: SpanOptions, as_json: JsonOption
         parquet (DIR): A new folder for the files.
     """
     since_until, place = time.microseconds(), place_of(store)
-    from gateway.history.export import Span, export_history
+    from gateway.history import export, stored
 
     with working(f"exporting {place.store.name}", measured=True) as told:
-        rows = export_history(place.store, place.ledger, Span(*since_until), parquet, lag=place.lag, told=told)
+        rows = export.export_history(
+            place.store, place.ledger, stored.Span(*since_until), parquet, lag=place.lag, told=told
+        )
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 
@@ -111,12 +113,12 @@ def _smooth(
         output (-o DIR): A new folder for the files.
     """
     since_until = time.microseconds()
-    from gateway.history.smoothing import Source, Span, open_tasks, smooth_history
+    from gateway.history import smoothing, stored, tasks
 
     location = store_of(source)
-    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
-    with open_tasks(ray) as tasks, working(f"smoothing {location.name}", measured=True) as told:
-        rows = smooth_history(chosen, output, tasks=tasks, told=told)
+    chosen = tasks.Source(location, stored.Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
+        rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(output, rows))
     return 0
 
@@ -144,12 +146,12 @@ def _learn(
         output (-o FILE): Write the class, for the plan commands.
     """
     since_until = time.microseconds()
-    from gateway.history.learning import Source, Span, learn_class, open_tasks
+    from gateway.history import learning, stored, tasks
 
     location = store_of(source)
-    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
-    with open_tasks(ray) as tasks, working(f"learning from {location.name}") as told:
-        model = learn_class(chosen, tasks=tasks, told=told)
+    chosen = tasks.Source(location, stored.Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as told:
+        model = learning.learn_class(chosen, tasks=where, told=told)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     answer(as_json, model.to_json, lambda: show_learned(model))

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fugu.attack.evaluation import COUNT_ATTACKERS, Attack, attack, furthest_learner, odds_change
+from fugu.attack.evaluation import Attack, attack, furthest_learner, odds_change
+from fugu.attack.learning import COUNT_ATTACKERS
 from fugu.attack.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.cli.demo.processes import DemoError
