@@ -15,7 +15,7 @@ from fugu.chains.arrays import Bools, Ints
 from fugu.places.drawing import graph_svg
 from fugu.places.graphs import complete, explicit, lattice, one_step, within_radius
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull, largest_gauge
-from fugu.places.moments import area, l1_sensitivity, laplace_error, noise_error
+from fugu.places.noise import area, l1_sensitivity, laplace_error, noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces

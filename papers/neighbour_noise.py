@@ -17,8 +17,7 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.places.hull import Hull, complete_hull
-from fugu.places.moments import draw_knorm, simplices
-from fugu.places.staircase import float_gauge
+from fugu.places.noise import draw_knorm, float_gauge, simplices
 
 __all__ = ["attack_points", "local_hulls", "local_points", "measure", "planes", "point_densities"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError, edge_list, restrict
 from fugu.places.hull import Hull, graph_hull
-from fugu.places.moments import noise_error
+from fugu.places.noise import noise_error
 from fugu.places.protection import Protection, exposed
 from fugu.svg import points, svg
 

@@ -23,10 +23,11 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import lattice, surrogates
 from fugu.places.hull import Hull, ceil_gauges, largest_gauge, pairs_within
+from fugu.places.noise import floor_exp
 from fugu.places.protection import protected_pairs
-from fugu.places.staircase import RATIO_BITS, floor_exp
 from fugu.places.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
 
 __all__ = ["optimal_table"]

@@ -36,7 +36,7 @@ from fugu.places.hull import (
     largest_gauge,
     pairs_within,
 )
-from fugu.places.moments import area, noise_error, simplices
+from fugu.places.noise import area, noise_error, simplices
 
 __all__ = [
     "Objective",

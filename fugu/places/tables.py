@@ -25,12 +25,13 @@ from fugu.chains.arrays import Bools, Ints
 from fugu.contract import measurement
 from fugu.contract.errors import FrameError
 from fugu.contract.measure_table import Noise, StaircaseNoise, bezout, set_of
+from fugu.contract.measurement import MOST_EPSILON, RATIO_BITS
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
 from fugu.contract.rounding import CLOSED_FORM, OUTWARD
 from fugu.places.graphs import GraphError, complete, surrogates
 from fugu.places.hull import Hull, ceil_gauges, complete_hull, difference_hull, largest_gauge, pairs_within
+from fugu.places.noise import floor_exp, noise_ratio, staircase
 from fugu.places.protection import protected_pairs
-from fugu.places.staircase import MOST_EPSILON, RATIO_BITS, floor_exp, noise_ratio, staircase
 
 __all__ = [
     "MOST_OUTPUTS",
@@ -376,9 +377,7 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, l
 
 def fallback_noise(values: Ints, epsilon: float) -> Noise:
     """The noise for ticks without a table; it protects every pair of states. For the rest see `compile_noise`."""
-    if len(values) <= MAX_TABLE_STATES:
-        return noise_table(fallback_table(values, epsilon))
-    return _staircase_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
+    return compile_noise(complete_hull(values), values, np.ones(len(values), dtype=np.bool_), epsilon)
 
 
 def emission(noise: Noise, values: Ints) -> Emission:

@@ -15,10 +15,18 @@ from fugu.contract.measure_table import Noise
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
 from fugu.places.graphs import GraphError, complete, restrict
 from fugu.places.hull import Hull, complete_hull, graph_hull
-from fugu.places.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
+from fugu.places.noise import (
+    area,
+    draw_knorm,
+    float_gauge,
+    l1_sensitivity,
+    laplace_error,
+    noise_error,
+    staircase,
+    staircase_error,
+)
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely
-from fugu.places.staircase import float_gauge, staircase, staircase_error
 from fugu.places.tables import Emission, TableError, TableWeights, compile_noise, emission
 from fugu.planning.measure_spec import MeasureSpec
 

@@ -20,7 +20,7 @@ from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.stretches import Stretch
 from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
 from fugu.places.graphs import GraphError, delta_set
-from fugu.places.moments import noise_error
+from fugu.places.noise import noise_error
 from fugu.places.protection import unbounded_factors
 from fugu.places.tables import TableError, compile_noise, emission, fallback_noise, noise_loss, noise_table
 from fugu.planning.errors import PlanningError

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains import fixed_lag_marginals, predict, stationary_distribution
+from fugu.chains import predict, stationary_distribution
 from fugu.chains.arrays import Floats
-from fugu.chains.inference import run_filter
-from fugu.chains.model import Problem, likelihood_rows
+from fugu.chains.model import likelihood_rows
 from fugu.chains.tracking import Followed, Steps, fixed_lag, follow, stepping
 from fugu.contract.chains import ChainClass
 from fugu.contract.descriptions import place_grid
@@ -35,9 +34,7 @@ __all__ = [
     "PointEstimates",
     "SymbolModel",
     "Tables",
-    "filtered",
     "model_of",
-    "smoothed",
     "told",
 ]
 
@@ -111,17 +108,6 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
 def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
     matrix = np.array(transition, dtype=np.float64)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def filtered(model: Model, distribution: Beliefs, symbols: Symbols) -> Beliefs:
-    """Beliefs (n, k) at each of n ticks given the symbols up to it, from the distribution of the first; -1 for none."""
-    starts = np.array([0, len(symbols)], dtype=np.int64)
-    return run_filter(Problem(symbols, starts, distribution[np.newaxis], model.transition, model.rows)).beliefs
-
-
-def smoothed(model: Model, distribution: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
-    """Marginals (n, s) of all ticks, each given the symbols up to `lag` ticks after it, as far as there are any."""
-    return told(model, fixed_lag_marginals(symbols, distribution, model.transition, model.emission, lag))
 
 
 def told(model: Model, beliefs: Beliefs) -> Beliefs:

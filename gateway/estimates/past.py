@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import Model, SymbolModel, smoothed
+from gateway.estimates.models import Model, SymbolModel, told
 from gateway.store.coverage import Place
 from gateway.store.store import Store
 from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, part
@@ -206,8 +207,9 @@ class Past:
                 break
         low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
         if low < high:
-            found = smoothed(model, one.distribution, np.concatenate(parts)[: high + self._lag], self._lag)
-            yield TickProbabilities(one.version, one.first + low, one.shift, found[low:high])
+            given = np.concatenate(parts)[: high + self._lag], one.distribution, model.transition, model.emission
+            found = told(model, fixed_lag_marginals(*given, self._lag)[low:high])
+            yield TickProbabilities(one.version, one.first + low, one.shift, found)
 
     def _model(self, place: Place, one: _Stretch) -> Model:
         return self.bank.models[self.model(place.device, place.stream, one.version)]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains import backward_messages, posterior_marginals, predict
+from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
-from gateway.estimates.models import Model, filtered, told
+from gateway.estimates.models import Model, told
 from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
@@ -103,8 +103,8 @@ class SmoothedStream:
                 marginals = _explained(
                     posterior_marginals, self._stream, symbols, distribution, model.transition, emission
                 )
-                belief = filtered(model, distribution, block.symbols)[-1].copy()
-                self._before[track] = _Said(model, block.last, belief)
+                beliefs = filter_beliefs(block.symbols, distribution, model.transition, model.emission).beliefs
+                self._before[track] = _Said(model, block.last, beliefs[-1].copy())
                 yield from _observed(block, told(model, marginals))
 
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:

@@ -22,8 +22,8 @@ from fugu.contract.measurement import RATIO_BITS, Measurement, check_noise, floo
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.graphs import lattice
 from fugu.places.hull import complete_hull, difference_hull
+from fugu.places.noise import staircase
 from fugu.places.protection import protect
-from fugu.places.staircase import staircase
 from fugu.places.tables import TableError, check_table, compile_noise, emission, fallback_noise, noise_pairs
 from tests.support.dphmm_cases import probability
 

@@ -11,8 +11,8 @@ import pytest
 
 from fugu.places.graphs import complete, restrict
 from fugu.places.hull import gauge
+from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protected_pairs
-from fugu.places.staircase import floor_exp
 from fugu.places.tables import TableError, build_table, check_table, fallback_table, table_loss
 from tests.support.dphmm_cases import OBJECTIVES, close, random_case, strict_epsilon
 

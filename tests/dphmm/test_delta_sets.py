@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import (
     GraphError,
     complete,
@@ -19,8 +20,8 @@ from fugu.places.graphs import (
     surrogates,
 )
 from fugu.places.hull import difference_hull, gauge, graph_hull
+from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
-from fugu.places.staircase import RATIO_BITS, floor_exp
 from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
 from papers.walks import schedule
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states

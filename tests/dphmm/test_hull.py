@@ -25,7 +25,7 @@ from fugu.places.hull import (
     largest_gauge,
     pairs_within,
 )
-from fugu.places.moments import area, boundary_points, noise_covariance, noise_error
+from fugu.places.noise import area, boundary_points, noise_covariance, noise_error
 from papers.neighbour_noise import measure
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid, states
 

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
-from fugu.places.moments import (
+from fugu.places.noise import (
     draw_knorm,
     laplace_error,
     noise_covariance,

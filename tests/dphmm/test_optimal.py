@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
 from fugu.places.hull import ceil_gauges, graph_hull
+from fugu.places.noise import floor_exp
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import protect, protected_pairs
-from fugu.places.staircase import floor_exp
 from fugu.places.tables import TableError, build_table, check_table, table_loss
 from tests.support.dphmm_cases import (
     GOLDEN,

@@ -11,7 +11,7 @@ import pytest
 
 from fugu.places.graphs import GraphError, complete, explicit, lattice
 from fugu.places.hull import capped, complete_hull, extended, graph_hull, largest_gauge
-from fugu.places.moments import area, noise_error
+from fugu.places.noise import area, noise_error
 from fugu.places.protection import (
     Objective,
     cheapest,

@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.measure_table import Staircase, draw, normaliser, shell_weights
 from fugu.places.graphs import GraphError, complete
 from fugu.places.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
-from fugu.places.staircase import floor_exp, noise_ratio, staircase, staircase_error
+from fugu.places.noise import floor_exp, noise_ratio, staircase, staircase_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, probability, stairs
 
 HULL = graph_hull(VALUES, GRAPH)

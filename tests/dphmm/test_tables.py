@@ -12,8 +12,8 @@ import pytest
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
 from fugu.places.hull import difference_hull, graph_hull
+from fugu.places.noise import floor_exp
 from fugu.places.protection import protect, protected_pairs
-from fugu.places.staircase import floor_exp
 from fugu.places.tables import (
     TableError,
     TableWeights,

@@ -14,6 +14,7 @@ import pytest
 from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
+from fugu.chains import filter_beliefs, fixed_lag_marginals
 from fugu.contract.chains import BinaryChains, JointChains, Shown
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
@@ -23,7 +24,7 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.class_watch import why_off
-from gateway.estimates.models import SymbolModel, filtered, smoothed, told
+from gateway.estimates.models import SymbolModel, told
 from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy
@@ -181,7 +182,8 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     pairs = chains(streams=streams, shows=((0,), (1,), (0,), (1,)), transitions=(tuple(map(tuple, moves)),))
     model = SymbolModel.of(stream("hr", pairs)).numbers
     symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
-    found = smoothed(model, model.initial, symbols, lag)[: len(symbols) - lag]
+    chain = model.initial, model.transition, model.emission
+    found = told(model, fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
     table = np.array(PULSE.table.weights()) / 2**32 if PULSE.table else np.empty(0)
     for tick in range(len(symbols) - lag):
         mass = np.zeros(2)
@@ -190,7 +192,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
             seen = math.prod(table[x % 2, z] for x, z in zip(path, symbols, strict=False))
             mass[path[tick] % 2] += model.initial[path[0]] * steps * seen
         assert found[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
-    distribution = told(model, filtered(model, model.initial, symbols))
+    distribution = told(model, filter_beliefs(symbols, model.initial, model.transition, model.emission).beliefs)
     assert distribution.shape == (7, 2)
     assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))

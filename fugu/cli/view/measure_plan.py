@@ -13,7 +13,7 @@ from fugu.cli.view.terminal import say, show_table
 from fugu.places.drawing import graph_svg
 from fugu.places.graphs import edge_list
 from fugu.places.hull import Hull
-from fugu.places.moments import noise_error
+from fugu.places.noise import noise_error
 from fugu.planning.measure_errors import Errors, SetPlan
 from fugu.planning.measure_planner import MeasurePlan
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec
