@@ -146,7 +146,7 @@ class Alone:
         self,
         loop: Loop,
         needed: Callable[[], dict[tuple[str, str], int]],
-        may_forget: Callable[[], bool] = lambda: True,
+        may_forget: Callable[[], bool] | None = None,
     ) -> tuple[Recorder, Monitor]:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters

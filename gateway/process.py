@@ -58,13 +58,13 @@ def serve(
     gateway: Gateway,
     wanted: Wake,
     started: Callable[[], None],
-    turn: Callable[[], bool] = lambda: True,
+    turn: Callable[[], None] | None = None,
     notifier: Notifier | None = None,
 ) -> int:
     """Start a gateway, and serve until `wanted` is set, or it has ended by itself: then the exit code is 1, else 0.
 
     A shard waits before until as many shards may have the devices. `started` is called when it serves. `turn` is called
-    now and then, and says whether to go on; `notifier` is told how the gateway is. Raises FuguError with one line that
+    now and then; `notifier` is told how the gateway is. Raises FuguError with one line that
     says what keeps it from starting.
     """
     manager = notifier or Notifier()
@@ -81,13 +81,15 @@ def serve(
                 _log.warning("%s", error)
             said = True
             manager.starting(STUCK_SECONDS)
-        if not turn():
-            return 0
+        if turn is not None:
+            turn()
     else:
         return 0
     manager.ready()
     started()
-    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set() and turn():
+    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set():
+        if turn is not None:
+            turn()
         if gateway.is_alive:
             manager.alive(time.monotonic())
     manager.stopping()

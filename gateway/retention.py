@@ -83,7 +83,7 @@ class Retention(Part):
     """Goes through all sequences of a store that the calling thread owns, again and again.
 
     `needed` has for device and stream the first tick that is needed whatever its age, `may_forget` whether that is
-    known. Estimates see `lag` later ticks.
+    known, if it is not always. Estimates see `lag` later ticks.
     `counters` counts `frames_removed`, of which chunks and parts of them are one each.
     """
 
@@ -98,7 +98,7 @@ class Retention(Part):
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         seconds: Callable[[], float] = time.monotonic,
-        may_forget: Callable[[], bool] = lambda: True,
+        may_forget: Callable[[], bool] | None = None,
     ) -> None:
         self._may_forget = may_forget
         self._ages = {SYMBOLS: keep.symbols, POINTS: keep.points, WINDOWS: keep.windows}
@@ -123,7 +123,7 @@ class Retention(Part):
     def pump(self, *, idle: bool = False) -> None:
         """Seal the journal if it is time, and remove some frames. Raises DatabaseError; it is tried again."""
         self._recorder.seal()
-        if self._may_forget():
+        if self._may_forget is None or self._may_forget():
             self._forget()
 
     def _forget(self) -> None:

@@ -191,11 +191,11 @@ def _end_with(host: Connection, wanted: Wake) -> None:
     os._exit(1)
 
 
-def _turn(gateway: Gateway) -> Callable[[], bool]:
-    """A test whether to go on; a gateway that has done nothing of late cannot be stopped: its process ends at once."""
+def _turn(gateway: Gateway) -> Callable[[], None]:
+    """A look at a gateway: one that has done nothing of late cannot be stopped: its process ends at once."""
     alive = time.monotonic()
 
-    def turn() -> bool:
+    def turn() -> None:
         nonlocal alive
         now = time.monotonic()
         if gateway.is_alive:
@@ -203,6 +203,5 @@ def _turn(gateway: Gateway) -> Callable[[], bool]:
         elif now - alive > STUCK_SECONDS:
             _log.critical("the gateway has done nothing for %g s: its process ends", STUCK_SECONDS)
             os._exit(1)
-        return True
 
     return turn

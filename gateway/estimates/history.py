@@ -21,9 +21,10 @@ from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
+from gateway.estimates.beliefs import told
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points
-from gateway.estimates.models import SymbolModel, told
+from gateway.estimates.models import SymbolModel
 from gateway.estimates.past import Past, TickProbabilities
 from gateway.location import Location
 from gateway.store.coverage import Place

@@ -35,7 +35,6 @@ __all__ = [
     "SymbolModel",
     "Tables",
     "model_of",
-    "told",
 ]
 
 
@@ -108,11 +107,6 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
 def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
     matrix = np.array(transition, dtype=np.float64)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def told(model: Model, beliefs: Beliefs) -> Beliefs:
-    """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
-    return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)
 
 
 _REMEMBERED = 32

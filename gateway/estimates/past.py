@@ -16,9 +16,9 @@ from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, told
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import Model, SymbolModel, told
+from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
 from gateway.store.store import Store
 from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, part

@@ -23,9 +23,9 @@ from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, ellipse
 from fugu.contract.sentences import instant
-from gateway.estimates.beliefs import look_back
+from gateway.estimates.beliefs import look_back, told
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import MeasureModel, SymbolModel, told
+from gateway.estimates.models import MeasureModel, SymbolModel
 from gateway.estimates.past import Past
 from gateway.store.coverage import Place
 from gateway.store.symbols import Columns

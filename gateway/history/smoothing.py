@@ -17,7 +17,8 @@ import numpy as np
 from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
-from gateway.estimates.models import Model, told
+from gateway.estimates.beliefs import told
+from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream

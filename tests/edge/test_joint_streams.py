@@ -24,7 +24,8 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.class_watch import why_off
-from gateway.estimates.models import SymbolModel, told
+from gateway.estimates.beliefs import told
+from gateway.estimates.models import SymbolModel
 from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy
