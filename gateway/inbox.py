@@ -25,7 +25,7 @@ from gateway.journal.arrivals import Arrivals, Received, parse
 from gateway.journal.streams import Streams, newest_tick, tick_at
 from gateway.store.symbols import Columns
 
-__all__ = ["Acknowledged", "Connected", "Event", "Inbox", "Ingest", "Message"]
+__all__ = ["Acknowledged", "Event", "Inbox", "Ingest", "Message"]
 
 
 _log = logging.getLogger(__name__)
@@ -50,11 +50,8 @@ class Acknowledged(NamedTuple):
     accepted: bool = True
 
 
-class Connected(NamedTuple):
-    """There is a new connection."""
-
-
-Event = Message | Acknowledged | Connected
+Event = Message | Acknowledged | None
+"""`None`: there is a new connection."""
 
 
 class _Queue:
@@ -90,7 +87,7 @@ class Inbox:
         self._count = self._bytes = 0
         self._oversized: Counter[str] = Counter()
         self._beyond: Counter[str] = Counter()
-        self._answers: deque[Acknowledged | Connected] = deque()
+        self._answers: deque[Acknowledged | None] = deque()
         self._queues: dict[str, _Queue] = {}
         self._slow: dict[str, _Queue] = {}
         self._slow_due = 0.0
@@ -136,7 +133,7 @@ class Inbox:
             self._capacity_bytes - self._bytes, _LEAST_BYTES
         )
 
-    def notify(self, event: Acknowledged | Connected) -> None:
+    def notify(self, event: Acknowledged | None) -> None:
         """Append what takes next to no memory, and is wanted after closing, too."""
         with self._changed:
             self._answers.append(event)
@@ -237,12 +234,6 @@ MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX
 _POINTS = bytes([MeasureFrame.SCHEMA])
 
 
-class Birth(NamedTuple):
-    """A known device has come online."""
-
-    device: str
-
-
 class Ingest:
     """Checks messages against the contract, the policies and the time.
 
@@ -264,7 +255,7 @@ class Ingest:
         self._streams = Streams() if streams is None else streams
         self._said = float("-inf")
 
-    def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[Birth]]:
+    def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
         """Messages that may be stored, and devices that have come online.
 
         Frames on topics that others have come on are read and checked all at once; every other message, and what does
@@ -288,15 +279,15 @@ class Ingest:
                 found.append(meaning)
                 if isinstance(meaning.frame, SymbolFrame):
                     places.append(row)
-            elif isinstance(meaning, Birth):
+            elif isinstance(meaning, str):
                 births.append(meaning)
         more = Arrivals.of(self._streams, found)
         order = np.argsort(np.concatenate((fast, np.array(places, dtype=np.int64))))
         symbols = Columns.joined((columns, more.symbols)).take(order)
         return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
 
-    def read(self, topic: str, payload: bytes) -> Received | Birth | None:
-        """The message's meaning; none if it is refused, or says that a device is offline."""
+    def read(self, topic: str, payload: bytes) -> Received | str | None:
+        """The frame, or the device that has come online; none if it is refused, or says that a device is offline."""
         self._counters["received"] += 1
         try:
             return self._read(topic, payload)
@@ -307,7 +298,7 @@ class Ingest:
             self._counters[Reason.UNEXPECTED] += 1
         return None
 
-    def _read(self, topic: str, payload: bytes) -> Received | Birth | None:
+    def _read(self, topic: str, payload: bytes) -> Received | str | None:
         if len(payload) > (MAX_POINTS_BYTES if payload[:1] == _POINTS else MAX_PAYLOAD_BYTES):
             raise RefusedError(f"payload of {len(payload)} bytes", Reason.OVERSIZED)
         parsed = parse_topic(topic)
@@ -316,7 +307,7 @@ class Ingest:
         if parsed.kind == "status":
             if not self._catalogue.streams(parsed.device):
                 raise RefusedError(f"no policy for device {parsed.device}", Reason.UNKNOWN_DEVICE)
-            return Birth(parsed.device) if Status.decode(payload).online else None
+            return parsed.device if Status.decode(payload).online else None
         if (kind := _kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)

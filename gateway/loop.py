@@ -37,7 +37,7 @@ from gateway.duties import Loop, duty_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.health import Monitor, Sources
-from gateway.inbox import Acknowledged, Connected, Event, Inbox, Ingest, Message
+from gateway.inbox import Acknowledged, Event, Inbox, Ingest, Message
 from gateway.journal.arrivals import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
@@ -171,7 +171,7 @@ class Gateway:
             max_payload=_LARGEST_BYTES,
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=duty.will,
-            on_connected=lambda: self._inbox.notify(Connected()),
+            on_connected=lambda: self._inbox.notify(None),
             on_messages=self._delivered,
             on_published=self._answered,
             on_absent=self._say_unreachable,
@@ -391,10 +391,10 @@ class Gateway:
         arrivals, births = self._ingest.take(messages)
         if (recorder := self._recorder) is None:
             return  # what is of no device of any policy has been refused
-        for birth in births:
+        for device in births:
             self.counters["births"] += 1
             for part in self._seats["born"]:
-                part.born(birth.device)
+                part.born(device)
         if arrivals.frames:
             heard = [*arrivals.newest(recorder.streams)]
             self._monitor.received(heard)

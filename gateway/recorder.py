@@ -72,7 +72,6 @@ class Recorder:
         catalogue: Catalogue,
         lag: int,
         counters: Counter[str],
-        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self.conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None
@@ -80,9 +79,9 @@ class Recorder:
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
         self._repeats: Counter[str] = Counter()
-        self._sealed = seconds()
+        self._seconds: Callable[[], float] = time.monotonic
+        self._sealed = self._seconds()
         self._seal_from = 0.0
-        self._seconds = seconds
         self.streams = Streams()
         self.symbols = Symbols(store, catalogue, lag, self.streams)
         self.points = Points(store, catalogue, lag)

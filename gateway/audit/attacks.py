@@ -314,7 +314,6 @@ def attack_audiences(
     seed: int,
     trials: int,
     recorded: Recorded | None = None,
-    level: float = LEVEL,
 ) -> Iterator[Attacked]:
     """Attack what each audience may read. AuditError if there are several policies, and not of one class of chains.
 
@@ -322,12 +321,11 @@ def attack_audiences(
         definitions: all counts that are made of the streams, on devices and by the gateway.
         trials: to count an event on, of each of two states.
         recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
-        level: shared out among the rows: the probability that any bound is wrong.
     """
     joint = JointStreams.of(policies)
     every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
     for number, told in enumerate(every):
-        generator, share = np.random.default_rng([seed, number]), level / len(every) / 2
+        generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
         promised, adversary = _promise(joint, told)
 
         def mechanism(radius: int, told: _Told = told) -> Mechanism:
