@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
@@ -69,28 +69,20 @@ MOST_WAITING = 32
 """Frames of one sequence that wait, at most."""
 
 
-@dataclass
-class _Line:
-    """One sequence of frames: whose it is, and the serials of what waits, by frame."""
-
-    of: Outgoing
-    serials: dict[int, int] = field(default_factory=dict)
-
-
 class Waiting:
     """Waiting frames and windows, by sequence; the store has the same."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, tuple[Outgoing, dict[int, int]]] = {}  # one of each sequence, and serials by frame
 
     def __len__(self) -> int:
-        return sum(len(line.serials) for line in self._lines.values())
+        return sum(len(serials) for _, serials in self._lines.values())
 
     def put(self, outgoing: Outgoing) -> int | None:
         """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
-        line = self._lines.setdefault(outgoing.stream_id, _Line(outgoing))
-        line.serials[outgoing.frame] = outgoing.serial
-        return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
+        _, serials = self._lines.setdefault(outgoing.stream_id, (outgoing, {}))
+        serials[outgoing.frame] = outgoing.serial
+        return serials.pop(min(serials)) if len(serials) > MOST_WAITING else None
 
     def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
         """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
@@ -101,11 +93,10 @@ class Waiting:
         overtaken: list[int] = []
         share = max(1, capacity // max(1, len(self._lines)))
         while self._lines and (left := capacity - len(taken)) > 0:
-            line = self._lines.pop(next(iter(self._lines)))
-            frames = sorted(line.serials)
-            newest = frames[-min(share, left) :]
-            taken += [line.of._replace(serial=line.serials.pop(frame), frame=frame) for frame in newest]
-            overtaken += line.serials.values()
+            of, serials = self._lines.pop(next(iter(self._lines)))
+            newest = sorted(serials)[-min(share, left) :]
+            taken += [of._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
+            overtaken += serials.values()
         return taken, overtaken
 
 

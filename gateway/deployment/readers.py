@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from fugu.contract.guarantee import Adversary
@@ -12,32 +11,25 @@ from gateway.deployment.units import DeploymentError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.config import Bound, Reader, audience_of, check_reader, load_releases
 
-__all__ = ["Promises", "joined", "left", "new_reader"]
-
-
-@dataclass(frozen=True, slots=True)
-class Promises:
-    """Inputs of a reader's bound: what each audience is promised, and what the fleet's chains may be."""
-
-    releases: Path
-    policies: Path
-    fleet: str
+__all__ = ["joined", "left", "new_reader"]
 
 
 def new_reader(
     name: str,
     audiences: tuple[str, ...],
-    promises: Promises,
+    releases: Path,
+    policies: Path,
+    fleet: str,
     *,
     limit: Ceiling | None = None,
     adversary: Adversary | None = None,
 ) -> tuple[Account, list[Bound]]:
-    """An account of audiences, and what it may be told about each stream.
+    """An account of audiences, and what it may be told about each stream, by files of releases and policies.
 
     Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
     cannot be computed.
     """
-    first = audience_of(load_releases(promises.releases), name, audiences[0])
+    first = audience_of(load_releases(releases), name, audiences[0])
     account = Account(
         name=name,
         role="reader",
@@ -46,10 +38,10 @@ def new_reader(
         adversary=adversary or first.adversary,
         seconds=first.protect if limit is None else limit.seconds,
     )
-    return account, _checked(account, promises)
+    return account, _checked(account, releases, policies, fleet)
 
 
-def joined(account: Account, audience: str, promises: Promises) -> tuple[Account, list[Bound]]:
+def joined(account: Account, audience: str, releases: Path, policies: Path, fleet: str) -> tuple[Account, list[Bound]]:
     """An account with one audience more, and what it may be told then.
 
     Raises FuguError if it is no reader, or as for `new_reader`.
@@ -59,7 +51,7 @@ def joined(account: Account, audience: str, promises: Promises) -> tuple[Account
         raise DeploymentError(f"the account {account.name} belongs to audience {audience}")
     left = tuple(one for one in account.left if one != audience)
     changed = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
-    return changed, _checked(changed, promises)
+    return changed, _checked(changed, releases, policies, fleet)
 
 
 def left(account: Account, audience: str) -> Account:
@@ -77,9 +69,9 @@ def _refuse_others(account: Account) -> None:
         raise DeploymentError(f"the account {account.name} is no reader of audiences, but {account.role}{reads}")
 
 
-def _checked(account: Account, promises: Promises) -> list[Bound]:
+def _checked(account: Account, releases: Path, policies: Path, fleet: str) -> list[Bound]:
     assert account.epsilon is not None
     assert account.adversary is not None
     limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
     reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
-    return check_reader(reader, load_releases(promises.releases), Catalogue.load(promises.policies, promises.fleet))
+    return check_reader(reader, load_releases(releases), Catalogue.load(policies, fleet))

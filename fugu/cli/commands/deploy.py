@@ -25,7 +25,6 @@ from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
 if TYPE_CHECKING:
     from fugu.contract.policies import AnyPolicy
-    from gateway.deployment.readers import Promises
     from gateway.releases.config import Bound
 
 
@@ -134,7 +133,7 @@ def subscriber(
         account, bounds = new_reader(
             name,
             wanted,
-            _promises(releases, policies, opened),
+            *_promises(releases, policies, opened),
             limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
@@ -166,7 +165,7 @@ def join(
 
     opened = open_broker(broker)
     with working("adding up what it may be told"):
-        account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
+        account, bounds = joined(opened.account(name), audience, *_promises(releases, policies, opened))
     opened.change(account)
     _show_bounds(account, bounds)
 
@@ -191,12 +190,10 @@ def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -
     print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
-def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
-    from gateway.deployment.readers import Promises
-
+def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> tuple[Path, Path, str]:
     if releases is None or policies is None:
         raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
-    return Promises(releases, policies, broker.settings.fleet)
+    return releases, policies, broker.settings.fleet
 
 
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
