@@ -138,10 +138,6 @@ def many_sequences(k: int, n: int, ticks: int, ragged: bool, repetitions: int) -
     tasks: dict[str, Task] = {
         "numpy copy of symbols and marginals": (copy, symbols.size),
         "the same into new arrays": (lambda: (out.copy(), symbols.copy()), symbols.size),
-        "posterior_marginals into out": (
-            lambda: posterior_marginals(symbols, *chain, lengths=lengths, out=out),
-            symbols.size,
-        ),
         "posterior_marginals": (lambda: posterior_marginals(symbols, *chain, lengths=lengths), symbols.size),
         "filter_beliefs": (lambda: filter_beliefs(symbols, *chain, lengths=lengths), symbols.size),
     }

@@ -305,22 +305,16 @@ def posterior_marginals(
     emission: ArrayLike,
     *,
     lengths: ArrayLike | None = None,
-    out: Floats | None = None,
 ) -> Floats:
     """Smooth one or many sequences: (n, k), row t = Pr(X_t | all symbols of its sequence).
 
-    Arguments are as for `filter_beliefs`; the result is put into `out` (n, k), float64 and C-contiguous. Raises
-    ValueError for bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
+    Arguments and errors are as for `filter_beliefs`.
 
     Source: the forward-backward recursions (Rabiner 1989, section III), from both ends at once.
     """
     problem = pose(symbols, initial, transition, emission, lengths)
     k = problem.transition.shape[0]
-    shape = problem.symbols.size, k
-    if out is None:
-        out = np.empty(shape)
-    elif not (out.shape == shape and out.dtype == np.float64 and out.flags.c_contiguous):
-        raise ValueError(f"out must be a C-contiguous float64 array of shape {shape}")
+    out = np.empty((problem.symbols.size, k))
     given = (problem.symbols, problem.starts, problem.initial, problem.rows)
     if fits_registers(k):
         bad = _smooth_small(_Given.of(problem), problem.starts, (1.0,) * k, out)

@@ -130,17 +130,6 @@ def test_the_first_impossible_sequence_is_named_wherever_its_neighbour_fails(k):
         assert f"position {8 * first + place})" in str(together.value)
 
 
-@pytest.mark.parametrize("k", [2, 5])
-def test_marginals_are_put_where_one_says(k):
-    case = random_case(23, k, 3, 20)
-    out = np.empty((20, k))
-    assert posterior_marginals(*case, out=out) is out
-    np.testing.assert_array_equal(out, posterior_marginals(*case))
-    for bad in (np.empty((19, k)), np.empty((k, 20)).T, np.empty((20, k), dtype=np.float32)):
-        with pytest.raises(ValueError, match="out must be"):
-            posterior_marginals(*case, out=bad)
-
-
 @bounded
 @given(medium_cases)
 def test_backward_messages_equal_the_plain_loop(case):
