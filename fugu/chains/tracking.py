@@ -19,7 +19,7 @@ from fugu.chains.messages import LIFT
 __all__ = ["Steps", "fixed_lag", "follow", "lagged", "stepping"]
 
 _HIGH = LIFT**9
-"""What products of small numbers are lifted by, so that they do not vanish."""
+"""The factor that keeps products of small numbers from vanishing."""
 _SPARSE = 0.1
 """The share of entries other than 0 below which products with a sparse matrix are quicker."""
 
