@@ -18,12 +18,24 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fugu.contract.descriptions import Description
+from fugu.contract.errors import FrameError, TopicError
+from fugu.contract.frames import Status
 from fugu.contract.sentences import loss_words
-from fugu.contract.topics import count_topic, description_topic, discovery_topic, estimate_topic, health_topic
+from fugu.contract.topics import (
+    available_topic,
+    count_topic,
+    description_topic,
+    discovery_topic,
+    estimate_topic,
+    health_topic,
+    parse_topic,
+    status_topic,
+)
 from fugu.mqtt import Link
 from gateway.part import Part
 
@@ -69,7 +81,9 @@ def device_document(streams: Iterable[Description]) -> dict[str, Any]:
     """The document of a device, from at least one description of a stream."""
     every = list(streams)
     components = {f"{one.stream}.{name}": component for one in every for name, component in _components(one).items()}
-    return _document(every[0].fleet, every[0].device, every[0].device, components)
+    document = _document(every[0].fleet, every[0].device, every[0].device, components)
+    document["availability"].append({"topic": available_topic(every[0].fleet, every[0].device)})
+    return document
 
 
 def _document(fleet: str, device: str, name: str, components: Mapping[str, Component]) -> dict[str, Any]:
@@ -86,6 +100,7 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
         "availability": [
             {"topic": health_topic(fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
         ],
+        "availability_mode": "all",
         "qos": 1,
         "cmps": dict(components),
     }
@@ -107,6 +122,7 @@ def _components(one: Description) -> dict[str, Component]:
             _said("guarantee.adversary", "confirmed", "protects", "does_not_protect") | lost,
             unit_of_measurement="nats",
             entity_category="diagnostic",
+            icon="mdi:shield-lock-outline",
         )
     }
     if one.kind == "points":
@@ -142,6 +158,7 @@ def _number(
         state_class="measurement",
         suggested_display_precision=1,
         expire_after=_expires(seconds),
+        icon="mdi:chart-donut" if unit == "%" else "mdi:counter",
     )
 
 
@@ -281,21 +298,33 @@ class HomeAssistant(Part):
         self._known = store.discovered.every()
         self._documents: dict[str, dict[str, Any]] = {}
         self._due: set[str] = set()
+        self._online: dict[str, bool] = {}
+        self._moved: set[str] = set()
         self._clearing: dict[int, str] = {}
         self._again_at: float | None = None
-        self.topics = () if describe is None else (STATUS_TOPIC,)
+        self.topics = () if describe is None else (STATUS_TOPIC, status_topic(fleet, "+"))
         self.renew()
 
     def heard(self, topic: str, payload: bytes) -> bool:
-        """Take note of a start of Home Assistant; whether the message was for nobody else."""
+        """Take note of a start of Home Assistant, or of a device; whether the message was for nobody else."""
         if topic != STATUS_TOPIC:
+            if topic.endswith("/status") and self._describe is not None:
+                self._seen(topic, payload)
             return False
         if payload == b"online" and self._again_at is None:
             self._again_at = self._seconds() + self._pause()
         return True
 
+    def _seen(self, topic: str, payload: bytes) -> None:
+        with suppress(TopicError, FrameError):  # whoever stores it counts what cannot be read
+            parsed, status = parse_topic(topic), Status.decode(payload)
+            if parsed.kind == "status" and self._online.get(parsed.device) != status.online:
+                self._online[parsed.device] = status.online
+                self._moved.add(parsed.device)
+
     def connected(self, *, begun_anew: bool = False) -> None:
         """Note a new connection, to a broker that may have lost what it had."""
+        self._moved |= self._online.keys()
         self._clearing.clear()
         self._due = {*self._documents, *self._known}
 
@@ -308,6 +337,7 @@ class HomeAssistant(Part):
         changed = {device for device, document in wanted.items() if self._documents.get(device) != document}
         self._documents = wanted
         self._due |= changed | (self._known.keys() - wanted.keys())
+        self._moved |= changed & self._online.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Take the broker's answer. Raises DatabaseError; the store is asked again with the next connection."""
@@ -327,10 +357,17 @@ class HomeAssistant(Part):
                 return
             self._due.discard(device)
             self._counters["discovery"] += 1
+        for device in sorted(self._moved & self._documents.keys()):
+            said, topic = b"online" if self._online[device] else b"offline", available_topic(self._fleet, device)
+            if not self._link.connected or self._link.publish(topic, said, retain=True) is None:
+                return
+            self._moved.discard(device)
 
     def _publish(self, device: str) -> bool:
         topic, document = discovery_topic(self._fleet, device), self._documents.get(device)
         if document is None:
+            if device != GATEWAY and self._link.publish(available_topic(self._fleet, device), b"", retain=True) is None:
+                return False
             if (message_id := self._link.publish(topic, b"", retain=True)) is not None:
                 self._clearing[message_id] = device
             return message_id is not None

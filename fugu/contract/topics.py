@@ -18,6 +18,7 @@ __all__ = [
     "RESERVED_DEVICES",
     "Kind",
     "Topic",
+    "available_topic",
     "check_device_name",
     "committed_topic",
     "count_topic",
@@ -164,6 +165,11 @@ def discovery_topic(fleet: str, device: str) -> str:
     if device in RESERVED_DEVICES - {"health"}:
         raise TopicError(f"no device is called {device!r}")
     return f"homeassistant/device/{_part(fleet)}/{_part(device)}/config"
+
+
+def available_topic(fleet: str, device: str) -> str:
+    """Where Home Assistant reads whether a device is there: `online` or `offline`; retained."""
+    return f"{discovery_topic(fleet, device).removesuffix('config')}available"
 
 
 def release_topic(fleet: str, audience: str, name: str) -> str:

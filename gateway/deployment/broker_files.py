@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from fugu.contract.errors import UsageError
-from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
+from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, available_topic, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
 from gateway.deployment.mosquitto import (
     AUTHORITY_DAYS,
@@ -165,7 +165,8 @@ class BrokerFolder:
         """All topics on which the broker may have something of a removed device."""
         fleet = self.settings.fleet
         told = any(one.role == "home-assistant" for one in self.settings.accounts)
-        return [*gone.topics(fleet), *([discovery_topic(fleet, gone.name)] if told else [])]
+        about = [discovery_topic(fleet, gone.name), available_topic(fleet, gone.name)] if told else []
+        return [*gone.topics(fleet), *about]
 
     def cleared(self, account: Account) -> None:
         """The broker has nothing of a removed device any more."""

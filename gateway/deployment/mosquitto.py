@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.guarantee import Adversary
-from fugu.contract.topics import NAME_PATTERN, discovery_topic
+from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
 
 __all__ = [
@@ -149,8 +149,9 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     cleared = [f"write {topic}" for name in removed for topic in (f"{name}/+/#", f"description/{name}/+")]
     discovery: dict[Role, list[str]] = {}
     if any(account.role == "home-assistant" for account in known):
-        discovery["gateway"] = ["read homeassistant/status", f"write {discovery_topic(fleet, '+')}"]
-        discovery["operator"] = [f"write {discovery_topic(fleet, name)}" for name in removed]
+        about = discovery_topic, available_topic
+        discovery["gateway"] = ["read homeassistant/status", *(f"write {of(fleet, '+')}" for of in about)]
+        discovery["operator"] = [f"write {of(fleet, name)}" for name in removed for of in about]
         discovery["home-assistant"] = ["read homeassistant/#", "write homeassistant/status"]
     lines = ["# Written by 'fugu deploy'; changes are lost when an account is added.", "", "# a device, under its name"]
     lines += [_line("pattern", root, entry) for entry in _DEVICE]

@@ -9,7 +9,8 @@ import pytest
 
 from fugu.cli.main import main
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.topics import description_topic, discovery_topic, health_topic
+from fugu.contract.frames import Status
+from fugu.contract.topics import available_topic, description_topic, discovery_topic, health_topic, status_topic
 from fugu.mqtt import Link
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
@@ -41,6 +42,8 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         assert listener.state(entity) == "unavailable"
         link.publish(description_topic("home", "watch", "hr"), encode_description(WATCH), retain=True)
         link.publish(health_topic("home"), b'{"online": true}', retain=True)
+        told.heard(status_topic("home", "watch"), Status(True, "1", 0, (), ()).encode())
+        told.pump()
         wait_until(lambda: listener.state(entity) == str(WATCH.guarantee.epsilon))
         other = "fugu/2/home/watch/symbols/hr"
         assert shipped.publish("watch", other) == 0
@@ -53,6 +56,7 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
             ("ha", discovery_topic("home", "watch")),
             ("ha", description_topic("home", "watch", "hr")),
             ("gateway", discovery_topic("away", "watch")),
+            ("ha", available_topic("home", "watch")),
             ("gateway", "homeassistant/status"),
             ("watch", discovery_topic("home", "watch")),
         ):
@@ -66,6 +70,7 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         wait_until(lambda: link.publish(health_topic("home"), b'{"online": true}', retain=True) is not None)
         wait_until(lambda: late.state("binary_sensor.home_health_alarm") == "OFF")
         assert late.documents.keys() == {discovery_topic("home", GATEWAY)}
+        assert available_topic("home", "watch") not in late.topics
         for one in (link, listener.link, late.link):
             one.stop()
     store.close()

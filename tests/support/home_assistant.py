@@ -160,7 +160,8 @@ def check_document(document: Mapping[str, Any]) -> None:
 def rendered(template: str, payload: bytes) -> str:
     """What a template makes of a message."""
     text = payload.decode()
-    return _ENVIRONMENT.from_string(template).render(value=text, value_json=json.loads(text)).strip()
+    read = json.loads(text) if "value_json" in template else None
+    return _ENVIRONMENT.from_string(template).render(value=text, value_json=read).strip()
 
 
 class Listener:
@@ -207,6 +208,9 @@ class Listener:
     def _configure(self, topic: str, payload: bytes) -> None:
         if topic == "homeassistant/status":
             return
+        if topic.endswith("/available"):
+            self._newest[topic] = payload
+            return
         assert _TOPIC.fullmatch(topic), topic
         if not payload:
             self.removed += self.documents.pop(topic, None) is not None  # it may be said twice
@@ -237,9 +241,11 @@ class Listener:
         for document in self.documents.values():
             for one in document["cmps"].values():
                 if one.get("default_entity_id") == entity:
+                    assert document["availability_mode"] == "all"
                     for availability in document["availability"]:
-                        message = self._newest.get(availability["topic"])
-                        if message is None or rendered(availability["value_template"], message) != "online":
+                        message = self._newest.get(availability["topic"], b"")
+                        template = availability.get("value_template", "{{ value }}")
+                        if not message or rendered(template, message) != "online":
                             return "unavailable"
                     return self._states.get(one["unique_id"])
         return None

@@ -25,7 +25,7 @@ from fugu.contract.reports import (
     WindowCount,
     decode_estimate,
 )
-from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
+from fugu.contract.topics import Kind, available_topic, description_topic, discovery_topic, parse_topic
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until
@@ -134,7 +134,10 @@ def test_what_running_programs_publish_is_what_the_register_names(broker: Mosqui
         messages_seen(fleet.heard)
         assert fleet.heard.kinds() == named
         told = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
-        assert told == {discovery_topic("home", name) for name in ("watch", "health")}
+        assert told == {
+            *(discovery_topic("home", name) for name in ("watch", "health")),
+            available_topic("home", "watch"),
+        }
         with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
             registry.remove("watch", who="me", time_us=2)
         gone = {(description_topic("home", "watch", stream), b"") for stream in ("hr", "place")}
@@ -148,6 +151,9 @@ def messages_seen(heard: Everything) -> set[str]:
         named.setdefault(row.kind, set()).update(row.messages)
     found = set()
     for topic, payload in list(heard.messages):
+        if topic.endswith("/available"):
+            assert payload in (b"online", b"offline", b"")
+            continue
         if not topic.startswith("fugu/"):
             check_document(json.loads(payload))
             continue
