@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.signal import fftconvolve
+from scipy.special import expit
 
-from fugu.attack.evaluation import mean_interval, mean_transitions
+from fugu.attack.evaluation import epsilon_bound, mean_interval, mean_transitions, success_bound
 from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
-__all__ = ["SECRETS", "StretchAttack", "attack_stretches"]
+__all__ = ["FEWEST", "PARTS", "SECRETS", "StretchAttack", "attack_stretches"]
 
 SECRETS = ("more than usual", "at least half", "begins in it")
 FEWEST, MOST = 200, 800
@@ -33,7 +34,8 @@ class StretchAttack(NamedTuple):
     """Result of attackers on stretches of so many ticks, about one secret.
 
     `success` is the share of stretches on which the likelier answer is true, `low` and `high` its 95 % interval, and
-    `guess` the same without outputs. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
+    `guess` the same without outputs; `ceiling` is the most that epsilon allows, and epsilon is at least `epsilon_low`
+    at 95 %. `furthest` is the largest factor by which outputs moved odds, `typical` a median.
     """
 
     secret: str
@@ -43,6 +45,8 @@ class StretchAttack(NamedTuple):
     low: float
     high: float
     guess: float
+    ceiling: float
+    epsilon_low: float
     furthest: float
     typical: float
 
@@ -63,6 +67,7 @@ def attack_stretches(
     counted: tuple[int, ...],
     ticks: int,
     unknown: int,
+    epsilon: float,
     transition: Floats | None = None,
 ) -> tuple[StretchAttack, ...]:
     """Attack stretches of outputs whose truth is known; one result for each of `SECRETS`.
@@ -76,6 +81,7 @@ def attack_stretches(
         counted: the states that the secrets are about.
         ticks: of a stretch, at least 1.
         unknown: how many ticks, those of the stretch and around it, are unknown.
+        epsilon: what is promised about such a stretch, in nats.
         transition: (k, k) the chain that is believed; by default the recording's own mean chain.
 
     Returns nothing where no stretch can be scored, or no count is of `counted`.
@@ -105,7 +111,7 @@ def attack_stretches(
         for secret, true, prior, now in zip(SECRETS, secrets_of(course, usual), before, after, strict=True):
             if np.isfinite(prior):  # what is certain from what is known is no secret
                 found[secret].append((true, prior, now))
-    return tuple(_judged(secret, ticks, some) for secret, some in found.items() if some)
+    return tuple(_judged(secret, ticks, some, epsilon) for secret, some in found.items() if some)
 
 
 def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
@@ -114,14 +120,19 @@ def secrets_of(course: Bools, usual: float) -> tuple[bool, bool, bool]:
     return bool(own.sum() > usual), bool(2 * own.sum() >= own.size), bool((own & ~course[:-1]).any())
 
 
-def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]]) -> StretchAttack:
+def _judged(secret: str, ticks: int, some: list[tuple[bool, float, float]], epsilon: float) -> StretchAttack:
     truth, before, after = (np.array(column) for column in zip(*some, strict=True))
     right, guessed = (after > 0) == truth, (before > 0) == truth
-    least, most = mean_interval(right - guessed.astype(np.float64), 0.95)
+    lower, upper = mean_interval(right - guessed.astype(np.float64), 0.95)
     guess, moved = float(guessed.mean()), np.exp(np.minimum(np.abs(after - before), _LARGEST))
-    low, high = max(0.0, guess + least), min(1.0, guess + most)
+    low, high = max(0.0, guess + lower), min(1.0, guess + upper)
+    prior = expit(np.stack([-before, before], axis=1))
+    ceiling = float(success_bound(prior, epsilon).mean())
+    evidence = np.stack([before - after, after - before], axis=1).clip(-_LARGEST, _LARGEST)
+    least = epsilon_bound(truth.astype(np.int64), prior, evidence, epsilon, 0.95)
     furthest, typical = float(moved.max()), float(np.median(moved))
-    return StretchAttack(secret, ticks, len(some), float(right.mean()), low, high, guess, furthest, typical)
+    success = float(right.mean())
+    return StretchAttack(secret, ticks, len(some), success, low, high, guess, ceiling, least, furthest, typical)
 
 
 def _anywhere(states: Ints, ticks: int, unknown: int) -> Iterator[_Asked]:

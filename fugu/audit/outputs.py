@@ -52,9 +52,10 @@ class Counted(NamedTuple):
 
 
 class Mechanism(NamedTuple):
-    """Releases about some ticks, one of which is secret and attacked: symbols of sources, and counts.
+    """Releases about some ticks, of which the one `secret` is attacked: symbols of sources, and counts.
 
-    `shown` is what each state of the chain shows, which is what is secret; empty if that is the state.
+    `shown` is what each state of the chain shows, which is what is secret; empty if that is the state. With more than
+    one tick in a row the secret is the state that they all show (`stretch`).
     """
 
     ticks: int
@@ -63,6 +64,7 @@ class Mechanism(NamedTuple):
     sources: tuple[Source, ...]
     counts: tuple[Counted, ...]
     shown: tuple[int, ...] = ()
+    stretch: int = 1
 
     @property
     def secrets(self) -> Ints:
@@ -149,17 +151,32 @@ class Simulated:
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
-    """Paths (trials, ticks) of a stationary chain that show a secret at its tick."""
+    """Paths (trials, ticks) of a stationary chain that show a secret at its ticks."""
     distribution, forward = _distribution(chain), chain.transition
     backward = (distribution[:, None] * forward).T / distribution[:, None]
     found = np.empty((trials, mechanism.ticks), dtype=np.int64)
-    inside = np.where(mechanism.secrets == secret, distribution, 0.0)
+    staying = _staying(mechanism, chain, secret)
+    inside = distribution * staying[0]
     found[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
-        found[:, tick] = _stepped(found[:, tick - 1], forward, generator)
+        step = forward
+        if tick < mechanism.secret + mechanism.stretch:
+            step = forward * staying[tick - mechanism.secret]
+            step = step / np.maximum(step.sum(axis=1, keepdims=True), 1e-300)
+        found[:, tick] = _stepped(found[:, tick - 1], step, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
         found[:, tick] = _stepped(found[:, tick + 1], backward, generator)
     return found
+
+
+def _staying(mechanism: Mechanism, chain: MarkovChain, secret: int) -> Floats:
+    """(stretch, k) how likely all later ticks of the stretch show a secret too, from each state that does; scaled."""
+    shows = (mechanism.secrets == secret).astype(np.float64)
+    found = [shows]
+    for _ in range(1, mechanism.stretch):
+        further = shows * (chain.transition @ found[-1])
+        found.append(further / further.max())
+    return np.array(found[::-1])
 
 
 def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -> Ints:
@@ -183,11 +200,14 @@ def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
     """(trials, s) log-likelihoods of all that is heard, given each of s secrets, up to a number for each trial."""
     size = max(1, _CELLS // mechanism.cells)
-    parts, distribution = [], np.bincount(mechanism.secrets, _distribution(chain))
+    parts, secrets = [], range(int(mechanism.secrets.max()) + 1)
+    nothing = Heard({}, np.zeros((1, 0), dtype=np.int64))
+    silent = mechanism._replace(counts=())
+    before = np.array([_forward(silent, chain, nothing, secret)[0] for secret in secrets])
     for at in range(0, len(heard.counts), size):
         part = Heard({n: own[at : at + size] for n, own in heard.symbols.items()}, heard.counts[at : at + size])
-        logs = [_forward(mechanism, chain, part, secret) for secret in range(len(distribution))]
-        parts.append(np.stack(logs, axis=1) - np.log(distribution))
+        logs = [_forward(mechanism, chain, part, secret) for secret in secrets]
+        parts.append(np.stack(logs, axis=1) - before)
     return np.concatenate(parts)
 
 
@@ -204,7 +224,7 @@ def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int
     for tick in range(mechanism.ticks):
         if tick:
             weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
-        if tick == mechanism.secret:
+        if mechanism.secret <= tick < mechanism.secret + mechanism.stretch:
             weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.telling:
             if mechanism.counts[n].first == tick:

@@ -93,16 +93,19 @@ def witness(made: Mechanism, chain: MarkovChain, *, knows: bool = False) -> Witn
 
     `knows` says whether the adversary may know states of other ticks.
     """
+    if made.shown or any(made.counts[n].consecutive for n in made.independent):
+        made = made._replace(stretch=1)  # what is promised of a stretch is of each of its ticks
     wide = _Expanded.of(made, chain)
     pairs = secret_pairs(made)[:_MOST_PAIRS]
+    after = made.secret + made.stretch
     best = Witness(0.0, pairs[0])
     for signs, mine in _patterns(made, pairs).items():
         options = wide.options(made, signs)
         steps = wide.steps(made, signs)
-        right = _side(wide, options[made.secret + 1 :][::-1], steps[made.secret :][::-1], pairs, knows, past=False)
+        right = _side(wide, options[after:][::-1], steps[after - 1 :][::-1], pairs, knows, past=False)
         left = _side(wide, options[: made.secret], steps[: made.secret], pairs, knows, past=True)
         for x, z in mine:
-            told = _largest(wide, x, z, left, options[made.secret], right) - _ROUNDING
+            told = _largest(wide, x, z, left, options[made.secret : after], right) - _ROUNDING
             if told > best.epsilon:
                 best = Witness(told, (x, z))
     return best
@@ -308,12 +311,12 @@ def _selected(each: Floats, known: Floats, wide: _Expanded, pairs: Sequence[tupl
     return np.asarray(np.take_along_axis(each, best[:, :, None], axis=1))
 
 
-def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Floats, right: _Sides) -> float:
-    """The log-likelihood ratio of two secrets, with the best of what was kept of both sides and of the tick itself."""
+def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Sequence[Floats], right: _Sides) -> float:
+    """The log-likelihood ratio of two secrets, with the best that was kept of both sides and of their ticks."""
     one, other = np.flatnonzero(wide.secret == x), np.flatnonzero(wide.secret == z)
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(one) == len(other) == 1:
-            total = float(_clean(np.log(here[one[0]]) - np.log(here[other[0]])).max())
+            total = math.fsum(float(_clean(np.log(own[one[0]]) - np.log(own[other[0]])).max()) for own in here)
             for side in (left, right):
                 told = np.log(side.seen[:, :, one[0]]) - np.log(side.seen[:, :, other[0]])
                 prior = np.log(side.known[:, one[0]]) - np.log(side.known[:, other[0]])
@@ -322,7 +325,7 @@ def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Floats, right:
         past, future = (_best(wide, side, one, other) for side in (left, right))
         logs = []
         for own in (one, other):
-            seen = np.einsum("n,ln,no,rn->lor", wide.weight[own], past[0][:, own], here[own], future[0][:, own])
+            seen = np.einsum("n,ln,no,rn->lor", wide.weight[own], past[0][:, own], here[0][own], future[0][:, own])
             known = np.einsum("n,ln,rn->lr", wide.weight[own], past[1][:, own], future[1][:, own])
             logs.append(np.log(seen) - np.log(known)[:, None, :])
         return float(_clean(logs[0] - logs[1]).max())

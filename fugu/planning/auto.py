@@ -471,7 +471,7 @@ def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Out
     ticks = problem.question.ticks(every)
     if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
         return None
-    found = attack_stretches(*cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)))
+    found = attack_stretches(*cut, outputs, problem.bins[-1], ticks, max(ticks, round(DAY / every)), candidate.epsilon)
     return max(found, key=lambda one: one.furthest, default=None)
 
 

@@ -15,6 +15,7 @@ from fugu.contract.topics import count_topic, estimate_topic, release_topic, sym
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import open_broker
 from gateway.releases.config import ReleaseConfig
+from gateway.releases.entries import Promise
 
 __all__ = ["Audience", "Listed", "audiences", "listed", "may_read", "planned_audiences"]
 
@@ -36,13 +37,12 @@ class Rule(NamedTuple):
 class Listed(NamedTuple):
     """The access list of a broker.
 
-    Roles are empty of accounts that `fugu deploy` does not know; limits are the most that readers may be told, in nats,
-    and what they may know.
+    Roles are empty of accounts that `fugu deploy` does not know; limits are the most that readers may be told.
     """
 
     rules: tuple[Rule, ...]
     roles: dict[str, str]
-    limits: dict[str, tuple[float, Adversary]]
+    limits: dict[str, Promise]
 
     def readers(self, topic: str) -> tuple[str, ...]:
         """The accounts that may read a topic."""
@@ -60,7 +60,7 @@ class Audience(NamedTuple):
 
     Attributes:
         site: whether it is promised what the site is, the stream's own guarantee.
-        epsilon, adversary: what it is promised otherwise; 0 for those who should be told nothing.
+        epsilon, adversary, seconds: what it is promised otherwise; epsilon 0 for those who should be told nothing.
         symbols: the streams, as device/stream, whose symbols it may read, or estimates, which are made of every symbol.
         windows: those whose devices' counts it may read, or the gateway's reports of them.
     """
@@ -72,6 +72,7 @@ class Audience(NamedTuple):
     symbols: tuple[str, ...]
     windows: tuple[str, ...]
     releases: tuple[str, ...]
+    seconds: int = 0
 
 
 def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
@@ -81,7 +82,7 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
     found = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(made))]
     for name, promise in config.audiences.items() if config is not None else ():
         mine = tuple(called for called, audience in made.items() if audience == name)
-        found.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine))
+        found.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine, promise.protect))
     return tuple(found)
 
 
@@ -102,9 +103,10 @@ def audiences(
             name = (one.fleet, one.device, one.stream)
             symbols += [f"{one.device}/{one.stream}"] if reads(symbols_topic(*name), estimate_topic(*name)) else []
             windows += [f"{one.device}/{one.stream}"] if reads(window_topic(*name), count_topic(*name)) else []
-        site, (limit, adversary) = role in _SITE, known.limits.get(account, (0.0, "ignorant"))
+        site, limit = role in _SITE, known.limits.get(account, Promise(0.0, "ignorant"))
         if symbols or windows or told:
-            same = Audience("", site, limit, adversary, tuple(symbols), tuple(windows), tuple(told))
+            heard = tuple(symbols), tuple(windows), tuple(told)
+            same = Audience("", site, limit.epsilon, limit.adversary, *heard, limit.seconds)
             found.setdefault(same, []).append(account or "(anybody)")
     return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
 
@@ -123,7 +125,11 @@ def listed(broker: Path) -> Listed:
     rules = read_access(read_text(broker / "access.acl", "the access list"))
     named = [rule.user for rule in rules if rule.user is not None]
     roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}
-    limits = {a.name: (a.epsilon, a.adversary) for a in accounts if a.epsilon is not None and a.adversary is not None}
+    limits = {
+        one.name: Promise(one.epsilon, one.adversary, one.seconds)
+        for one in accounts
+        if one.epsilon is not None and one.adversary is not None
+    }
     return Listed(rules, roles, limits)
 
 

@@ -31,6 +31,7 @@ from gateway.audit.access import Audience
 from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
 from gateway.audit.recordings import Recorded
 from gateway.releases.allowance import log_chance
+from gateway.releases.entries import Promise
 
 __all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
 
@@ -274,6 +275,7 @@ class Attacked(NamedTuple):
         draws: whether they are "simulated" or "recorded".
         least, trials, hits, alarms: of the counted `Event`, whatever the draws; 0 if nothing could be shown.
         about: the two states, and the chain, in words.
+        ticks: how many in a row the promise is about. Told apart are stretches that stay in one of two states.
     """
 
     audience: str
@@ -289,6 +291,7 @@ class Attacked(NamedTuple):
     hits: int
     alarms: int
     about: str
+    ticks: int = 1
 
     @property
     def refuted(self) -> bool:
@@ -315,7 +318,9 @@ def attack_audiences(
     trials: int,
     recorded: Recorded | None = None,
 ) -> Iterator[Attacked]:
-    """Attack what each audience may read. AuditError if there are several policies, and not of one class of chains.
+    """Attack what each audience may read of a tick, and of a stretch where that is what it is promised.
+
+    AuditError if there are several policies, and not of one class of chains.
 
     Args:
         definitions: all counts that are made of the streams, on devices and by the gateway.
@@ -323,13 +328,14 @@ def attack_audiences(
         recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
     """
     joint = JointStreams.of(policies)
-    every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
-    for number, told in enumerate(every):
+    told_to = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
+    every = [(one, ticks) for one in told_to for ticks in dict.fromkeys((1, _stretch_ticks(joint, one)))]
+    for number, (told, ticks) in enumerate(every):
         generator, share = np.random.default_rng([seed, number]), LEVEL / len(every) / 2
-        promised, adversary = _promise(joint, told)
+        promised, adversary = _promise(joint, told, ticks)
 
-        def mechanism(radius: int, told: _Told = told) -> Mechanism:
-            return mechanism_of(joint, told.heard, told.counts, radius)
+        def mechanism(radius: int, told: _Told = told, ticks: int = ticks) -> Mechanism:
+            return mechanism_of(joint, told.heard, told.counts, radius, ticks)
 
         chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
         event = attacked(mechanism, chains, generator, trials, recorded, share)
@@ -339,18 +345,19 @@ def attack_audiences(
             knows = adversary != "ignorant"
             shown = max(witness(mechanism(min(far, reach(one, 12.0))), one, knows=knows).epsilon for one in chains)
         extended = None
-        if len(joint.policies) == 1 and not any(one.alone for one in told.counts):
+        if len(joint.policies) == ticks == 1 and not any(one.alone for one in told.counts):
             drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
             noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
             extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, share)
-        bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon)
+        bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon, ticks)
         draws = "simulated" if recorded is None else "recorded"
         about = "too few draws were recorded"
         if event.states is not None:
             names = " rather than ".join(map(joint.named, event.states))
             about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
         counted = (event.least, event.trials, event.hits, event.alarms, about)
-        yield Attacked(told.audience.name, told.words, promised, bound, adversary, shown, extended, draws, *counted)
+        promise = (told.audience.name, told.words, promised, bound, adversary)
+        yield Attacked(*promise, shown, extended, draws, *counted, ticks)
 
 
 def _told(
@@ -379,13 +386,24 @@ def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> b
     return f"{policy.device}/{policy.stream}" in audience.windows
 
 
-def _promise(joint: JointStreams, told: _Told) -> tuple[float, Adversary]:
+def _stretch_ticks(joint: JointStreams, told: _Told) -> int:
+    """The ticks of the stretch that a promise is about; 1 where one of no such stretch can stay in a state."""
+    extremes = joint.chains.extremes
+    if any(one.alone for one in told.counts) or any(row[x] <= 0 for one in extremes for x, row in enumerate(one)):
+        return 1
+    if told.audience.site:
+        return max(one.guarantee.stretch_ticks for one in joint.policies)
+    promise = Promise(told.audience.epsilon, told.audience.adversary, told.audience.seconds)
+    return max(promise.ticks(one.clock.period_us) for one in joint.policies)
+
+
+def _promise(joint: JointStreams, told: _Told, ticks: int) -> tuple[float, Adversary]:
     if not told.audience.site:
         return told.audience.epsilon, told.audience.adversary
-    found = [(one.bound().epsilon(1), one.guarantee.adversary) for one in joint.policies]  # what is attacked are ticks
+    found = [(one.bound().epsilon(ticks), one.guarantee.adversary) for one in joint.policies]
     if not told.audience.symbols and not told.audience.releases:
         counts = [(one.windows_bound(), one.windows_alone) for one in joint.policies]
-        found = [(bound.epsilon(1), promise.adversary) for bound, promise in counts if bound and promise] or found
+        found = [(bound.epsilon(ticks), promise.adversary) for bound, promise in counts if bound and promise] or found
     return max(found, key=lambda one: one[0])
 
 

@@ -20,7 +20,7 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, tick_ratios
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
-from fugu.contract.rounding import exp_up
+from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import WholeWindow, allowance, charge, counted_symbols, moved_by_all, smallest_scale
@@ -316,9 +316,9 @@ def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
 
 
 def mechanism_of(
-    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int, ticks: int = 1
 ) -> Mechanism:
-    """Mechanism around a tick that as many windows as possible have in their midst.
+    """Mechanism around so many ticks in a row that as many windows as possible have in their midst.
 
     `heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
     """
@@ -333,9 +333,10 @@ def mechanism_of(
         last = most.start + index * most.stride
         first = last - (most.overlap - 1) * most.stride
         secret = (last + first + most.length - 1) // 2
-    covering = [span for one in definitions for span in one.windows(secret, secret)]
+    secret -= (ticks - 1) // 2
+    covering = [span for one in definitions for span in one.windows(secret, secret + ticks - 1)]
     low = min([secret - radius, *(first for first, _ in covering)])
-    high = max([secret + radius, *(last for _, last in covering)])
+    high = max([secret + ticks - 1 + radius, *(last for _, last in covering)])
     counts = [
         Counted(
             *(name, first - low, one.length, _members(joint, one, group), one.source if one.symbols else None),
@@ -347,7 +348,7 @@ def mechanism_of(
         for name, group in zip(one.names, one.groups, strict=True)
     ]
     sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
-    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets)
+    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets, ticks)
 
 
 def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
@@ -357,20 +358,32 @@ def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]
 
 
 def certified(
-    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
+    joint: JointStreams,
+    heard: Sequence[bool],
+    definitions: Sequence[Definition],
+    adversary: Adversary,
+    alone: float,
+    ticks: int = 1,
 ) -> float:
-    """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
+    """The bound of the accountant for symbols that are heard, and counts, about so many ticks; infinite without one.
 
     `alone` is what is promised of a release that does not compose; it holds if nothing else is heard.
     """
     if any(one.alone for one in definitions):
-        return alone if len(definitions) == 1 and not any(heard) else math.inf
+        return alone if len(definitions) == ticks == 1 and not any(heard) else math.inf
     told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
         columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
-        return joint.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
+        known = joint.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
     except GuaranteeError:
         return math.inf
+    if ticks == 1:
+        return known
+    policy, mine = joint.policies[0], [one for one in definitions if one.source == 0]
+    own = {one.name for one in mine if not one.release}
+    counted = tuple(window for window in policy.windows if window.name in own)
+    beside = _tick_ratios(policy, 0, heard[0], [one for one in mine if one.release])
+    return joint.chains.stretch_bound(known, 1, log_up(max(beside)), counted, adversary).epsilon(ticks)
 
 
 def _tick_ratios(

@@ -38,6 +38,12 @@ from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, released, windows
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
+from gateway.audit.stretches import (
+    StretchTrial,
+    attack_published_stretches,
+    attack_simulated_stretches,
+    stretch_findings,
+)
 from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
@@ -136,8 +142,10 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
 
 def attack_stream(
     policy: Policy, messages: Iterable[Message], readings: Readings, *, loop: bool, known: int | None = None
-) -> list[Trial]:
+) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
+
+    Where the promise is about stretches, these are attacked as well, of what is published by itself.
 
     Messages of other streams and policy versions are left out. The row of a tick's number, without the clock's shift,
     is its reading; with `loop` the rows begin anew after the last. Attackers are given the true state of every
@@ -161,13 +169,15 @@ def attack_stream(
         raise AuditError(f"{readings.source}: no reading has a state under this policy")
     seen = _symbols(policy, frames, states, begin) if frames else None
     trials = []
-    for what, noise, epsilon, outputs in _outputs(policy, seen, counted, states, begin):
+    made = _outputs(policy, seen, counted, states, begin)
+    for what, noise, epsilon, outputs in made:
         found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
         named = f"{len(policy.discretiser.states)} states of the policy"
         trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, found))
     if not trials:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
-    return trials
+    alone = [(what, one) for what, _, _, one in made if isinstance(one, SymbolOutputs) or one.beside is None]
+    return trials, attack_published_stretches(policy, states, segments, alone)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:
@@ -186,7 +196,7 @@ def _outputs(
     policy: Policy, seen: SymbolOutputs | None, counted: Sequence[WindowFrame], states: Ints, begin: int
 ) -> list[tuple[str, float, float, Outputs]]:
     found: list[tuple[str, float, float, Outputs]] = []
-    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
+    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # of these trials are ticks
     if seen is not None:
         square = seen.emission.shape[0] == seen.emission.shape[1]
         noise = float(1 - seen.emission.diagonal().min()) if square else math.nan
@@ -233,12 +243,13 @@ _FALSE_ALARMS = 1e-3
 class StreamAudit(NamedTuple):
     """Audit of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
-    `trials` are attacks on what was published, on the path that was read; empty without truth. `left` is released and
-    not attacked.
+    `trials` are attacks on what was published, on the path that was read; empty without truth. `stretches` are those
+    on stretches, where these are what is promised. `left` is released and not attacked.
     """
 
     audiences: tuple[Attacked, ...]
     trials: tuple[Trial, ...]
+    stretches: tuple[StretchTrial, ...]
     findings: tuple[Finding, ...]
     left: tuple[str, ...]
 
@@ -267,26 +278,28 @@ def audit_stream(
     policies = [one for one in given if isinstance(one, Policy)]
     if not policies and len(given) == 1 and isinstance(given[0], MeasurePolicy) and messages is None:
         points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
-        return StreamAudit(points, (), tuple(_refutation(one) for one in points if one.refuted), ())
+        return StreamAudit(points, (), (), tuple(_refutation(one) for one in points if one.refuted), ())
     if len(policies) < len(given):
         raise AuditError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, left = _definitions(policies, config)
     found: list[Attacked] = []
     findings: list[Finding] = []
-    attacked: tuple[Trial, ...] = ()
+    attacked: list[Trial] = []
+    stretches = attack_simulated_stretches(policy, seed) if readings is None and len(policies) == 1 else []
     if messages is not None:
         mine = [one for one in definitions if one.source == 0]
         drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], readings, loop=loop)
         findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(drawn.noises, mine)]
         findings += _class_findings(policy, symbols)
         if readings is not None:
-            attacked = tuple(attack_stream(policy, messages, readings, loop=loop, known=known))
+            attacked, stretches = attack_stream(policy, messages, readings, loop=loop, known=known)
             found += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             findings += [_published(one) for one in refuted(attacked)]
     found = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *found]
     findings += [_refutation(one) for one in found if one.refuted]
-    return StreamAudit(tuple(found), attacked, tuple(findings), left)
+    findings += stretch_findings(stretches)
+    return StreamAudit(tuple(found), tuple(attacked), tuple(stretches), tuple(findings), left)
 
 
 def _definitions(
@@ -322,7 +335,8 @@ def _refutation(one: Attacked) -> Finding:
     least = max(one.least, one.extended or 0.0, one.witness or 0.0)
     how = ", if draws are independent" if least == one.extended else ", if draws are as stated"
     how = "" if one.least > one.promised else how
-    promised = f"epsilon {one.promised:.6g} is promised" if one.promised else "nothing should be told"
+    of = "" if one.ticks == 1 else f" about any {one.ticks} ticks in a row"
+    promised = f"epsilon {one.promised:.6g} is promised{of}" if one.promised else "nothing should be told"
     about = f"{one.audience}: {one.heard} ({one.draws} draws): {promised}, and it is at least {least:.4g}{how}"
     return Finding("epsilon-refuted", about)
 

@@ -42,7 +42,7 @@ def drawn(chain: np.ndarray, ticks: int, seed: int) -> Ints:
 def attacked(
     states: Ints, outputs: Outputs, counted: tuple[int, ...], ticks: int, unknown: int
 ) -> tuple[StretchAttack, ...]:
-    return attack_stretches(states, np.zeros_like(states), outputs, counted, ticks, unknown, CHAIN)
+    return attack_stretches(states, np.zeros_like(states), outputs, counted, ticks, unknown, 1.0, CHAIN)
 
 
 def released(states: Ints, k: int, length: int, scale: int, seed: int) -> CountOutputs:
@@ -144,4 +144,4 @@ def test_a_recording_without_whole_stretches_or_of_other_counts_is_not_scored() 
     states = drawn(CHAIN, 100, 3)
     outputs, holes = released(states, 2, 12, 5, 2), np.where(np.arange(100) % 5 == 0, -1, states)
     assert attacked(states, outputs, (0,), 12, 12) == attacked(holes, outputs, (1,), 12, 12) == ()
-    assert attack_stretches(states, np.arange(100), outputs, (1,), 12, 12) == ()  # every tick is apart
+    assert attack_stretches(states, np.arange(100), outputs, (1,), 12, 12, 1.0) == ()  # every tick is apart

@@ -30,6 +30,7 @@ from gateway.audit.recordings import Recorded, distribution_problems, heard_topi
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
+from gateway.releases.entries import Promise
 from gateway.releases.statistics import two_valued
 from tests.support.audited import planned
 from tests.support.example_frames import RELEASE_FRAME
@@ -162,7 +163,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         )
     )
     roles = {"": "", "site": "site", "shard": "shard", "street": "reader"}
-    right = Listed(rules, roles, {"street": (0.5, "informed")})
+    right = Listed(rules, roles, {"street": Promise(0.5, "informed")})
     assert audiences(right, [policy], config) == (
         Audience("site", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ("walk", "plain")),
         Audience("shard", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),

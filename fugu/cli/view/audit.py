@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
     from gateway.audit.statement import Statement
     from gateway.audit.stream import StreamAudit
+    from gateway.audit.stretches import StretchTrial
 
 
 __all__ = [
@@ -172,6 +173,9 @@ def stream_document(audit: StreamAudit) -> dict[str, Any]:
         "confirmed": not audit.findings,
         "audiences": finite,
         "trials": [trial_document(trial) for trial in audit.trials],
+        "stretches": [
+            {**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in audit.stretches
+        ],
         "findings": [one._asdict() for one in audit.findings],
         "not_attacked": list(audit.left),
     }
@@ -181,7 +185,7 @@ def show_stream(audit: StreamAudit) -> None:
     """Print what attackers reached, audience by audience, and on what was published."""
     rows = [
         (
-            *(one.audience, one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
+            *(_about(one.audience, one.ticks), one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
             *(f"{one.least:.4g}", _shown(one.extended), _shown(one.witness)),
             f"{one.hits} and {one.alarms} of {one.trials}",
         )
@@ -194,6 +198,7 @@ def show_stream(audit: StreamAudit) -> None:
         "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
         "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
+    _show_stretch_trials(audit.stretches)
     if audit.trials:
         show_trials(audit.trials)
     for one in audit.left:
@@ -202,6 +207,29 @@ def show_stream(audit: StreamAudit) -> None:
         say(f"WRONG {finding.name}: {finding.about}", style="bold")
     if not audit.findings:
         say("No attacker refutes what is promised.", style="bold")
+
+
+def _about(audience: str, ticks: int) -> str:
+    return audience if ticks == 1 else f"{audience}, {ticks} ticks"
+
+
+def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
+    """Print what attackers of stretches reached, who know all other days."""
+    rows = [
+        (
+            *(_about(one.released, one.ticks), attack.secret, str(attack.scored), f"{attack.success:.3f}"),
+            *(f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.guess:.3f}", f"{attack.ceiling:.3f}"),
+            *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(one.epsilon):.3g}"),
+        )
+        for one in trials
+        for attack in one.attacks
+    ]
+    titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
+    if rows:
+        show_table("Stretches, to who knows all other days", ("released", *titles), rows)
+    for one in trials:
+        if one.why:
+            say(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.released}: {one.why}")
 
 
 def _finite(epsilon: float) -> float | None:

@@ -1,0 +1,193 @@
+"""Audits of promises about stretches: likelihoods by enumeration, true promises, and noise that is too small."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fugu.attack.outputs import CountOutputs, Outputs, release_counts, release_symbols
+from fugu.attack.stretches import SECRETS
+from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, paths, release
+from fugu.audit.witness import witness
+from fugu.chains.arrays import Ints
+from fugu.cli.view.audit import show_stream
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.rounding import exp_up
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import MarkovChain
+from gateway.audit.access import Audience, planned_audiences
+from gateway.audit.attacks import Attacked, attack_audiences
+from gateway.audit.mechanism import released, windows
+from gateway.audit.stream import audit_stream
+from gateway.audit.stretches import attack_published_stretches, stretch_findings
+from gateway.releases.config import ReleaseConfig
+from tests.support.audited import planned
+
+CHAINS = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
+CHAIN = MarkovChain.stationary([[0.95, 0.05], [0.1, 0.9]])
+HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="40")
+SITE = (Audience("site", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),)
+
+
+def promised(policy: Policy, ticks: int, epsilon: float | None = None) -> Policy:
+    """The same outputs, with the promise that they keep about so many ticks, or one of another epsilon."""
+    adversary = policy.guarantee.adversary
+    update: dict[str, Any] = {}
+    for name, bound in (("guarantee", policy.bound()), ("windows_guarantee", policy.windows_bound())):
+        if bound is not None and getattr(policy, name) is not None:
+            most = epsilon or bound.epsilon(ticks)
+            update[name] = Guarantee(epsilon=most, adversary=adversary, stretch_ticks=ticks)
+    return policy.model_copy(update=update)
+
+
+def counting(ticks: int, adversary: Adversary = "universal", epsilon: float | None = None, scale: str = "40") -> Policy:
+    """A stream of counts alone."""
+    window = HOUR.model_copy(update={"scale": scale})
+    beside = exp_up(window.rate)
+    told = Guarantee(epsilon=CHAINS.ratio_loss(beside, beside, adversary).epsilon, adversary=adversary)
+    update = {"table": None, "frame_ticks": None, "guarantee": told, "windows_guarantee": None, "windows": (window,)}
+    alone = planned(CHAINS, adversary, (window,)).model_copy(update=update)
+    return promised(alone, ticks, epsilon)
+
+
+def attacked(policy: Policy, audiences: tuple[Audience, ...] = SITE, trials: int = 1000) -> dict[int, Attacked]:
+    found = attack_audiences([policy], audiences, windows(policy), seed=1, trials=trials)
+    return {one.ticks: one for one in found}
+
+
+@pytest.mark.parametrize("stretch", [1, 2, 3])
+def test_likelihoods_of_stretches_are_those_of_all_paths_that_stay(stretch: int) -> None:
+    emission = np.array(NoiseTable.binary(1_200_000_000, 900_000_000).weights()) / SCALE
+    counts = (Counted("a", 0, 4, (1,), None, Fraction(2)),)
+    made = Mechanism(6, 2, 2, (Source(emission, (0, 1), heard=True),), counts, stretch=stretch)
+    generator = np.random.default_rng(5)
+    drawn = paths(CHAIN, made, 1, 4000, generator)
+    assert (drawn[:, 2 : 2 + stretch] == 1).all()
+    assert (drawn[:, 1] == 0).mean() == pytest.approx(0.1, abs=0.02)  # a reversible chain: as likely as going there
+    assert (drawn[:, 2 + stretch] == 0).mean() == pytest.approx(0.1, abs=0.02)
+    told = release(made, drawn[:3], _Fixed())
+    found = log_likelihoods(made, CHAIN, told)
+    assert CHAIN.initial is not None
+    for trial in range(3):
+        weights = np.zeros((2, 2))
+        for path in product((0, 1), repeat=6):
+            if len(set(path[2 : 2 + stretch])) == 1:
+                before = CHAIN.initial[path[0]] * math.prod(CHAIN.transition[a, b] for a, b in pairwise(path))
+                after = math.prod(emission[x, z] for x, z in zip(path, told.symbols[0][trial], strict=True))
+                after *= math.exp(-abs(int(told.counts[trial, 0]) - sum(path[:4])) / 2)
+                weights[path[2]] += before, before * after
+        exact = np.log(weights[:, 1] / weights[:, 0])
+        assert found[trial, 1] - found[trial, 0] == pytest.approx(exact[1] - exact[0], abs=1e-9)
+
+
+class _Fixed:
+    """Symbols that show the state, and no noise."""
+
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        return states
+
+    def noise(self, count: Counted, trials: int) -> Ints:
+        return np.zeros(trials, dtype=np.int64)
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("ticks", [4, 12])
+def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversary, ticks: int) -> None:
+    emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE  # type: ignore[union-attr]
+    policy = promised(planned(CHAINS, adversary), ticks)
+    made = Mechanism(241, 120, 2, (Source(emission, (0, 1), heard=True),), (), stretch=ticks)
+    shown = witness(made, CHAIN, knows=adversary != "ignorant").epsilon
+    assert shown <= policy.guarantee.epsilon
+    if adversary != "universal":  # whose worst chain is another one
+        assert shown > 0.99 * policy.guarantee.epsilon
+
+
+def test_a_true_promise_about_a_stretch_is_not_refuted_and_a_smaller_one_is() -> None:
+    policy = promised(planned(CHAINS), 10)
+    found = attacked(policy)
+    assert set(found) == {1, 10}
+    for one in found.values():
+        assert one.certified <= one.promised * (1 + 1e-9)
+        assert one.witness is not None
+        assert 0.99 * one.promised < one.witness <= one.promised
+        assert not one.refuted
+    weak = promised(policy, 10, policy.guarantee.epsilon * 0.9)
+    assert attacked(weak)[10].refuted
+    assert attacked(weak)[10].certified > attacked(weak)[10].promised
+
+
+def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    audit = audit_stream([counting(10)], SITE, trials=500)
+    (trial,) = audit.stretches
+    assert not audit.findings
+    assert {one.secret for one in trial.attacks} <= set(SECRETS)
+    assert trial.ticks == 10
+    assert all(one.scored >= 200 and 1 < one.furthest <= math.exp(trial.epsilon) for one in trial.attacks)
+    show_stream(audit)
+    assert "Stretches, to who knows all other days" in capsys.readouterr().out
+
+
+def test_too_little_noise_for_a_stretch_is_found_by_its_attackers() -> None:
+    audit = audit_stream([counting(10, epsilon=0.2)], SITE, trials=500)
+    assert [one for one in audit.findings if "about any 10 ticks in a row" in one.about and "hour: " in one.about]
+
+
+def states_of(ticks: int) -> Ints:
+    made = Mechanism(ticks, 0, 2, (), ())
+    return paths(CHAIN, made, 0, 1, np.random.default_rng(3))[0]
+
+
+@pytest.mark.parametrize(("scale", "wrong"), [(160.0, False), (0.3, True)])
+def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) -> None:
+    policy, states = counting(60, scale="160"), states_of(30_000)
+    segments, rng = np.zeros_like(states), np.random.default_rng(2)
+    drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
+    outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
+    found = attack_published_stretches(policy, states, segments, [("window hour", outputs)])
+    assert found[0].attacks
+    assert bool(stretch_findings(found)) == wrong
+    assert not attack_published_stretches(promised(policy, 1), states, segments, [("window hour", outputs)])
+
+
+def test_a_recording_that_is_too_short_is_said_to_be() -> None:
+    policy = promised(planned(CHAINS), 10)
+    assert policy.table is not None
+    states = states_of(150)
+    outputs = release_symbols(states, policy.table, np.random.default_rng(2))
+    (one,) = attack_published_stretches(policy, states, np.zeros_like(states), [("symbols", outputs)])
+    assert not one.attacks
+    assert one.why.startswith("too short: ")
+
+
+def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
+    policy = planned(CHAINS, "universal")
+    walk = {"name": "walk", "audience": "street", "share": 1.0, "stream": "hr", "query": "count", "length": 6}
+    config = ReleaseConfig.model_validate(
+        {
+            "audiences": {"street": {"epsilon": 0.5, "adversary": "universal", "protect": 5}},
+            "releases": ({**walk, "states": ("level 1",)},),
+        }
+    )
+    (_, street) = planned_audiences([policy], config)
+    made, left = released(policy, config)
+    assert not left
+    found = {one.ticks: one for one in attack_audiences([policy], (street,), made, seed=1, trials=500)}
+    ticks = max(found)
+    assert ticks > 1
+    assert found[ticks].certified <= 0.5 * (1 + 1e-9)
+    assert not found[ticks].refuted
+    assert found[1].certified < found[ticks].certified
+    assert found[1].witness is not None
+    assert found[ticks].witness is not None
+    assert found[1].witness < found[ticks].witness  # type: ignore[operator]
+    half = street._replace(epsilon=0.1)
+    wrong = {one.ticks: one for one in attack_audiences([policy], (half,), made, seed=1, trials=500)}
+    assert wrong[ticks].refuted
