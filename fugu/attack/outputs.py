@@ -100,8 +100,10 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
     weights = np.array(table.weights(), dtype=np.float64)
     emission = weights / weights.sum(axis=1, keepdims=True)
     limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
-    words = generator.integers(SCALE, size=states.size)
-    return SymbolOutputs(np.where(states >= 0, (words[:, None] >= limits[states]).sum(axis=1), -1), emission)
+    words, drawn = generator.integers(SCALE, size=states.size), np.zeros(states.size, dtype=np.int64)
+    for limit in limits.T[:-1]:
+        drawn += words >= limit[states]
+    return SymbolOutputs(np.where(states >= 0, drawn, -1), emission)
 
 
 def release_counts(

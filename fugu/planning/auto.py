@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -27,6 +27,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
+from fugu.host.toml_file import toml_lines
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -46,7 +47,7 @@ from fugu.planning.candidates import (
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import place_columns
-from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
+from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
 from fugu.planning.protection import long_stay, protected_seconds
 from fugu.planning.question import ChosenStates, Cut, Question, Sampled, ThreeSets, choose_states, sampled, three_sets
@@ -212,7 +213,8 @@ def plan_auto(
         choice = _choice(problem, windows, symbols, lengths)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
-    if outcome.recommended.kind == "none" and question.want is None and chains is not None:
+    asked = question.want is not None or question.window is not None
+    if outcome.recommended.kind == "none" and chains is not None and not asked:
         outcome = _else_profiles(outcome, chains)
     progress("error against epsilon", 0.9)
     recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
@@ -520,30 +522,31 @@ def _told(problem: _Problem, candidate: Candidate) -> Told | None:
 
 UNKNOWN_PERIOD = 1.0
 """Seconds from tick to tick in the policy of a recording without times."""
-_FLEET, _DEVICE = "home", "device-1"
 
 
-def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
-    """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing.
-
-    `epoch` is the Unix time of tick 0, by default now.
-    """
+def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
+    """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
     candidate, period = plan.recommended, plan.readings.period_seconds or UNKNOWN_PERIOD
+    whose = whose or Whose()
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     latency = LATENCY_SECONDS if plan.question.latency_seconds is None else plan.question.latency_seconds
     header = PolicyHeader(
-        fleet=_FLEET,
-        device=_DEVICE,
-        stream=re.sub(r"[^A-Za-z0-9_-]+", "-", plan.readings.column.rpartition(".")[2]).strip("-")[:32] or "readings",
+        fleet=whose.fleet,
+        device=whose.device,
+        stream=whose.stream or _stream_name(plan.readings.column),
         discretiser=candidate.discretiser,
         period_seconds=period * candidate.every,
         latency_seconds=min(latency, LATENCY_SECONDS),
-        epoch=epoch,
+        epoch=whose.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=useful_for(candidate),
     )
-    return build_window_policy(_planned(plan, candidate, epoch), header)
+    return build_window_policy(_planned(plan, candidate, whose.epoch), header)
+
+
+def _stream_name(column: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", column.rpartition(".")[2]).strip("-")[:32] or "readings"
 
 
 def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> JointPlan:
@@ -562,8 +565,13 @@ def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> Joint
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)
 
 
-def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays what the plan held back of one recording, instead of a real sensor."""
+def agent_configuration(
+    plan: AutoPlan, policy: Policy, recording: Path, policy_file: str, broker: Mapping[str, object]
+) -> str:
+    """The configuration of an agent that replays what the plan held back of one recording, instead of a real sensor.
+
+    `broker` has the keys of its connection.
+    """
     one = plan.readings
     if one.rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
@@ -576,7 +584,7 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
     ceiling = repr(float(policy.guarantee.epsilon))
     if plan.question.protect:
         ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
-    return _configuration(policy, [f"ceiling = {ceiling}"], policy_file, sensor)
+    return _configuration(policy, [f"ceiling = {ceiling}"], policy_file, broker, sensor)
 
 
 def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
@@ -594,7 +602,9 @@ def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
     return f"rows = {told}  # held back: nothing was chosen by them"
 
 
-def place_configuration(plan: PlacePlan, policy: MeasurePolicy, recording: Path, policy_file: str) -> str:
+def place_configuration(
+    plan: PlacePlan, policy: MeasurePolicy, recording: Path, policy_file: str, broker: Mapping[str, object]
+) -> str:
     """The configuration of an agent that replays the held back traces, in place of a real device's sensor."""
     ceilings = [
         f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
@@ -602,7 +612,7 @@ def place_configuration(plan: PlacePlan, policy: MeasurePolicy, recording: Path,
     ]
     sensor = _replayed(recording, ",".join(place_columns(recording) or ()))
     sensor.append(_held_back(plan.traces.at, plan.held_back, 1))
-    return _configuration(policy, ceilings, policy_file, sensor)
+    return _configuration(policy, ceilings, policy_file, broker, sensor)
 
 
 def _replayed(recording: Path, column: str) -> list[str]:
@@ -613,16 +623,19 @@ def _replayed(recording: Path, column: str) -> list[str]:
     ]
 
 
-def _configuration(policy: Policy | MeasurePolicy, ceilings: list[str], policy_file: str, sensor: list[str]) -> str:
+def _configuration(
+    policy: Policy | MeasurePolicy,
+    ceilings: list[str],
+    policy_file: str,
+    broker: Mapping[str, object],
+    sensor: list[str],
+) -> str:
     lines = [
-        f"fleet = {json.dumps(policy.fleet)}",
-        f"device = {json.dumps(policy.device)}",
-        'outbox = "outbox.sqlite"',
+        *toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"}),
         *ceilings,
         "",
         "[broker]",
-        'host = "127.0.0.1"',
-        "port = 1883",
+        *toml_lines(broker),
         "",
         "[[streams]]",
         f"policy = {json.dumps(policy_file)}",

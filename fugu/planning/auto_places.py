@@ -38,7 +38,7 @@ from fugu.planning.grid_model import (
 )
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.policy_builder import LATENCY_SECONDS, build_measure_policy, frame_ticks
+from fugu.planning.policy_builder import LATENCY_SECONDS, Whose, build_measure_policy, frame_ticks
 from fugu.planning.question import Cut, Part, Question, one_in, three_sets
 from fugu.planning.recording import states_of
 from fugu.planning.true_class import beyond_ceiling, strongest, true_class
@@ -189,14 +189,15 @@ def plan_places(
     return PlacePlan(recommended, *parts)
 
 
-def place_policy(plan: PlacePlan) -> MeasurePolicy:
+def place_policy(plan: PlacePlan, whose: Whose | None = None) -> MeasurePolicy:
     """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
-    one = plan.recommended
-    made = make_measure_plan(plan.spec, one.adversary, quick=True)
+    one, whose = plan.recommended, whose or Whose()
+    names = {"fleet": whose.fleet, "device": whose.device, "stream": whose.stream or "place"}
+    made = make_measure_plan(replace(plan.spec, header={**plan.spec.header, **names}), one.adversary, quick=True)
     told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(replace(made, stream=told), useful_for=useful_for(one))
+    policy = build_measure_policy(replace(made, stream=told), epoch=whose.epoch, useful_for=useful_for(one))
     verify_stream(policy)
     return policy
 
@@ -340,7 +341,6 @@ def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question)
     model, k = grid.model, len(grid.model.cells)
     missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
-    names = {"fleet": "home", "device": "device-1", "stream": "place"}
     return MeasureSpec(
         values=model.cells,
         transition=grid.covered.transition,
@@ -356,6 +356,6 @@ def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question)
         mechanism="staircase",
         delta=None,
         cells={"origin": list(model.origin), "step": list(model.step), **missing},
-        header={**names, "period": (period or _UNKNOWN_PERIOD) * grid.every, "latency": wait},
+        header={"period": (period or _UNKNOWN_PERIOD) * grid.every, "latency": wait},
         notes=(),
     )

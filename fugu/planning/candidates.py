@@ -17,7 +17,7 @@ from fugu.attack.evaluation import Attack
 from fugu.attack.stretches import StretchAttack
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
+from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import UsefulFor
@@ -32,6 +32,7 @@ from fugu.planning.answers import (
     noisy_shares,
     true_shares,
 )
+from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import frame_ticks
 from fugu.planning.question import Cut, Question, Sampled, Want
 from fugu.planning.window_plan import WantedWindow, joint_plan
@@ -166,14 +167,24 @@ def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Q
 
 
 def window_lengths(period_seconds: float | None, steady: bool, question: Question) -> list[int]:
-    """Lengths to compare, in ticks: usual times where ticks are steady, else round numbers of ticks."""
+    """Lengths to compare, in ticks: the one that is asked for; else usual times, or round numbers of uneven ticks.
+
+    Raises:
+        PlanningError: the one that is asked for is none.
+    """
     lengths = [float(length) for length in _LENGTHS]
     if steady and period_seconds is not None:
         lengths = [seconds / period_seconds for seconds in _TIMES]
     most = np.inf
+    if question.window is not None:
+        if question.window_is_time and period_seconds is None:
+            raise PlanningError("the recording has no times: give --window as a number of ticks")
+        lengths = [question.window / (period_seconds or 1.0) if question.window_is_time else question.window]
+        if not SHORTEST <= round(lengths[0], 6) <= MAX_WINDOW_TICKS:
+            raise PlanningError(f"a window of {lengths[0]:.3g} ticks is not from {SHORTEST} to {MAX_WINDOW_TICKS}")
     if question.latency_seconds is not None and period_seconds is not None:
         most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
-        lengths.append(most)
+        lengths += [most] if question.window is None else []
     return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= most})
 
 

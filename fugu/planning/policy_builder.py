@@ -6,7 +6,7 @@ import json
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a plan of one kind does without the others
 __all__ = [
     "LATENCY_SECONDS",
     "PolicyHeader",
+    "Whose",
     "build_measure_policy",
     "build_policy",
     "build_window_policy",
@@ -68,6 +69,15 @@ class PolicyHeader:
     valid_until: int | None = None
     missing_share: float | None = None
     useful_for: UsefulFor | None = None
+
+
+class Whose(NamedTuple):
+    """Stream that a plan is for, by default named after the column, and the Unix time of its tick 0, by default now."""
+
+    fleet: str = "home"
+    device: str = "device-1"
+    stream: str | None = None
+    epoch: float | None = None
 
 
 def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:

@@ -62,7 +62,8 @@ class Question:
     `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean absolute
     error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
     longest until a subscriber knows. A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin,
-    over `days`; None tries several.
+    over `days`; None tries several. Only windows of `window` are compared if it is given, in ticks, or in seconds if
+    `window_is_time`.
     """
 
     epsilon: float = 1.0
@@ -78,6 +79,8 @@ class Question:
     blocks: str = "4h"
     days: int | None = None
     protect: int | None = 0
+    window: float | None = None
+    window_is_time: bool = False
 
     def ticks(self, period_seconds: float | None) -> int:
         """The most ticks of the stretch that epsilon is about, once it is settled."""
@@ -86,6 +89,8 @@ class Question:
     def __post_init__(self) -> None:
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
+        if self.window is not None and self.want in ("now", "profile", "place"):
+            raise PlanningError(f"--want {self.want} has no --window: that is for a share, or a histogram")
         states = (self.baseline, self.threshold, self.states, self.within)
         if self.want == "place" and (any(given is not None for given in states) or self.devices != 1):
             raise PlanningError(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import Classifier
-from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
+from fugu.contract.discretisers import Baseline, Discretiser, Thresholds, remembers
 from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
 
@@ -166,10 +166,15 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
     classifier = Classifier(discretiser.model_dump(mode="json"))
     observe = classifier.observe
-    begins = np.ones(len(segments), dtype=np.bool_)
-    begins[1:] = segments[1:] != segments[:-1]
     states = np.full(len(readings), -1, dtype=np.int64)
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings
+    kinds = set(map(type, values))
+    alike = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
+    if alike and not remembers(discretiser):  # a state follows from its reading alone: each is asked about once
+        known = {value: observe(tick, value) for tick, value in enumerate(set(values))}
+        return np.array([-1 if (state := known[value]) is None else state for value in values], dtype=np.int64)
+    begins = np.ones(len(segments), dtype=np.bool_)
+    begins[1:] = segments[1:] != segments[:-1]
     for tick, (value, begin) in enumerate(zip(values, begins.tolist(), strict=True)):
         if begin:
             classifier.restart()

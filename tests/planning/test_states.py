@@ -16,6 +16,7 @@ NUMBERS: tuple[Discretiser, ...] = (
     PULSE.model_copy(update={"states": ("below", "above", "gone"), "missing": "gone"}),
     Baseline(baseline_ticks=3, lowest=0.0, highest=9e9, compare="multiple", edges=(0.5, 2.0), states=("a", "b", "c")),
     Thresholds(edges=(70.0, 90.0), states=("a", "b", "c"), hysteresis=4.0, hysteresis_ticks=1),
+    Thresholds(edges=(70.0, 90.0), states=("a", "b", "c")),
 )
 
 

@@ -47,7 +47,7 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
     exported(tmp_path / "history.csv")
     manual = " ".join((ROOT / "docs/home-assistant.md").read_text().split())
     refused = runner(capsys)("plan", "auto", tmp_path / "history.csv").out
-    assert "Nothing is recommended at epsilon 1." in " ".join(refused.split())
+    assert "No: nothing is recommended at epsilon 1." in " ".join(refused.split())
     listener = Listener(broker.broker)
     plan = "--epsilon 3 --protect tick -o plan\n"
     faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"

@@ -14,15 +14,18 @@ import typer
 
 from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import AutoOptions
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import NOTHING, CommandError, CommandLineError
 from fugu.cli.view.auto_plan import auto_document, percent, show_auto
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
+from fugu.contract.topics import symbols_topic
+from fugu.mqtt.broker import FILES
 from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
 from fugu.planning.errors import TooShortError
 from fugu.planning.grid_model import asks_places
-from fugu.planning.policy_builder import replacing
+from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.planning.readings import joined, read_readings
 
@@ -60,6 +63,7 @@ def plan_recordings(
     if output is not None and not force and any((output / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
         raise CommandError(f"{output} holds a plan already: name another folder, or add --force to overwrite it")
     question, period = _question(options), arguments.period(options.period)
+    written = _Written(files[0], _whose(options), _connection(options.broker))
     file, rng = files[0], np.random.default_rng(options.seed)
     places = asks_places(file, question, options.column or options.time)
     if places and len(files) > 1:
@@ -69,20 +73,25 @@ def plan_recordings(
         if places:
             from fugu.planning.auto_places import place_policy, plan_places, read_places
 
+            progress("reading", 0.0)
             planner = partial(plan_places, *read_places(file, period))
         else:
-            readings = joined([read_readings(one, options.column, options.time, period) for one in files])
-            planner = partial(plan_auto, readings)
+            recordings = []
+            for number, one in enumerate(files, 1):
+                progress(f"reading recording {number} of {len(files)}", (number - 1) / len(files))
+                recordings.append(read_readings(one, options.column, options.time, period))
+            planner = partial(plan_auto, joined(recordings))
         try:
             plan = planner(question, rng, progress=progress)
         except TooShortError as error:
-            found = _too_short(error, _offers(planner, _shorter(error.baseline_ticks, options), files))
+            found = _too_short(error, _offers(planner, _shorter(error.baseline_ticks, options), files, progress))
         else:
-            offers = () if plan.recommended.kind != "none" else _offers(planner, _others(plan, options), files)
+            worth = plan.recommended.kind != "none"
+            offers = () if worth else _offers(planner, _others(plan, options), files, progress)
             if isinstance(plan, AutoPlan):
-                found = _of_readings(plan, file, offers)
+                found = _of_readings(plan, written, offers)
             else:
-                found = _of_places(plan, None if plan.recommended.kind == "none" else place_policy(plan), file, offers)
+                found = _of_places(plan, place_policy(plan, written.whose) if worth else None, written, offers)
     texts = {} if output is None else found.texts()
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -118,16 +127,43 @@ class _Found(NamedTuple):
     replayed: str = _HELD_BACK
 
 
-def _offers(planner: _Planner, others: Iterable[AutoOptions], files: Sequence[Path]) -> tuple[str, ...]:
+class _Written(NamedTuple):
+    """What goes into files beside the plan: the recording, whose policy it is, and the connection of its agent."""
+
+    recording: Path
+    whose: Whose
+    broker: dict[str, object]
+
+
+def _whose(options: AutoOptions) -> Whose:
+    symbols_topic(options.fleet, options.device, options.stream or "readings")  # a name that no topic has is refused
+    return Whose(options.fleet, options.device, options.stream, options.epoch)
+
+
+def _connection(text: str) -> dict[str, object]:
+    """Keys of `[broker]` that are not the default, with files by their absolute names."""
+    broker = broker_of(text)
+    keys = {one.name: getattr(broker, one.name) for one in fields(broker) if getattr(broker, one.name) != one.default}
+    files = {name: str(Path(str(keys[name])).resolve()) for name in FILES if name in keys}
+    return {"host": broker.host, "port": broker.port, **keys, **files}
+
+
+def _offers(
+    planner: _Planner, others: Iterable[AutoOptions], files: Sequence[Path], progress: Callable[[str, float], None]
+) -> tuple[str, ...]:
     """Other settings that are useful, as commands with what they give on rows that chose nothing.
 
     A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
     """
     offers = []
     named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
-    for other in others:
+    for number, other in enumerate(others, 1):
+
+        def told(part: str, share: float, number: int = number) -> None:
+            progress(f"what else may be useful, {number}: {part}", share)
+
         try:
-            best = planner(_question(other), np.random.default_rng(other.seed)).recommended
+            best = planner(_question(other), np.random.default_rng(other.seed), progress=told).recommended
         except FuguError:
             continue
         if best.kind != "none" and best.held_back_error is not None:
@@ -156,13 +192,17 @@ def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]
         yield replace(options, baseline=str(_BASELINE))
 
 
-def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
-    policy = None if plan.recommended.kind == "none" else auto_policy(plan)
+def _of_readings(plan: AutoPlan, written: _Written, offers: tuple[str, ...]) -> _Found:
+    policy = None if plan.recommended.kind == "none" else auto_policy(plan, written.whose)
 
     def texts() -> dict[str, str]:
         from fugu.cli.view.plan_page import plan_page
 
-        configuration = {} if policy is None else {_AGENT: agent_configuration(plan, policy, file, _POLICY)}
+        configuration = (
+            {}
+            if policy is None
+            else {_AGENT: agent_configuration(plan, policy, written.recording, _POLICY, written.broker)}
+        )
         return _texts(plan_page(plan), policy, configuration)
 
     replayed = _STDIN if plan.readings.rows is None else _HELD_BACK
@@ -170,11 +210,15 @@ def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
     return _Found(texts, *shown, offers, policy is not None, replayed)
 
 
-def _of_places(plan: PlacePlan, policy: MeasurePolicy | None, file: Path, offers: tuple[str, ...]) -> _Found:
+def _of_places(plan: PlacePlan, policy: MeasurePolicy | None, written: _Written, offers: tuple[str, ...]) -> _Found:
     from fugu.cli.view.place_plan import place_document, place_page, show_places
 
     def texts() -> dict[str, str]:
-        configuration = {} if policy is None else {_AGENT: place_configuration(plan, policy, file, _POLICY)}
+        configuration = (
+            {}
+            if policy is None
+            else {_AGENT: place_configuration(plan, policy, written.recording, _POLICY, written.broker)}
+        )
         return _texts(place_page(plan), policy, configuration)
 
     shown = partial(place_document, plan, policy), partial(show_places, plan, policy)
@@ -200,6 +244,7 @@ def _question(options: AutoOptions) -> Question:
         within /= 100.0 if percent else 1.0
         if within >= 1.0:
             raise CommandError(f"within is a share, as 5% or 0.05, got {options.within!r}")
+    window, window_is_time = (None, False) if options.window is None else arguments.span(options.window, "window")
     latency = None
     if options.latency is not None:
         latency, is_latency_time = arguments.span(options.latency, "latency")
@@ -220,4 +265,6 @@ def _question(options: AutoOptions) -> Question:
         blocks=options.blocks,
         days=options.days,
         protect=arguments.protected(options.protect),
+        window=window,
+        window_is_time=window_is_time,
     )

@@ -215,7 +215,13 @@ class AutoOptions:
         devices (1..1000000): Ask for the average of a group of so many.
         latency (TIME): Longest until a subscriber knows: 10m, 1h.
         period (SECONDS): Of a log of changes, or places: look so often (default: 60; as they are).
+        window (TIME|TICKS): Compare this length only: 8h, or 600 ticks.
         seed (0..): Of the simulated devices.
+        fleet (NAME): Policy: whose.
+        device (NAME): Policy: of which device.
+        stream (NAME): Policy: which of its streams (default: after the column).
+        epoch (UNIX): Policy: time of tick 0 (default: now).
+        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker].
     """
 
     column: str | None = None
@@ -232,5 +238,11 @@ class AutoOptions:
     adversary: AdversaryOption = "universal"
     devices: int = 1
     latency: str | None = None
+    window: str | None = None
     period: float | None = None
     seed: int = 1
+    fleet: str = "home"
+    device: str = "device-1"
+    stream: str | None = None
+    epoch: float | None = None
+    broker: str = "127.0.0.1:1883"

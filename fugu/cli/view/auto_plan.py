@@ -27,13 +27,15 @@ __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "sh
 
 
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
-_COLUMNS = ("released", "answer over", *_ERRORS, "known after", "messages", "bytes")
+_COLUMNS = ("released", "answer over", *_ERRORS)
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
     one, about, question = plan.readings, "", plan.question
+    first, *more = verdict(plan)
+    say(first, style="bold")
     say(promise_words(question.epsilon, question.protect or 0), style="bold")
     if one.period_seconds is not None:
         about = f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
@@ -42,12 +44,14 @@ def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
         say(f"- {note}")
     if plan.stay is not None:
         say(f"99 % of stays in a state are no longer than {_span(plan, plan.stay)} (of this recording; in no policy)")
-    for number, sentence in enumerate(verdict(plan)):
-        say(sentence, style="" if number else "bold")
+    for sentence in more:
+        say(sentence)
     if plan.candidates:
         title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
         show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
-        say("off by: mean absolute error. guessing: the usual answer, always. messages and bytes: a day, payloads.")
+        say("off by: mean absolute error. guessing: the usual answer, always.")
+        if plan.recommended.bytes_per_day is not None:
+            say(_traffic(plan.recommended))
     if policy is not None:
         show_stretches(_stretches(policy), discretiser=policy.discretiser)
         if one.period_seconds is None:
@@ -60,8 +64,8 @@ def verdict(plan: AutoPlan) -> list[str]:
     if chosen.kind == "none":
         return [*_nothing(plan), *_adversary(plan)]
     told = [
-        f"Release {answer_words(plan, chosen)}: off by {percent(chosen.expected_error)} on average, 95 % of answers "
-        f"within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
+        f"Yes: release {answer_words(plan, chosen)}. It is off by {percent(chosen.expected_error)} on average, "
+        f"95 % of answers within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
     ]
     if chosen.blocks is not None:
         told += _profile(plan)
@@ -169,7 +173,7 @@ def _reached(attack: Attack) -> str:
 def _nothing(plan: AutoPlan) -> list[str]:
     """Why nothing is recommended, and what would be nearest to it."""
     question = plan.question
-    told = [f"Nothing is recommended at epsilon {question.epsilon:g}."]
+    told = [f"No: nothing is recommended at epsilon {question.epsilon:g}."]
     if plan.reasons:
         return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
     best = _best(plan, "symbols" if question.want == "now" else "windows")
@@ -294,10 +298,15 @@ def _row(plan: AutoPlan, one: Candidate) -> list[str]:
         percent(one.error_95),
         "-" if one.held_back_error is None else percent(one.held_back_error),
         percent(one.guess_error),
-        "-" if one.latency_seconds is None else time_words(one.latency_seconds),
-        "-" if one.messages_per_day is None else f"{one.messages_per_day:.0f}",
-        "-" if one.bytes_per_day is None else f"{one.bytes_per_day:.0f}",
     ]
+
+
+def _traffic(one: Candidate) -> str:
+    """When a subscriber knows what is recommended, and what is sent a day."""
+    return (
+        f"* is known after {time_words(one.latency_seconds or 0.0)}, in {one.messages_per_day:.2g} messages "
+        f"({one.bytes_per_day:.3g} bytes) a day."
+    )
 
 
 def _stretches(policy: Policy) -> tuple[Stretch, ...]:

@@ -19,15 +19,17 @@ from fugu.planning.candidates import Candidate
 
 __all__ = ["place_document", "place_page", "show_places"]
 
-_PLACE_COLUMNS = ("a point", "cells of", "of one point", "off by", "95 % within", "held back", "guessing", "bytes")
+_PLACE_COLUMNS = ("a point", "cells of", "of one point", "off by", "95 % within", "held back", "guessing")
 
 
 def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
+    first, *more = place_verdict(plan)
+    say(first, style="bold")
     say(promise_words(plan.question.epsilon, 0), style="bold")
     say(f"{plan.traces.source}: {len(plan.traces.places)} places{_every_place(plan, 1, ', one ')}")
-    for number, sentence in enumerate(place_verdict(plan)):
-        say(sentence, style="" if number else "bold")
+    for sentence in more:
+        say(sentence)
     if plan.candidates:
         title = f"What was compared, all points together within epsilon {plan.question.epsilon:g} about one of them"
         show_table(title, _PLACE_COLUMNS, [_place_row(plan, place) for place in range(len(plan.candidates))])
@@ -41,7 +43,7 @@ def place_verdict(plan: PlacePlan) -> list[str]:
     one, epsilon = plan.recommended, plan.question.epsilon
     if one.kind == "points":
         told = [
-            f"Release {place_words(plan, one)}: off by {one.expected_error:.0f} m on average, 95 % within "
+            f"Yes: release {place_words(plan, one)}. It is off by {one.expected_error:.0f} m on average, 95 % within "
             f"{one.error_95:.0f} m; always guessing is off by {one.guess_error:.0f} m.",
             f"On the part of the recording that was held back it is off by {one.held_back_error:.0f} m.",
         ]
@@ -57,7 +59,7 @@ def place_verdict(plan: PlacePlan) -> list[str]:
             f"({one.point_epsilon:.3g} of one) against any side information about places; "
             "habits are not protected. It is proven if places are in the class of chains.",
         ]
-    told = [f"Nothing is recommended at epsilon {epsilon:g}."]
+    told = [f"No: nothing is recommended at epsilon {epsilon:g}."]
     if plan.reasons:
         return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
     best = min(plan.candidates, key=lambda each: each.expected_error)
@@ -109,7 +111,6 @@ def _place_row(plan: PlacePlan, place: int) -> list[str]:
         *(f"{error:.0f} m" for error in (one.expected_error, one.error_95)),
         "-" if one.held_back_error is None else f"{one.held_back_error:.0f} m",
         f"{one.guess_error:.0f} m",
-        "-" if one.bytes_per_day is None else f"{one.bytes_per_day:.0f}",
     ]
 
 
