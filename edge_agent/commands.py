@@ -10,9 +10,10 @@ from pathlib import Path
 from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
 from edge_agent.config_schema import AgentConfig
-from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
+from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.outbox import Outbox, OutboxError
 from fugu.contract.errors import StatusCode
+from fugu.host.clock import seconds_of
 from fugu.host.files import write_secret
 from fugu.host.process import Parser
 
@@ -48,7 +49,10 @@ def done(words: Sequence[str]) -> str:
     if options.command == "set-back":
         return _set_back(config, found, outbox)
     if options.command == "pause":
-        return _paused(outbox, None if options.length is None else seconds_of(options.length))
+        try:
+            return _paused(outbox, None if options.length is None else seconds_of(options.length))
+        except ValueError as error:
+            raise LocalStatusError(f"--for: {error}") from None
     Pause(outbox).end()
     seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if seen else "not paused any more; no agent that runs here says so"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,7 @@ from fugu.contract.errors import FuguError
 from fugu.host.asking import Answering, ask
 from fugu.host.files import write_public
 
-__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described", "seconds_of"]
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described"]
 
 
 class LocalStatusError(FuguError):
@@ -68,14 +65,6 @@ class Pause:
             return float(text) if text else math.inf
         except (OSError, ValueError):
             return math.inf
-
-
-def seconds_of(text: str) -> float:
-    """Read a length of time such as `90s`, `30m`, `2h` or `1d`. Raises LocalStatusError if it is none."""
-    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    if match is None:
-        raise LocalStatusError(f"{text!r} is no length of time: 90s, 30m, 2h or 1d")
-    return int(match[1]) * float(_UNITS[match[2]])
 
 
 NO_USE = "what came is no number, category or place of its policy"

@@ -1,21 +1,33 @@
-"""The kernel's word on its clock, and waits that may end early."""
+"""The kernel's word on its clock, waits that may end early, and lengths of time in words."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Wake", "known_synchronised", "synchronised"]
+__all__ = ["Wake", "known_synchronised", "seconds_of", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _TIMESYNC = Path("/run/systemd/timesync/synchronized")
 _UNSYNCHRONISED = 5  # TIME_ERROR, of adjtimex(2)
+_LENGTH = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhd]?)")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds_of(text: str) -> float:
+    """Read a length of time, as `90s`, `10m`, `1h` or `2d`, or a number alone. ValueError if it is none above 0."""
+    match = _LENGTH.fullmatch(text)
+    seconds = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+    if not seconds > 0.0:
+        raise ValueError(f"{text!r:.60} is no length of time above 0: 90s, 10m, 1h, 2d or a number")
+    return seconds
 
 
 def synchronised() -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.queries import Query
+from fugu.host.clock import seconds_of
 from fugu.planning.errors import PlanningError
 
 __all__ = ["profile_query"]
@@ -16,8 +16,6 @@ __all__ = ["profile_query"]
 YEARS = 10
 """How far transitions are compiled; a policy that runs longer keeps the last offset."""
 _LEAST = 900
-_FORM = re.compile(r"profile:([0-9]+)(m|h)(?:/(\S+))?")
-_UNITS = {"m": 60, "h": 3600}
 
 
 def profile_query(text: str, since: float | None = None) -> Query:
@@ -26,14 +24,15 @@ def profile_query(text: str, since: float | None = None) -> Query:
     `since` is the Unix time in seconds from which the policy runs, by default now. PlanningError: blocks do not fill a
     day, or the zone is unknown here.
     """
-    if (match := _FORM.fullmatch(text)) is None:
-        raise PlanningError(f"a profile is profile:LENGTH[/ZONE], as profile:4h/Europe/Berlin, got {text!r:.60}")
-    seconds, zone = int(match[1]) * _UNITS[match[2]], match[3] or "UTC"
-    if seconds < _LEAST or seconds > DAY or DAY % seconds:
-        raise PlanningError(f"blocks of {match[1]}{match[2]} do not fill a day: 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h do")
-    return Query(
-        "profile", blocks=DayBlocks(zone, seconds, transitions(zone, int(time.time() if since is None else since)))
-    )
+    length, _, zone = text.removeprefix("profile:").partition("/")
+    try:
+        seconds, zone = seconds_of(length), zone or "UTC"
+    except ValueError as error:
+        raise PlanningError(f"a profile is profile:LENGTH[/ZONE], as profile:4h/Europe/Berlin: {error}") from None
+    if seconds < _LEAST or DAY % seconds:
+        raise PlanningError(f"blocks of {length} do not fill a day: 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h do")
+    since = time.time() if since is None else since
+    return Query("profile", blocks=DayBlocks(zone, round(seconds), transitions(zone, int(since))))
 
 
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:

@@ -9,6 +9,7 @@ gateway whose configuration names the broker's `readers.json` refuses configurat
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Collection
 from fractions import Fraction
@@ -24,6 +25,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from fugu.contract.windows import ALONE, Mechanism, covers
+from fugu.host.clock import seconds_of
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
@@ -54,20 +56,16 @@ class ReleaseConfigError(FuguError):
 
 
 def _seconds(given: object) -> object:
-    """Read `tick`, `90s`, `10m`, `1h` or `1d`; a number is of seconds."""
+    """Read `tick`, or a length of time; a number is of seconds."""
     if given == "tick":
         return 0
     if isinstance(given, str):
-        number, unit = given[:-1], given[-1:]
-        if not (number.isdecimal() and int(number) and unit in _UNITS):
-            raise ValueError('"tick", a number of seconds, or a time such as "10m" or "1h" (s, m, h or d)')
-        return int(number) * _UNITS[unit]
+        return math.ceil(seconds_of(given))
     if given == 0:
         raise ValueError('a stretch of no time: say "tick" for a single tick')
     return given
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Seconds = Annotated[int, Field(ge=0, le=366 * 86_400)]
 
 

@@ -326,8 +326,8 @@ def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, row
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--baseline", "soon"), "baseline must be a number"),
-        (("--baseline", "0"), "baseline must be above 0"),
+        (("--baseline", "soon"), "baseline: 'soon' is no length of time"),
+        (("--baseline", "0"), "baseline: '0' is no length of time"),
         (("--baseline", "5m", "--threshold", "3"), "give one of them"),
         (("--within", "120%"), "within is a share"),
         (("--latency", "5"), "latency is a time"),

@@ -67,8 +67,8 @@ def test_the_promise_is_in_the_document_with_both_numbers(fugu: Fugu) -> None:
     ("words", "code", "reason"),
     [
         (("--window", 60, "--protect", "1h"), 1, "give --period"),
-        (("--window", 60, "--period", 60, "--protect", "soon"), 2, "protect must be a number"),
-        (("--window", 60, "--period", 60, "--protect", "0"), 1, "protect must be above 0"),
+        (("--window", 60, "--period", 60, "--protect", "soon"), 2, "protect: 'soon' is no length of time"),
+        (("--window", 60, "--period", 60, "--protect", "0"), 2, "protect: '0' is no length of time"),
         (("--window", 60, "--period", 60, "--protect", "367d"), 1, "at most 366 days"),
         (("--period", 60, "--protect", "10m"), 2, "single ticks"),
     ],

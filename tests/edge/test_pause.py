@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
+from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import Sensor
 from edge_agent.sensors.call import CallSensor
@@ -121,13 +121,6 @@ def test_a_file_of_a_pause_that_nobody_understands_is_a_pause(tmp_path: Path, te
     pause.path.unlink()
     pause.path.mkdir()
     assert pause.holds(1e9)
-
-
-def test_lengths_of_time() -> None:
-    assert [seconds_of(text) for text in ("90s", "30m", "2h", "1d")] == [90, 1800, 7200, 86400]
-    for text in ("", "2", "h", "0h", "-1h", "1.5h", "2 h", "2w", "12345678s"):
-        with pytest.raises(LocalStatusError, match="is no length of time"):
-            seconds_of(text)
 
 
 @pytest.mark.long

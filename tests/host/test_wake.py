@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fugu.host.clock import Wake
+from fugu.host.clock import Wake, seconds_of
 from tests.support.brokers import PATIENCE
 
 INTERRUPTED = """
@@ -83,3 +83,10 @@ def test_a_wait_that_is_held_up_for_longer_than_its_timeout_ends() -> None:
     """In a SimpleQueue of CPython it does not: devices stood still so, on machines that had no time for them."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.returncode) == ("awake\n", 0), done.stderr[-500:]
+
+
+def test_lengths_of_time() -> None:
+    assert [seconds_of(text) for text in ("90s", "30m", "1.5h", "1d", "600")] == [90, 1800, 5400, 86400, 600]
+    for text in ("", "h", "0h", "0", "-1h", "1e3", ".5h", "nan", "inf", "2 h", "2w", "1234567890s", "\u0663h", "2h\n"):
+        with pytest.raises(ValueError, match="is no length of time above 0"):
+            seconds_of(text)

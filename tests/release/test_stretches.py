@@ -207,7 +207,7 @@ def test_other_mechanisms_are_for_single_ticks(mechanism: Mechanism, tmp_path: P
 
 @pytest.mark.parametrize(
     ("given", "seconds"),
-    [('"tick"', 0), ("600", 600), ('"10m"', 600), ('"1h"', 3600), ('"90s"', 90), ('"1d"', 86_400)],
+    [('"tick"', 0), ("600", 600), ('"10m"', 600), ('"1h"', 3600), ('"90s"', 90), ('"1.5h"', 5400), ('"600"', 600)],
 )
 def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
     audience = load_releases(_config(tmp_path, given)).audiences["street"]
@@ -216,7 +216,7 @@ def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
         assert audience.promise.ticks(period) == (stretch_ticks(seconds, period) if seconds else 1)
 
 
-@pytest.mark.parametrize("given", ['"an hour"', "0", '"0h"', "-1", '"1.5h"', '"h"', "true", '"400d"', "1.5"])
+@pytest.mark.parametrize("given", ['"an hour"', "0", '"0h"', "-1", '"h"', "true", '"400d"', "1.5"])
 def test_what_is_no_time_is_refused(given: str, tmp_path: Path) -> None:
     with pytest.raises(ReleaseConfigError, match=r"audiences\.street\.protect: "):
         load_releases(_config(tmp_path, given))

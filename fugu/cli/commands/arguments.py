@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar, get_args
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.stretches import Ceiling
+from fugu.host.clock import seconds_of
 
 __all__ = [
     "StateRules",
@@ -29,7 +30,6 @@ _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400
 _LATEST = 2**53
 _LONGEST_STRETCH = 366 * 86_400
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class StateRules(NamedTuple):
@@ -54,18 +54,11 @@ def number(text: str, name: str) -> float:
 
 
 def span(text: str, name: str) -> tuple[float, bool]:
-    """Read a time like `30s`, `5m`, `1h` or `2d`, or a bare number.
-
-    Returns:
-        Seconds and true, or the number and false; above 0.
-
-    Raises:
-        CommandLineError: the text is neither.
-        CommandError: out of range.
-    """
-    unit = text[-1:] if text[-1:] in _SECONDS else ""
-    value = positive(number(text.removesuffix(unit), name), name)
-    return value * _SECONDS.get(unit, 1.0), bool(unit)
+    """Read a length of time as seconds and true, or a bare number and false; a `CommandLineError` if it is neither."""
+    try:
+        return seconds_of(text), text[-1:].isalpha()
+    except ValueError as error:
+        raise CommandLineError(f"{name}: {error}") from None
 
 
 def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
