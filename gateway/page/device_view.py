@@ -10,7 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
+from fugu.contract.descriptions import (
+    METRES_PER_DEGREE,
+    Described,
+    DescribedVersion,
+    DescribedWindow,
+    Description,
+    PlaceGrid,
+)
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
@@ -19,6 +26,7 @@ from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
 from gateway.page.attackers import AttackView, moved
+from gateway.page.memory import said_of
 
 __all__ = ["DeviceView"]
 
@@ -169,9 +177,9 @@ class DeviceView:
                 return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
             case "estimate":
                 said = decode_estimate(payload)
-                return {"kind": "estimate", **_report(said), "where": self._where(topic.stream, said)}
+                return {"kind": "estimate", **self._report(topic, said), "where": self._where(topic.stream, said)}
             case "count":
-                return {"kind": "count", **_report(WindowCount.decode(payload))}
+                return {"kind": "count", **self._report(topic, WindowCount.decode(payload))}
         return None
 
     def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
@@ -179,6 +187,12 @@ class DeviceView:
             names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
             return {name: getattr(said, name) for name in names}
         return placed_shares(self._newest.get(stream), said.shares) if isinstance(said, StateEstimate) else {}
+
+    def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
+        said = said_of(report, self._newest.get(topic.stream))
+        fields = {name: _text(value) if isinstance(value, datetime) else value
+                  for name, value in report.flat().items()}  # fmt: skip
+        return {**fields, "said": said and said.event()}
 
     def _attack(self, topic: Topic) -> AttackView:
         return self._attacks.setdefault(topic.stream, AttackView())
@@ -253,10 +267,6 @@ def _noise_range(scale: str) -> int | None:
         return None
 
 
-def _report(report: Estimate | WindowCount) -> dict[str, Any]:
-    return {name: _text(value) if isinstance(value, datetime) else value for name, value in report.flat().items()}
-
-
 def _text(time: datetime | None) -> str | None:
     return None if time is None else instant_text(time)
 
@@ -273,7 +283,12 @@ def _description(told: Description) -> dict[str, Any]:
         "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
         "place": _grid(told),
         "bounds": _bounds(told),
+        "windows": [_window(one, told.period_seconds) for one in told.windows],
     }
+
+
+def _window(window: DescribedWindow, period: float) -> dict[str, Any]:
+    return {"name": window.name, "seconds": window.length * period, "every": window.stride * period}
 
 
 def _grid(told: Description) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fugu.contract.errors import FuguError
@@ -31,6 +31,7 @@ from fugu.mqtt import Broker, Link
 from fugu.mqtt.packets import Message
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
+from gateway.page.memory import MOST_REMEMBERED, Memory
 
 __all__ = ["Feed", "Watcher"]
 
@@ -39,8 +40,8 @@ _POLL_SECONDS = 0.2
 _MOST_WAITING = 500
 _MOST_RELEASES = 500
 _OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
-_ATTACK_SECONDS, _LEDGER_SECONDS = 1.0, 2.0
-"""From one look of the attackers to the next, and at the ledger."""
+_ATTACK_SECONDS, _LEDGER_SECONDS, _MEMORY_SECONDS = 1.0, 2.0, 1.0
+"""From one look of the attackers to the next, at the ledger, and at what is remembered."""
 
 
 class Watcher:
@@ -75,6 +76,8 @@ class Feed:
         self.account = broker.username
         self._lock = threading.Lock()
         self._view = FleetView()
+        self._memory = Memory()
+        self._remembered = 0
         self._devices: dict[str, DeviceView] = {}
         self._watchers: dict[str, list[Watcher]] = {}
         self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -93,6 +96,7 @@ class Feed:
         looks = [
             asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
             asyncio.create_task(_again_and_again(_LEDGER_SECONDS, self._account)),
+            asyncio.create_task(_again_and_again(_MEMORY_SECONDS, self._remember)),
         ]
         try:
             while True:
@@ -111,14 +115,20 @@ class Feed:
         return {"fleet": self.fleet, "account": self.account, "ledger": self.ledger.view, **connection}
 
     @property
-    def changes(self) -> tuple[int, int]:
-        """Grow when something changes: in the fleet, and among the releases."""
-        return self._view.changes, self._release_changes
+    def changes(self) -> tuple[tuple[int, int], int]:
+        """Change when something does: in the fleet, and among the releases."""
+        return (self._view.changes, self._remembered), self._release_changes
 
     def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
-        """Content of the page of the fleet."""
+        """Content of the page of the fleet, whose devices are remembered from now on."""
         with self._lock:
-            return self._view.page(query)
+            page = self._view.page(query)
+            names = [row["name"] for row in page["rows"]]
+            changed = self._memory.remember(names, self._watchers)
+            for row in page["rows"]:
+                row["newest"] = self._memory.headlines(row["name"])
+        self._subscribe(*changed)
+        return page
 
     def member(self, device: str) -> dict[str, Any] | None:
         """State of a device."""
@@ -135,9 +145,11 @@ class Feed:
 
         TopicError if it is no device's name.
         """
-        topics = device_topics(self.fleet, device)
+        topics = frame_topics(self.fleet, device)
         watcher = Watcher(device)
         with self._lock:
+            changed = self._memory.remember([device], self._watchers)
+            self._memory.read()
             watchers = self._watchers.setdefault(device, [])
             first = not watchers
             watchers.append(watcher)
@@ -146,7 +158,10 @@ class Feed:
                 view = self._devices[device] = DeviceView()
                 for kind, said in self._view.statuses(device).items():
                     view.take(Topic(kind, self.fleet, device, ""), *said)
+                for topic, payload in self._memory.messages(device):
+                    view.take(topic, payload)
             watcher.waiting.extend(view)
+        self._subscribe(*changed)
         if first:
             self.link.subscribe(topics)
         return watcher
@@ -159,7 +174,9 @@ class Feed:
     def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """All that waits, and all that is known of the device at that moment."""
         with self._lock:
-            return self._taken(watcher), list(self._devices[watcher.device])
+            waited, device = self._taken(watcher), watcher.device
+            self._memory.read()
+            return waited, [*self._devices[device], *self._memory.histories(device)]
 
     def _taken(self, watcher: Watcher) -> list[dict[str, Any]]:
         found = list(watcher.waiting)
@@ -176,7 +193,23 @@ class Feed:
             if last:
                 del self._watchers[watcher.device], self._devices[watcher.device]
         if last:
-            self.link.unsubscribe(device_topics(self.fleet, watcher.device))
+            self.link.unsubscribe(frame_topics(self.fleet, watcher.device))
+
+    def _subscribe(self, new: Iterable[str], gone: Iterable[str]) -> None:
+        self.link.unsubscribe([topic for name in gone for topic in report_topics(self.fleet, name)])
+        self.link.subscribe([topic for name in new for topic in report_topics(self.fleet, name)])
+
+    def _remember(self) -> None:
+        """Remember devices, as long as there is room, before anybody looks at them."""
+        with self._lock:
+            self._memory.read()
+            changed = (
+                self._memory.remember(self._view.names(MOST_REMEMBERED), self._watchers)
+                if not self._memory.full
+                else ([], [])
+            )
+            self._remembered = self._memory.changes
+        self._subscribe(*changed)
 
     def _received(self, messages: list[Message]) -> None:
         now = time.time()
@@ -188,6 +221,7 @@ class Feed:
                         self._view.take(topic, payload, now)
                     elif topic.kind == "release":
                         self._take_release(payload)
+                    self._memory.take(topic, payload)
                     view = self._devices.get(topic.device)
                     if view is not None and (update := view.take(topic, payload, now)) is not None:
                         self._say(topic.device, update)
@@ -234,10 +268,14 @@ class Feed:
         self._release_changes += 1
 
 
-def device_topics(fleet: str, device: str) -> list[str]:
-    """Topics of a device that somebody looks at. TopicError if it is no device's name."""
-    made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
-    return [make(fleet, device, "+") for make in made]
+def report_topics(fleet: str, device: str) -> list[str]:
+    """Topics of a device that is remembered. TopicError if it is no device's name."""
+    return [make(fleet, device, "+") for make in (description_topic, estimate_topic, count_topic)]
+
+
+def frame_topics(fleet: str, device: str) -> list[str]:
+    """Further topics of a device that somebody looks at. TopicError if it is no device's name."""
+    return [make(fleet, device, "+") for make in (symbols_topic, window_topic)]
 
 
 async def _again_and_again(seconds: float, look: Callable[[], None]) -> None:

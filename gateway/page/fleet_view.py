@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgpack
@@ -120,6 +121,10 @@ class FleetView:
         """State of one device."""
         found = self._members.get(name)
         return None if found is None else _row(self._condition(found, self._alarmed()), found)
+
+    def names(self, most: int) -> list[str]:
+        """Names of the first devices that were heard of."""
+        return list(islice(self._members, most))
 
     def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
         """Last statuses of a device, of itself and of the policies that it was sent, as it came; by topic's kind."""

@@ -61,13 +61,13 @@ class Browser:
         """Run a script in the page."""
         return self.driver.execute_script(script, *arguments)
 
-    def look(self, width: int, *, dark: bool) -> None:
-        """Change the width of the window, in pixels, and the colours that a page is asked for."""
+    def look(self, width: int, *, dark: bool, media: str = "screen") -> None:
+        """Change the width of the window, in pixels, the colours that a page is asked for, and what shows it."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [scheme, still]})
 
     def violations(self) -> list[str]:
         """What axe-core has against the page."""

@@ -31,6 +31,11 @@ def shown(browser: Browser) -> set[bytes]:
     return {bytes.fromhex(one) for one in browser.run(script)}
 
 
+def open_details(browser: Browser) -> None:
+    """Unfold all that is folded."""
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+
+
 def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
     """A device with symbols, counts, points, and statuses of itself and of its policies."""
     with WholeFleet(broker, tmp_path, READINGS) as fleet:
@@ -55,11 +60,14 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             assert "point (" in said
             assert "hr under policy 1, next tick" in said
             assert "runs document 1; accepted the newest" in said
+            assert "it gives “" in browser.text(".attack")  # in a sentence; who that is, is folded
+            assert "forward-backward" not in browser.text(".attack")
+            open_details(browser)
             wait_until(lambda: browser.count(".attack canvas") == 1, "a band")
             stream = browser.text("section[aria-label='Stream hr']")
             assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
             assert "Attacker “single symbol” reads the newest symbol" in stream
-            assert "epsilon 20, keeps it" in stream
+            assert "The promise protects nothing at a single tick" in stream
             points = "section[aria-label='Stream place']"
             wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
             wait_until(lambda: "This page has no ledger" in browser.text(".budget"), "a word about no ledger")
@@ -68,7 +76,9 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             browser.open(f"{page.address}/ledger")
             wait_until(lambda: "This page has no ledger" in browser.text(".alarm"), "a word about no ledger")
             browser.open(f"{page.address}/device/watch")
-            wait_until(lambda: browser.count(".attack canvas") == 1 and browser.count(".left code") > 5)
+            wait_until(lambda: browser.count(".attack details:not([hidden])") == 1 and browser.count(".left code") > 5)
+            open_details(browser)
+            wait_until(lambda: browser.count(".attack canvas") == 1, "a band")
             assert browser.violations() == []
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
             assert browser.complaints() == []

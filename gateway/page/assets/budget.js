@@ -1,17 +1,17 @@
 // What is used and left of each audience's budget for a stream, as the ledger says it.
 
-import { draw, loss, make, number, percent, round } from "./dom.js";
+import { draw, duration, loss, make, number, percent, round } from "./dom.js";
 
 export class Budget {
   constructor(stream) {
     this.stream = stream;
     this.site = make("p", { class: "small" });
     this.rows = make("div", {}, make("p", { class: "small quiet" }, "waiting for the ledger …"));
-    this.root = make("div", { class: "card budget" }, make("h3", {}, "Budget used and left"), this.site, this.rows);
+    this.root = make("div", { class: "card budget" }, make("h3", {}, "What audiences may still be told"), this.site, this.rows);
   }
 
-  describe({ guarantee }) {
-    const about = guarantee.stretch_ticks > 1 ? `any ${number(guarantee.stretch_ticks)} ticks in a row` : "a tick";
+  describe({ guarantee, period_seconds: period }) {
+    const about = guarantee.stretch_ticks > 1 ? `any ${guarantee.stretches.find((one) => one.ticks === guarantee.stretch_ticks)?.name ?? duration(guarantee.stretch_ticks * period)}` : "a tick";
     const promise = `${loss(guarantee.epsilon)} of ${about}`;
     this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. What it is told besides charges nothing.`);
   }
@@ -34,7 +34,7 @@ function row(one) {
     one.alone ? ` Entry ${one.alone} does not compose: nothing else is ever released here.` : "",
   ];
   return make("div", { class: "used" },
-    make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` epsilon ${round(one.epsilon)} of ${one.seconds ? `any ${number(one.seconds)} seconds` : "a tick"}, ${one.adversary}, by ${one.mechanism}`),
+    make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` ${loss(one.epsilon)} of ${one.seconds ? `any ${duration(one.seconds)}` : "a tick"}, ${one.adversary}, by ${one.mechanism}`),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: 100 * share(one.base), height: 12 }), draw("rect", { class: "spent", x: 100 * share(one.base), width: 100 * (used - share(one.base)), height: 12 })),
     make("p", { class: "small" }, words.join("")));

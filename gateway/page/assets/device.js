@@ -1,13 +1,16 @@
-// A device: what left it, beside what can be concluded from that.
+// A device: its newest values and their history, what is promised, what an attacker makes of it, and what left it.
 
 import { Attack } from "./attack.js";
-import { chart } from "./chart.js";
 import { Budget } from "./budget.js";
-import { clock, day, draw, LARGEST_PROTECTED, loss, make, mark, number, percent, put, round } from "./dom.js";
+import { between, Chart, written } from "./chart.js";
+import { ago, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, put, round, troubles } from "./dom.js";
 import { Left, leaves } from "./left.js";
 import { PlaceMap } from "./place.js";
 
 const POINTS = 300;
+const HOUR = 3600;
+const SPANS = [["Newest", null], ["24 hours", 24 * HOUR], ["7 days", 7 * 24 * HOUR]];
+const STEPS = [300, 1800];
 const ADVERSARIES = {
   ignorant: "somebody who knows the class of chains, and no reading",
   informed: "whoever also knows any of the other readings",
@@ -16,21 +19,32 @@ const ADVERSARIES = {
 
 export function device(main, listen, name) {
   const condition = make("span", {}, "");
-  const facts = make("p", { class: "quiet small" }, "waiting for what the device says …");
+  const facts = make("p", { class: "quiet" }, "waiting for what the device says …");
   const streams = new Map();
   let budgets = null;
   let view = null;
+  let span = null;
   const left = new Left();
   const map = make("p", {}, make("a", { href: `/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
-  main.append(make("h1", {}, name), make("p", {}, condition), facts, left.root);
+  const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
+  const spans = make("div", { class: "spans", role: "group", "aria-label": "How far back", hidden: true }, ...buttons);
+  const shown = make("div", {});
+  main.append(make("h1", {}, name), make("p", {}, condition), facts, spans, shown, left.root);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, update });
+
+  function choose(i) {
+    span = i;
+    buttons.forEach((one, n) => one.setAttribute("aria-pressed", String(n === i)));
+    for (const stream of streams.values()) stream.look(i);
+  }
 
   function state({ member, about }) {
     view = about.ledger;
     if (!member) return put(facts, "This account has heard nothing of the device itself.");
-    condition.replaceChildren(mark(member.condition));
-    const wrong = [...member.codes, member.refusal].filter(Boolean);
-    put(facts, [...wrong, `agent ${member.agent}`, `frames unsent: ${number(member.outbox)}`].join(" · "));
+    condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · it last spoke of itself ", ago(member.seen * 1000)] : []));
+    const unsent = member.outbox ? `${number(member.outbox)} frames are not sent yet` : "all is sent";
+    put(facts, [...troubles(member), `agent ${member.agent}`, unsent].join(" · "));
+    facts.className = member.condition === "sick" ? "bad" : "quiet";
   }
 
   function update(all) {
@@ -45,141 +59,209 @@ export function device(main, listen, name) {
       if (!one.stream) continue;
       if (!streams.has(one.stream)) {
         streams.set(one.stream, new Stream(one.stream));
-        main.append(streams.get(one.stream).root);
+        shown.append(streams.get(one.stream).root);
         if (budgets) streams.get(one.stream).budget.take(budgets);
       }
       streams.get(one.stream).take(one);
     }
+    const series = [...streams.values()].flatMap((stream) => [...stream.series.values()]);
+    spans.hidden = !series.length;
+    if (span === null && series.length) choose(series.some((one) => one.last - one.first > HOUR) ? 1 : 0);
+  }
+}
+
+// What is drawn of a window, or of the estimates: the newest as they come, and of each step of two spans the newest.
+class Series {
+  constructor(title) {
+    this.chart = new Chart(title);
+    this.live = [];
+    this.tiers = [[], []];
+  }
+
+  get first() { return Math.min(...[this.live, ...this.tiers].map((rows) => rows[0]?.[0] ?? Infinity)); }
+  get last() { return Math.max(...[this.live, ...this.tiers].map((rows) => rows.at(-1)?.[0] ?? -Infinity)); }
+
+  begin({ names, unit }) {
+    if (this.names && (String(this.names) !== String(names) || this.unit !== unit)) Object.assign(this, { live: [], tiers: [[], []] });
+    Object.assign(this, { names, unit });
+  }
+
+  add({ row, ...about }) {
+    this.begin(about);
+    if (this.live.length && row[0] <= this.live.at(-1)[0]) return;
+    this.live.push(row);
+    if (this.live.length > POINTS) this.live.shift();
+    this.tiers.forEach((rows, i) => {
+      while (rows.length && Math.floor(rows.at(-1)[0] / STEPS[i]) >= Math.floor(row[0] / STEPS[i])) rows.pop();
+      rows.push(row);
+    });
+  }
+
+  draw(span, every) {
+    if (this.names === undefined) return;
+    const seconds = SPANS[span][1];
+    const now = Date.now() / 1000;
+    const to = seconds && Math.abs(now - this.last) < seconds ? Math.max(now, this.last) : this.last;
+    const rows = (seconds ? this.tiers[span - 1] : this.live).filter(([time]) => !seconds || time >= to - seconds);
+    const gap = 2.5 * Math.max(every, seconds ? STEPS[span - 1] : 0);
+    this.chart.show({ names: this.names, unit: this.unit, rows, edges: this.edges, gap, ...(seconds ? { from: to - seconds, to } : {}) });
   }
 }
 
 class Stream {
   constructor(name) {
     this.described = null;
-    this.times = [];
-    this.shares = [];
+    this.series = new Map();
+    this.counts = new Map();
     this.newest = null;
+    this.span = 0;
     this.attack = new Attack();
     this.budget = new Budget(name);
     this.class = make("p", { class: "quiet small" });
-    this.now = make("div", { class: "now estimate" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
-    this.chart = make("div", { class: "chart", role: "img", "aria-label": "Probability over time" });
-    this.who = make("p", { class: "small quiet" });
-    this.shared = make("div", {});
     this.counted = make("div", {});
+    this.now = make("div", { class: "now estimate" });
+    this.shared = make("div", { class: "small quiet" });
+    this.wait = make("p", { class: "quiet" }, "Waiting for the stream's description.");
+    this.charts = make("div", { class: "charts" });
+    this.who = make("p", { class: "small quiet" });
     this.promise = make("div", {}, make("p", { class: "quiet" }, "not described yet"));
     this.root = make("section", { class: "stream", "aria-label": `Stream ${name}` },
-      make("h2", {}, name), this.class,
+      make("h2", {}, name), this.class, this.wait, this.counted, this.now, this.shared, this.charts,
       make("div", { class: "sides" },
+        make("div", { class: "card promise" }, make("h3", {}, "What is promised"), this.promise),
         this.attack.root,
-        make("div", { class: "card" }, make("h3", {}, "What a subscriber gets"), this.now, this.chart, this.who, this.shared, this.counted),
-        this.budget.root,
-        make("div", { class: "card" }, make("h3", {}, "What is promised"), this.promise)));
+        this.budget.root));
   }
 
   take(one) {
     if (one.kind === "description") this.describe(one);
-    else if (one.kind === "estimate") this.estimate(one);
-    else if (one.kind === "count") this.count(one);
-    else if (one.kind === "attack") this.attack.take(one);
+    else if (one.kind === "estimate" || one.kind === "count") this.report(one);
+    else if (one.kind === "history") Object.assign(this.of(one), { tiers: one.tiers });
+    else if (one.kind === "attack") return this.attack.take(one);
     else return;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
+  }
+
+  look(span) {
+    this.span = span;
+    this.draw();
+  }
+
+  // The series of a report, by its window.
+  of(said) {
+    let found = this.series.get(said.of);
+    if (!found) {
+      found = new Series(said.of ? title(said, this.described) : said.unit === "share" ? "The gateway's estimate: probability over time" : "The gateway's estimate over time");
+      this.series.set(said.of, found);
+      if (said.of) this.charts.prepend(found.chart.root);
+      else this.charts.append(found.chart.root);
+    }
+    found.begin(said);
+    return found;
+  }
+
+  report(one) {
+    if (one.kind === "count") this.counts.set(one.window, one);
+    else this.newest = one;
+    if (one.said) this.of(one.said).add(one.said);
   }
 
   describe(told) {
     this.described = told;
     this.budget.describe(told);
     put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
-    const { epsilon, adversary, stretches, stretch_ticks: ticks } = told.guarantee;
-    const about = ticks > 1 ? `any ${number(ticks)} ticks in a row` : "a tick";
-    const facts = [];
-    if (epsilon !== null) {
-      facts.push([`epsilon of ${about}`, loss(epsilon, "")]);
-      facts.push(["against", ADVERSARIES[adversary]]);
-      if (epsilon <= LARGEST_PROTECTED) facts.push(["so", `odds of what was true in ${about} change by a factor of at most ${round(Math.exp(epsilon))}: from 50 % to at most ${percent(1 / (1 + Math.exp(-epsilon)))}`]);
-    }
-    if (told.point_epsilon !== null) facts.push(["epsilon of a point", round(told.point_epsilon)]);
-    for (const one of stretches.slice(ticks > 1 ? 0 : 1)) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
-    if (told.since_tick !== null) facts.push(["since", `tick ${number(told.since_tick)}; a stretch that begins before may lose the larger of this and the former promise`]);
-    facts.push(["for", told.chain_class]);
-    this.promise.replaceChildren(make("p", {}, told.protects), make("p", { class: "bad" }, told.does_not_protect),
-      make("dl", {}, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])));
+    this.promise.replaceChildren(...promised(told));
     const bounds = told.bounds;
-    put(this.who, bounds
-      ? `The gateway's estimate, from all messages and the policy. Whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} (shaded) for ${ADVERSARIES.ignorant}.`
-      : "The gateway's estimate, from all messages and the policy.");
-    this.plot?.destroy();
-    this.plot = null;
-  }
-
-  estimate(one) {
-    this.newest = one;
-    if (!("state" in one)) return;
-    const states = this.described?.states ?? Object.keys(one).filter((key) => key.startsWith("share_")).map((key) => key.slice(6));
-    this.states = states.slice(0, 8);
-    const shown = states.length === 2 ? [states[1]] : this.states;
-    this.times.push(Date.parse(one.time) / 1000);
-    this.shares.push(shown.map((state) => one[`share_${state}`]));
-    if (this.times.length > POINTS) { this.times.shift(); this.shares.shift(); }
-  }
-
-  count(one) {
-    const numbers = one.states.map((state) => [state, one[`value_${state}`], one[`low_${state}`], one[`high_${state}`]]).filter(([, value]) => value !== undefined);
-    if (one.value !== undefined) numbers.push([one.states.join(" or "), one.value, one.low, one.high]);
-    const head = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${day(one.time)}, with ${percent(one.confidence)} intervals:`);
-    if (one.blocks?.length) return this.counted.replaceChildren(head, ...profile(one));
-    this.counted.replaceChildren(head,
-      make("dl", {}, ...numbers.flatMap(([state, value, low, high]) => [make("dt", {}, state), make("dd", {}, `${round(value)} ${one.unit} (${round(low)} to ${round(high)})`)])));
+    put(this.who, bounds && bounds.high - bounds.low < 0.995
+      ? `Dashed: whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} for ${ADVERSARIES.ignorant}.` : "");
   }
 
   draw() {
     this.drawing = 0;
+    const told = this.described;
+    this.wait.hidden = this.counts.size > 0 || this.newest !== null;
+    if (told) this.wait.replaceChildren(...waiting(told));
+    this.counted.replaceChildren(...[...this.counts.values()].map((one) => counted(one)));
     const one = this.newest;
-    if (!one) return;
-    if ("state" in one) this.drawStates(one);
-    else if ("latitude" in one) this.drawPlace(one);
-    else this.drawValues(one);
+    if (one && "state" in one) this.drawStates(one);
+    else if (one && "latitude" in one) this.drawPlace(one);
+    else if (one) this.drawValues(one);
+    for (const [of, series] of this.series) {
+      const window = told?.windows.find(({ name }) => name === of);
+      const bounds = !of && told?.bounds;
+      series.edges = bounds ? [bounds.low, bounds.high] : [];
+      if (bounds && !this.who.isConnected) series.chart.root.append(this.who);
+      series.draw(this.span, window?.every ?? (told ? told.frame_ticks * told.period_seconds : Infinity));
+    }
   }
 
   drawStates(one) {
-    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, at ${clock(one.time)}`));
-    const shares = this.states.map((state) => share(state, one[`share_${state}`]));
-    this.shared.replaceChildren(make("p", { class: "small quiet" }, `Shares of the states, ${clock(one.since)} to ${clock(one.time)}${one.useful ? "" : "; maybe no better than a guess"}:`), ...shares);
-    const bounds = this.described?.bounds;
-    const constant = (value) => this.times.map(() => value);
-    const lines = this.shares[0].map((_, i) => this.shares.map((row) => row[i]));
-    const data = [this.times, ...(bounds ? [constant(bounds.low), constant(bounds.high)] : []), ...lines];
-    if (!this.plot) {
-      const names = this.states.length === 2 ? [this.states[1]] : this.states;
-      this.plot = chart(this.chart, data, bounds ? ["least", "most"] : [], names.map((name, i) => [name, i]), "--main", bounds ? [[2, 1]] : []);
-    }
-    else this.plot.setData(data);
-    this.chart.setAttribute("aria-label", `Probability of ${this.states.at(-1)} over time, now ${percent(one[`share_${this.states.at(-1)}`])}`);
+    const maybe = one.useful ? "" : "; for this stream it is maybe no better than a guess";
+    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, the gateway's estimate at ${clock(one.time)}${maybe} · `, ago(one.time)));
+    const shares = Object.keys(one).filter((key) => key.startsWith("share_")).map((key) => `${key.slice(6)} ${percent(one[key])}`);
+    put(this.shared, `Shares of the time in the last message, ${duration((Date.parse(one.time) - Date.parse(one.since)) / 1000)}: ${shares.slice(0, 8).join(", ")}`);
   }
 
   drawPlace(one) {
     this.now.replaceChildren(make("strong", {}, `${one.latitude.toFixed(5)}°, ${one.longitude.toFixed(5)}°`),
-      make("span", { class: "quiet" }, `within ${number(Math.round(one.accuracy))} m, hidden among ${one.protection}, at ${clock(one.time)}`));
+      make("span", { class: "quiet" }, `within ${number(Math.round(one.accuracy))} m, hidden among ${one.protection} · `, ago(one.time)));
     const place = this.described?.place;
     if (!place) return;
-    if (this.map?.place !== place) this.chart.replaceChildren((this.map = new PlaceMap(place)).root);
+    if (this.map?.place !== place) this.charts.replaceChildren((this.map = new PlaceMap(place)).root);
     this.map.show(one.where, []);
-    this.chart.setAttribute("aria-label", this.map.root.getAttribute("aria-label"));
-    put(this.shared, "The same place, with its accuracy.");
   }
 
   drawValues(one) {
-    const values = Object.keys(one).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
-    const text = (end) => `${round(one[`value${end}`])} (${round(one[`low${end}`])} to ${round(one[`high${end}`])})${one.unit ? ` ${one.unit}` : ""}`;
-    this.now.replaceChildren(make("strong", {}, values.map((end) => round(one[`value${end}`])).join(", ")), make("span", { class: "quiet" }, one.unit ?? ""));
-    put(this.shared, `Means with 95 % intervals: ${values.map(text).join("; ")}`);
+    const ends = Object.keys(one).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
+    const text = (end) => `${round(one[`low${end}`])} to ${round(one[`high${end}`])}`;
+    this.now.replaceChildren(make("strong", {}, `${ends.map((end) => round(one[`value${end}`])).join(", ")}${one.unit ? ` ${one.unit}` : ""}`),
+      make("span", { class: "quiet" }, `${ends.map(text).join("; ")} with 95 % · `, ago(one.time)));
   }
 }
 
-function share(state, value) {
-  return make("div", { class: "share" }, make("span", {}, state),
-    draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 })),
-    make("span", {}, percent(value)));
+const title = ({ of, unit }, told) => {
+  const window = told?.windows.find(({ name }) => name === of);
+  return `${unit === "share" ? "Share of the time" : `Counts in ${unit}`}, window ${of}${window ? ` of ${duration(window.seconds)}` : ""}`;
+};
+
+// When the first value comes, of whatever kinds the stream has.
+function waiting(told) {
+  const windows = told.windows.map((one) => `The first count of window ${one.name} comes when a whole window of ${duration(one.seconds)} has passed while the device runs: at most ${duration(one.every + one.seconds)} after its start, then one every ${duration(one.every)}.`);
+  const estimates = told.of === "windows" ? [] : [`The first estimate comes with the first message: one has ${number(told.frame_ticks)} ticks, so at most ${duration(told.frame_ticks * told.period_seconds)} after the device's start.`];
+  return [...windows, ...estimates, "This page shows what has come since it began."].map((text) => make("span", { class: "line" }, text));
+}
+
+// The promise in odds, for the stretch that it is about and others; whom it holds against and epsilons are folded.
+function promised(told) {
+  const { epsilon, adversary, stretches, stretch_ticks: ticks } = told.guarantee;
+  const stretch = ticks === 1 ? "single tick" : stretches.find((one) => one.ticks === ticks)?.name ?? duration(ticks * told.period_seconds);
+  const about = (name) => (name.startsWith("the ") ? `T${name.slice(1)}` : `Any ${name.replace(/^an? /, "")}`);
+  const lines = epsilon === null ? [] : [[about(stretch), epsilon]];
+  for (const one of stretches) if (one.ticks !== ticks && one.ticks > 1) lines.push([about(one.name), one.epsilon]);
+  const bare = lines.filter(([, loss]) => loss === null || loss > LARGEST_PROTECTED).map(([name]) => name[0].toLowerCase() + name.slice(1));
+  const held = lines.filter(([, loss]) => loss !== null && loss <= LARGEST_PROTECTED);
+  const facts = [["against", ADVERSARIES[adversary]], ["for", told.chain_class]];
+  if (told.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(told.point_epsilon, "")]);
+  if (told.since_tick !== null) facts.push(["since", `tick ${number(told.since_tick)}; a stretch that begins before may lose the larger of this and the former promise`]);
+  for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
+  return [
+    ...held.map(([name, loss], i) => make("p", { class: i ? "small" : "headline" }, `${name}: ${odds(loss)}`, i ? "" : `: an even chance becomes ${percent(1 / (1 + Math.exp(-loss)))} at most`)),
+    bare.length ? make("p", { class: "bad small" }, `Not protected: ${bare.join(", ")}`) : null,
+    make("details", {}, make("summary", {}, "What that covers, against whom, and in epsilon"), make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
+      make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])))].filter(Boolean);
+}
+
+// The newest count of a window: shares of the time with their bands.
+function counted(one) {
+  const confidence = `${percent(one.confidence)} intervals`;
+  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${clock(one.time)}, with ${confidence} · `, ago(one.time));
+  if (one.blocks?.length) return make("div", { class: "counted" }, ...profile(one), when);
+  const shown = one.said;
+  if (!shown) return make("div", { class: "counted" }, when);
+  return make("div", { class: "counted" }, ...shown.names.map((name, i) => {
+    const [value, low, high] = shown.row.slice(1 + 3 * i, 4 + 3 * i);
+    return make("div", { class: "now" }, make("strong", {}, written(value, shown.unit)), make("span", { class: "quiet" }, `${shown.unit === "share" ? "of the time " : ""}“${name}” (${between(low, high, shown.unit)})`));
+  }), when);
 }
 
 // A bar for each part of the day: its share of the time, and the band that holds it.
@@ -196,5 +278,3 @@ function profile(one) {
       make("span", {}, `${percent(value)} (${percent(low)} to ${percent(high)})`));
   })];
 }
-
-const duration = (seconds) => seconds >= 3600 ? `${round(seconds / 3600)} h` : seconds >= 60 ? `${round(seconds / 60)} min` : seconds >= 1 ? `${round(seconds)} s` : `${round(seconds * 1000)} ms`;

@@ -1,6 +1,7 @@
 // The fleet: how many devices are how, what the gateway complains of, and pages of devices, the sick first.
 
-import { clock, draw, make, mark, number, put } from "./dom.js";
+import { between, written } from "./chart.js";
+import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, put, table as tabulated, tableRow, troubles } from "./dom.js";
 
 const TILES = [["", "devices"], ["sick", "▲ need attention"], ["away", "○ away"], ["well", "● well"]];
 
@@ -22,7 +23,7 @@ export function fleet(main, listen) {
   const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: "/releases" }, "its releases"), ".");
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
-  const rows = make("tbody");
+  const { rows, root: table } = tabulated("Devices", COLUMNS);
   const place = make("span", { class: "small quiet", role: "status" });
   const turn = (by) => () => { query.page += by; ask(); };
   const back = make("button", { type: "button", onclick: turn(-1) }, "Previous");
@@ -32,8 +33,6 @@ export function fleet(main, listen) {
     clearTimeout(later);
     later = setTimeout(() => { Object.assign(query, { search: search.value, page: 0 }); ask(); }, 150);
   } });
-  const heads = ["Device", "Health", "What is wrong"].map((text) => make("th", { scope: "col" }, text));
-  heads.push(...["Streams", "Policy", "Unsent", "Heard"].map((text) => make("th", { scope: "col", class: "wide" }, text)));
   main.append(
     make("h1", {}, "Fleet"),
     make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((one) => one.button)),
@@ -43,7 +42,7 @@ export function fleet(main, listen) {
     rollout,
     waves,
     make("div", { class: "bar" }, make("div", {}, make("label", { for: "search" }, "Search by name"), search), make("div", {}, place)),
-    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Devices" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows)),
+    table,
     make("div", { class: "bar" }, back, on),
   );
   ask();
@@ -94,15 +93,36 @@ function wave(one, total) {
     draw("svg", { viewBox: `0 0 ${Math.max(1, total)} 10`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars));
 }
 
+const COLUMNS = ["Device", "Health", "Newest value", "What is promised", "Policy", "Heard"];
+
 function row(one) {
-  const wrong = [...one.codes, one.refusal, one.stale ? "policy out of date" : ""].filter(Boolean).join(", ");
+  const wrong = troubles(one);
   const running = one.running ?? [...new Set(one.streams.map(([, version]) => version))].join(", ");
-  return make("tr", { "data-name": one.name },
-    make("td", { class: "name" }, make("a", { href: `/device/${encodeURIComponent(one.name)}` }, one.name)),
-    make("td", {}, mark(one.condition)),
-    make("td", { class: "bad" }, wrong),
-    make("td", { class: "wide" }, one.streams.map(([name]) => name).join(", ")),
-    make("td", { class: "wide" }, `${running}${one.waits ? ` (${one.wanted ?? "another"} is wanted)` : ""}`),
-    make("td", { class: "wide" }, number(one.outbox)),
-    make("td", { class: "wide" }, one.seen ? clock(one.seen * 1000) : ""));
+  const cells = [
+    [make("a", { href: `/device/${encodeURIComponent(one.name)}` }, one.name)],
+    [mark(one.condition), ...wrong.map((text) => make("div", { class: `small ${one.condition === "sick" ? "bad" : "quiet"}` }, text))],
+    one.newest.map(newest),
+    one.newest.map(promise),
+    [running ? `policy ${running}` : "none", one.outbox ? make("div", { class: "small quiet" }, `${number(one.outbox)} frames unsent`) : null],
+    [one.seen ? ago(one.seen * 1000) : ""],
+  ];
+  return tableRow(COLUMNS, { "data-name": one.name }, ...cells);
+}
+
+// A stream's newest value: of several names the largest.
+function newest({ stream, newest: said, place, state }) {
+  if (place) return make("div", {}, `${stream}: within ${number(Math.round(place.accuracy))} m, `, make("span", { class: "small quiet" }, ago(place.time * 1000)));
+  if (!said) return make("div", { class: "quiet small" }, `${stream}: no value yet`);
+  const all = state && !said.of ? [[state.state, state.probability, null]] : said.names.map((name, i) => [name, ...said.row.slice(1 + 3 * i, 4 + 3 * i)]);
+  const [name, value, low, high] = all.reduce((best, one) => (one[1] > best[1] ? one : best));
+  const of = said.of || said.unit !== "share" ? "" : " likely";
+  return make("div", {}, `${stream}: `, make("strong", {}, `${name && `${name} `}${written(value, said.unit)}${of}`),
+    low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, said.unit)})`), make("span", { class: "small quiet" }, " ", ago(said.row[0] * 1000)));
+}
+
+function promise({ stream, promise: told }) {
+  if (!told) return make("div", { class: "quiet small" }, `${stream}: not described`);
+  const about = told.ticks > 1 ? `any ${told.name ?? duration(told.ticks * told.period)}` : `a tick of ${duration(told.period)}`;
+  const held = told.epsilon !== null && told.epsilon <= LARGEST_PROTECTED;
+  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`);
 }

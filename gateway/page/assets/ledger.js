@@ -1,8 +1,10 @@
 // The ledger: what was charged to whom, for what, the newest first.
 
-import { day, make, number, put, round } from "./dom.js";
+import { day, make, number, put, round, table as tabulated, tableRow } from "./dom.js";
 
 const STATES = { published: "published", reserved: "charged, not known to be published", abandoned: "charged, never published" };
+
+const COLUMNS = ["Entry", "For", "Stream and ticks", "Charged", "When", "What"];
 
 export function ledger(main, listen) {
   const query = { audience: "", before: "" };
@@ -16,9 +18,7 @@ export function ledger(main, listen) {
     ask();
   } }, make("option", { value: "" }, "all"));
   const place = make("span", { class: "small quiet", role: "status" });
-  const rows = make("tbody");
-  const heads = ["Entry", "For", "Stream and ticks", "Charged", "When", "What"].map((text) => make("th", { scope: "col" }, text));
-  const table = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entries" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows));
+  const { rows, root: table } = tabulated("Entries", COLUMNS);
   const back = make("button", { type: "button", disabled: true, onclick: () => { query.before = newer.pop(); ask(); } }, "Newer");
   const on = make("button", { type: "button", disabled: true, onclick: () => { newer.push(query.before); query.before = rows.lastChild.dataset.number; ask(); } }, "Older");
   main.append(make("h1", {}, "Ledger"), view, problem,
@@ -47,11 +47,11 @@ export function ledger(main, listen) {
 function row(one) {
   const whom = one.device || (one.devices === 1 ? "one device" : `${number(one.devices)} devices`);
   const charged = one.charge ? `${round(one.charge)} nats a tick` : "nothing";
-  return make("tr", { "data-number": one.number },
-    make("td", {}, `#${one.number}`),
-    make("td", { class: "name" }, make("strong", {}, one.audience), make("div", { class: "small quiet" }, whom)),
-    make("td", { class: "name" }, one.stream, make("div", { class: "small quiet" }, `ticks ${number(one.first)} to ${number(one.last)}`)),
-    make("td", {}, charged, one.reason ? make("div", { class: "small quiet" }, one.reason) : null),
-    make("td", {}, day(one.time), make("div", { class: "small quiet" }, STATES[one.state] ?? one.state)),
-    make("td", { class: "name" }, make("strong", {}, one.name), make("div", { class: "small quiet" }, `${one.mechanism}; noise ${one.noise} of scale ${one.scale}`)));
+  return tableRow(COLUMNS, { "data-number": one.number },
+    [`#${one.number}`],
+    [make("strong", {}, one.audience), make("div", { class: "small quiet" }, whom)],
+    [one.stream, make("div", { class: "small quiet" }, `ticks ${number(one.first)} to ${number(one.last)}`)],
+    [charged, one.reason ? make("div", { class: "small quiet" }, one.reason) : null],
+    [day(one.time), make("div", { class: "small quiet" }, STATES[one.state] ?? one.state)],
+    [make("strong", {}, one.name), make("div", { class: "small quiet" }, `${one.mechanism}; noise ${one.noise} of scale ${one.scale}`)]);
 }

@@ -1,6 +1,6 @@
 // All that left a device, as this page received it: every message in words and as bytes, the newest first.
 
-import { clock, draw, make, number, put } from "./dom.js";
+import { draw, make, number, put, seconds } from "./dom.js";
 
 const EACH = 5;
 const MOST_WAITING = 200;
@@ -51,7 +51,7 @@ export class Left {
   }
 
   item(one, key, quick) {
-    const when = one.time ? clock(one.time) : `tick ${number(one.first)}`;
+    const when = one.time ? seconds(one.time) : `tick ${number(one.first)}`;
     const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
     const [what, ...body] = this.content(one);
     const stream = one.stream ? `${one.stream}: ` : "";

@@ -1,6 +1,6 @@
 // Where a device may be: cells with their probabilities, released points, and the ellipse that holds the true place.
 
-import { clock, draw, make, number, percent, put } from "./dom.js";
+import { ago, clock, draw, make, number, percent, put } from "./dom.js";
 
 const METRES = 111320; // of a degree of latitude
 const POINTS = 30;
@@ -37,7 +37,7 @@ class Stream {
     this.where = null;
     this.points = [];
     this.map = new PlaceMap(told.place);
-    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
+    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "No estimate has come since this page began."));
     this.outline = make("p", { class: "outline" });
     this.released = make("ol", { class: "small newest" });
     this.rows = make("tbody");
@@ -46,7 +46,10 @@ class Stream {
       make("table", {}, make("thead", {}, make("tr", {}, ...["Cell", "Probability", "Its middle"].map((text) => make("th", { scope: "col" }, text)))), this.rows), this.rest);
     const what = told.of === "points" ? "points" : "symbols";
     this.root = make("section", { class: "stream", "aria-label": `Stream ${told.stream}` }, make("h2", {}, told.stream), this.now, this.outline, this.map.root,
-      make("p", { class: "small quiet" }, `Squares: the ${number(told.place.cells.length)} cells${what === "symbols" ? ", coloured where a place is likelier, with the percentage" : "; the gateway publishes no probability of each"}. Cross and line around it: the estimate and its ellipse. Rings: the ${what} that left the device, the newest filled.`),
+      make("p", { class: "small quiet legend" },
+        key(draw("rect", { class: "cell", width: 10, height: 10 }), `one of ${number(told.place.cells.length)} cells${what === "symbols" ? ", darker where a place is likelier, with its percentage" : "; the gateway publishes no probability of each"}`),
+        key(draw("path", { class: "middle", d: "M0 5h10M5 0v10" }), "the estimate"), key(draw("ellipse", { class: "where", cx: 5, cy: 5, rx: 4.5, ry: 3 }), "its ellipse"),
+        key(draw("circle", { class: "released", cx: 5, cy: 5, r: 4 }), `${what} that left the device`), key(draw("circle", { class: "released newest", cx: 5, cy: 5, r: 4 }), "the newest")),
       make("div", { class: "sides" }, this.likely,
         make("div", { class: "card" }, make("h3", {}, `What left the device: ${what}`), make("p", { class: "small quiet" }, "The newest first. Each is random; it says where the device may be, not where it is."), this.released)));
   }
@@ -72,8 +75,8 @@ class Stream {
     if (!this.where) return;
     const { time, placed, protection, accuracy } = this.where;
     const hidden = protection === undefined ? "" : `, hidden among ${protection} cells`;
-    this.now.replaceChildren(make("strong", {}, degrees(this.where)), make("span", { class: "quiet" }, `the gateway's estimate${hidden}, at ${clock(time)}`));
-    const circle = accuracy === undefined ? "" : ` So it is in a circle about the same place with a radius of ${metres(accuracy)}.`;
+    this.now.replaceChildren(make("strong", {}, degrees(this.where)), make("span", { class: "quiet" }, `the gateway's estimate${hidden} · `, ago(time)));
+    const circle = accuracy === undefined ? "" : ` As likely it is in a circle about the same place with a radius of ${metres(accuracy)}.`;
     const unplaced = placed === undefined || placed > 0.9995 ? "" : ` That it has no place is ${share(1 - placed)} likely.`;
     put(this.outline, `With 95 % or more the true place is in ${outline(this.where)}.${circle}${unplaced}`);
     this.drawCells();
@@ -107,10 +110,11 @@ export class PlaceMap {
     this.likely = place.cells.map(([column, row]) => draw("rect", { class: "likely", ...this.corner(column, row), width: this.width, height: this.height, "fill-opacity": 0 }));
     this.texts = place.cells.length > MOST_TEXTS ? [] : place.cells.map(([column, row]) => {
       const { x, y } = this.corner(column, row);
-      return draw("text", { x: x + this.width / 2, y: y + this.height * 0.93, "font-size": Math.min(this.height, this.width) * 0.24 });
+      return draw("text", { x: x + this.width / 2, y: y + this.height * 0.93 });
     });
     this.over = draw("g");
-    this.svg = draw("svg", { class: "map", "aria-hidden": "true" }, ...this.cells, ...this.likely, ...this.texts, this.over);
+    this.scale = draw("g", { class: "scale" });
+    this.svg = draw("svg", { class: "map", "aria-hidden": "true" }, ...this.cells, ...this.likely, ...this.texts, this.over, this.scale);
     this.root = make("div", { class: "mapped", role: "img", "aria-label": "Map, without an estimate yet" }, this.svg);
     this.frame([]);
   }
@@ -138,13 +142,22 @@ export class PlaceMap {
     const [top, bottom] = within(places.map(([, y]) => y), high);
     this.size = Math.max(right - left, bottom - top);
     const rim = this.size / 40;
-    this.svg.setAttribute("viewBox", [left - rim, top - rim, right - left + 2 * rim, bottom - top + 2 * rim].join(" "));
+    const under = 3 * rim; // for the scale and the arrow to north
+    this.svg.setAttribute("viewBox", [left - rim, top - rim, right - left + 2 * rim, bottom - top + rim + under].join(" "));
+    for (const text of this.texts) text.setAttribute("font-size", Math.min(this.height, this.width, this.size / 6) * 0.24);
+    const length = nice((right - left) / 3);
+    const y = bottom + 1.6 * rim;
+    this.scale.replaceChildren(
+      draw("path", { d: `M${left} ${y - rim / 2}v${rim / 2}h${length}v${-rim / 2}` }),
+      draw("text", { x: left + length / 2, y: y + 1.3 * rim, "font-size": 1.2 * rim }, metres(length)),
+      draw("path", { d: `M${right - rim / 2} ${y + rim}v${-2 * rim}m${-rim / 2} ${rim / 2}l${rim / 2} ${-rim / 2}l${rim / 2} ${rim / 2}` }),
+      draw("text", { x: right - 1.8 * rim, y: y + rim / 2, "font-size": 1.4 * rim }, "N"));
   }
 
   show(where, points) {
     const most = Math.max(1e-9, ...(where?.cells ?? [0]));
     this.likely.forEach((cell, i) => cell.setAttribute("fill-opacity", where?.cells ? ((0.75 * where.cells[i]) / most).toFixed(3) : 0));
-    this.texts.forEach((text, i) => put(text, where?.cells?.[i] >= 0.005 ? `${Math.round(100 * where.cells[i])}` : ""));
+    this.texts.forEach((text, i) => put(text, where?.cells?.[i] >= 0.005 ? `${Math.round(100 * where.cells[i])} %` : ""));
     const drawn = points.map((one) => this.at(one));
     const round = where ? this.around(where) : [];
     this.frame([...drawn, ...round]);
@@ -171,6 +184,12 @@ export class PlaceMap {
   }
 }
 
+const key = (shape, text) => make("span", { class: "key" }, draw("svg", { class: "mini", viewBox: "0 0 10 10", "aria-hidden": "true" }, shape), text);
+// The largest of 1, 2 and 5 times a power of ten that is not above a length.
+const nice = (length) => {
+  const unit = 10 ** Math.floor(Math.log10(length));
+  return unit * (length >= 5 * unit ? 5 : length >= 2 * unit ? 2 : 1);
+};
 const degrees = ({ latitude, longitude }) => `${latitude.toFixed(5)}°, ${longitude.toFixed(5)}°`;
 const metres = (value) => (value >= 10000 ? `${number(Math.round(value / 100) / 10)} km` : `${number(Math.round(value))} m`);
 const share = (value) => (value > 0 && value < 0.005 ? "below 0.5 %" : percent(value));

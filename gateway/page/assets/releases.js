@@ -1,13 +1,12 @@
 // What audiences were told, with its noise, its guarantee and its entry in the ledger.
 
-import { day, make, number } from "./dom.js";
+import { day, loss, make, number, table as tabulated, tableRow } from "./dom.js";
+
+const COLUMNS = ["Release", "Window", "Value, with its interval", "Guarantee", "Ledger"];
 
 export function releases(main, listen) {
-  const rows = make("tbody");
+  const { rows, root: table } = tabulated("Releases", COLUMNS);
   const none = make("p", { class: "quiet" }, "Nothing was released to an audience of this account, as far as the broker keeps it.");
-  const heads = ["Release", "Window", "Value, with its interval", "Guarantee", "Ledger"].map((text) => make("th", { scope: "col" }, text));
-  const table = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Releases" },
-    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows));
   main.append(make("h1", {}, "Releases"), make("p", { class: "quiet" }, "Noisy statistics of windows, the newest first."), none, table);
   listen("/events/releases", { all: (told) => {
     none.hidden = told.releases.length > 0;
@@ -21,12 +20,12 @@ function row(one) {
     const state = one.values.length > 1 ? `${one.states[i]}: ` : "";
     return make("div", {}, `${state}${round(value)} (${round(one.low_values[i])} to ${round(one.high_values[i])})`);
   });
-  return make("tr", {},
-    make("td", { class: "name" }, make("strong", {}, one.name), make("div", { class: "small quiet" }, `for ${one.audience}`)),
-    make("td", {}, `${day(one.since)} to ${day(one.time)}`, make("div", { class: "small quiet" }, `${number(one.devices)} devices`)),
-    make("td", {}, ...values, make("div", { class: "small quiet" }, `${one.query} of ${one.states.join(", ")}; noise of scale ${one.scale}`)),
-    make("td", {}, `epsilon ${round(one.epsilon)} of ${one.stretch_ticks > 1 ? `any ${number(one.stretch_ticks)} ticks in a row` : "a tick"}`, make("div", { class: "small quiet" }, `${one.adversary}, ${one.mechanism}`)),
-    make("td", {}, `#${one.entry}`, make("div", { class: "small quiet" }, `adds ${round(one.charge)}`)));
+  return tableRow(COLUMNS, {},
+    [make("strong", {}, one.name), make("div", { class: "small quiet" }, `for ${one.audience}`)],
+    [`${day(one.since)} to ${day(one.time)}`, make("div", { class: "small quiet" }, `${number(one.devices)} devices`)],
+    [...values, make("div", { class: "small quiet" }, `${one.query} of ${one.states.join(", ")}; noise of scale ${one.scale}`)],
+    [`${loss(one.epsilon)} of ${one.stretch_ticks > 1 ? `any ${number(one.stretch_ticks)} ticks in a row` : "a tick"}`, make("div", { class: "small quiet" }, `${one.adversary}, ${one.mechanism}`)],
+    [`#${one.entry}`, make("div", { class: "small quiet" }, `adds ${round(one.charge)}`)]);
 }
 
 const round = (value) => String(Number(Number(value).toPrecision(4)));

@@ -1,0 +1,244 @@
+"""What an account was told of devices: the newest values, and a week of them, in bounded memory.
+
+Nothing is stored, and nothing else is asked: it begins with the page. Devices that nobody has looked at for the longest
+give way to others.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fugu.contract.descriptions import Description
+from fugu.contract.errors import FuguError
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
+from fugu.contract.sentences import unix_us
+from fugu.contract.topics import Topic
+from fugu.mqtt.readings import Descriptions
+
+__all__ = ["MOST_REMEMBERED", "Memory", "Said", "said_of"]
+
+MOST_REMEMBERED = 256
+"""Devices."""
+TIERS = ((300, 86_400), (1800, 7 * 86_400))
+"""Steps and spans in seconds: of each step the newest value is kept."""
+_MOST_NUMBERS = 1_500_000
+_MOST_STREAMS, _MOST_NAMES, _MOST_NEWEST = 16, 8, 3
+_SHARE = "share"
+
+
+class Said(NamedTuple):
+    """Numbers of a report, as they are drawn.
+
+    Attributes:
+        of: name of the window; empty for an estimate.
+        time: Unix seconds.
+        names: what each number is about; empty for the only one of a measurement.
+        numbers: value, and the ends of its interval, which are not a number where it has none; shares from 0 to 1.
+    """
+
+    of: str
+    time: float
+    names: tuple[str, ...]
+    unit: str
+    numbers: tuple[tuple[float, float, float], ...]
+
+    def event(self) -> dict[str, Any]:
+        """The same for the page."""
+        return {"of": self.of, "names": self.names, "unit": self.unit, "row": _row([self.time, *_flat(self.numbers)])}
+
+
+def said_of(report: Estimate | WindowCount, told: Description | None) -> Said | None:
+    """Numbers of a report, of a count as shares of the ticks on which the device ran.
+
+    `None` of places and profiles of a day, which are no line over time, and of a count without its description, which
+    alone says whether it was clipped.
+    """
+    if isinstance(report, PlaceEstimate):
+        return None
+    time = unix_us(report.time) / 1e6
+    if isinstance(report, StateEstimate):
+        shares = list(report.shares.items())
+        names, each = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
+        some = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
+        return Said("", time, names[some], _SHARE, each[some])
+    each = tuple(zip(report.values, report.low, report.high, strict=True))
+    if not isinstance(report, WindowCount):
+        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each)
+    window = None if told is None else next((one for one in told.windows if one.name == report.window), None)
+    if window is None or report.blocks:
+        return None
+    names = tuple(report.labels()) or (" or ".join(report.states),)
+    some = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
+    if window.clip is not None:
+        return Said(report.window, time, names[some], f"{report.unit}, at most {window.clip}", each[some])
+    shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in each[some]]
+    return Said(report.window, time, names[some], _SHARE, tuple((value, low, high) for value, low, high in shown))
+
+
+class Memory:
+    """Takes messages of the devices that it remembers. `changes` grows when a newest value or a promise is another."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self._devices: dict[str, dict[str, _Stream]] = {}  # those that were looked at last are the last
+
+    @property
+    def full(self) -> bool:
+        """True if another device would take the place of one."""
+        return len(self._devices) >= MOST_REMEMBERED
+
+    def remember(self, devices: Iterable[str], exempt: Container[str] = ()) -> tuple[list[str], list[str]]:
+        """Remember devices that somebody looks at; returns those that are new, and those that gave way.
+
+        None of `exempt` gives way.
+        """
+        wanted = list(devices)[:MOST_REMEMBERED]
+        new = [name for name in wanted if name not in self._devices]
+        for name in wanted:
+            self._devices[name] = self._devices.pop(name, {})
+        gone = []
+        numbers = sum(stream.size for streams in self._devices.values() for stream in streams.values())
+        for name in [one for one in self._devices if one not in wanted and one not in exempt]:
+            if len(self._devices) <= MOST_REMEMBERED and numbers <= _MOST_NUMBERS:
+                break
+            numbers -= sum(stream.size for stream in self._devices.pop(name).values())
+            gone.append(name)
+        return new, gone
+
+    def take(self, topic: Topic, payload: bytes) -> None:
+        """Take a description, estimate or count; estimates are read when they are asked for."""
+        streams = self._devices.get(topic.device)
+        if streams is None or topic.kind not in ("description", "estimate", "count"):
+            return
+        if topic.stream not in streams and len(streams) >= _MOST_STREAMS:
+            return
+        streams.setdefault(topic.stream, _Stream()).take(topic, payload)
+        self.changes += 1
+
+    def read(self) -> None:
+        """Read the newest estimates that have come: once in a while, however many come."""
+        for streams in self._devices.values():
+            for stream in streams.values():
+                stream.read()
+
+    def messages(self, device: str) -> Iterator[tuple[Topic, bytes]]:
+        """The newest of each kind, as it came: descriptions first."""
+        found = [one for stream in self._devices.get(device, {}).values() for one in stream.newest.values()]
+        yield from sorted(found, key=lambda one: one[0].kind != "description")
+
+    def histories(self, device: str) -> list[dict[str, Any]]:
+        """Updates for the page: all that is remembered of a device's streams."""
+        streams = self._devices.get(device, {})
+        return [{"kind": "history", "stream": name, **one} for name in streams for one in streams[name].histories()]
+
+    def headlines(self, device: str) -> list[dict[str, Any]]:
+        """The newest value of each stream, and its promise."""
+        streams = list(self._devices.get(device, {}).items())[:_MOST_NEWEST]
+        return [{"stream": name, **stream.headline()} for name, stream in streams]
+
+
+class _Stream:
+    def __init__(self) -> None:
+        self.newest: dict[str, tuple[Topic, bytes]] = {}
+        self._described = Descriptions()
+        self._told: Description | None = None
+        self._series: dict[str, _Series] = {}
+        self._estimate: Estimate | None = None
+        self._unread: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(len(rows) for series in self._series.values() for rows in series.tiers)
+
+    def take(self, topic: Topic, payload: bytes) -> None:
+        key: str = topic.kind
+        if topic.kind == "description":
+            told = self._described.take(topic.fleet, topic.device, topic.stream, payload)
+            if told is None:
+                return
+            self._told = told
+        elif topic.kind == "estimate":
+            self._unread = payload
+        else:
+            report = WindowCount.decode(payload)
+            key += report.window
+            self._keep(said_of(report, self._told))
+        if key in self.newest or len(self.newest) < _MOST_STREAMS:
+            self.newest[key] = topic, payload
+
+    def read(self) -> None:
+        payload, self._unread = self._unread, None
+        if payload is None:
+            return
+        try:
+            report = decode_estimate(payload)
+        except FuguError:
+            return
+        self._estimate = report
+        self._keep(said_of(report, self._told))
+
+    def _keep(self, said: Said | None) -> None:
+        if said is None:
+            return
+        series = self._series.get(said.of)
+        if series is None or (series.newest.names, series.newest.unit) != (said.names, said.unit):
+            if series is None and len(self._series) >= _MOST_STREAMS:
+                return
+            series = self._series[said.of] = _Series(said)
+        series.take(said)
+
+    def histories(self) -> Iterator[dict[str, Any]]:
+        for series in self._series.values():
+            yield {**series.newest.event(), "tiers": series.rows()}
+
+    def headline(self) -> dict[str, Any]:
+        counted = sorted(self._series.values(), key=lambda one: (one.newest.of == "", -one.newest.time))
+        place = state = promise = None
+        match self._estimate:
+            case PlaceEstimate(time=time, accuracy=accuracy):
+                place = {"accuracy": accuracy, "time": unix_us(time) / 1e6}
+            case StateEstimate(state=name, probability=probability):
+                state = {"state": name, "probability": probability}
+        if (told := self._told) is not None:
+            ticks = told.guarantee.stretch_ticks
+            about = next((one.name for one in told.guarantee.stretches if one.ticks == ticks > 1), None)
+            promise = {"epsilon": told.guarantee.epsilon, "ticks": ticks, "period": told.period_seconds, "name": about}
+        newest = counted[0].newest.event() if counted else None
+        return {"newest": newest, "place": place, "state": state, "promise": promise}
+
+
+class _Series:
+    """A row of time, and value and interval of each name, for each step of each tier."""
+
+    def __init__(self, said: Said) -> None:
+        self.newest = said
+        self.tiers = tuple(array("d") for _ in TIERS)
+
+    def take(self, said: Said) -> None:
+        self.newest = said
+        width = 1 + 3 * len(said.names)
+        for (step, span), rows in zip(TIERS, self.tiers, strict=True):
+            while rows and (rows[-width] // step >= said.time // step):
+                del rows[-width:]
+            rows.extend((said.time, *_flat(said.numbers)))
+            old = 0
+            while rows[old] < said.time - span:
+                old += width
+            del rows[:old]
+
+    def rows(self) -> list[list[list[float | None]]]:
+        width = 1 + 3 * len(self.newest.names)
+        return [[_row(rows[i : i + width]) for i in range(0, len(rows), width)] for rows in self.tiers]
+
+
+def _flat(numbers: Iterable[Iterable[float]]) -> Iterator[float]:
+    return (number for one in numbers for number in one)
+
+
+def _row(numbers: Iterable[float]) -> list[float | None]:
+    """Numbers with 4 significant digits behind a time; JSON has no word for one that is not a number."""
+    time, *rest = numbers
+    return [time, *(None if math.isnan(one) else float(f"{one:.4g}") for one in rest)]

@@ -1,0 +1,126 @@
+"""What the page remembers: a week of each stream, bounded, and only of devices that somebody looks at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.reports import StateEstimate, WindowCount
+from fugu.contract.topics import count_topic, description_topic, estimate_topic, parse_topic
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker
+from gateway.page.feed import Feed, frame_topics, report_topics
+from gateway.page.fleet_view import LedgerView
+from gateway.page.memory import MOST_REMEMBERED, TIERS, Memory
+from tests.support.brokers import free_port
+from tests.support.example_frames import COUNT, PLACE_ESTIMATE, STATE_ESTIMATE
+from tests.support.processes import policy
+
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+FIVE = timedelta(minutes=5)
+TOLD = policy(epoch_us=0, period_us=5_000_000)
+
+
+def count(end: datetime, value: float, *, observed: int = 60) -> WindowCount:
+    return replace(
+        COUNT, time=end, since=end - FIVE, window="high", states=("high",), values=(value,), low=(value - 6.0,),
+        high=(value + 6.0,), observed=observed,
+    )  # fmt: skip
+
+
+def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
+    """One device that was described, and has said these."""
+    window = Window(name="high", length=60, stride=60, states=("high",), scale="5", clip=clip)
+    memory = Memory()
+    memory.remember(["watch"])
+    described = encode_description(describe(TOLD.model_copy(update={"windows": (window,)})))
+    memory.take(parse_topic(description_topic("home", "watch", "hr")), described)
+    for one in counts:
+        memory.take(parse_topic(count_topic("home", "watch", "hr")), one.encode())
+    return memory
+
+
+def test_a_week_of_counts_is_remembered_as_shares_with_their_bands() -> None:
+    memory = remembered(*(count(BEGIN + i * FIVE, float(i % 61)) for i in range(10 * 288)))
+    (history,) = memory.histories("watch")
+    day, week = history["tiers"]
+    assert (history["of"], history["names"], history["unit"]) == ("high", ("high",), "share")
+    for (step, span), rows in zip(TIERS, (day, week), strict=True):
+        assert rows[-1][0] - rows[0][0] <= span
+        assert len(rows) == span // step + 1
+        assert all(row[0] // step != other[0] // step for row, other in pairwise(rows))
+    last = (10 * 288 - 1) % 61
+    assert day[-1][1:] == [float(f"{one:.4g}") for one in (last / 60, (last - 6) / 60, min(1.0, (last + 6) / 60))]
+    assert json.loads(json.dumps(history, allow_nan=False))["stream"] == "hr"
+
+
+def test_what_is_missing_is_not_made_up_and_shares_are_of_the_ticks_that_ran() -> None:
+    memory = remembered(count(BEGIN, 15.0), count(BEGIN + 12 * FIVE, -3.0, observed=10))
+    (history,) = memory.histories("watch")
+    day = history["tiers"][0]
+    assert [row[0] - day[0][0] for row in day] == [0.0, 3600.0]
+    assert day[0][1:] == [0.25, 0.15, 0.35]
+    assert day[1][1:] == [0.0, 0.0, 0.3]
+
+
+def test_a_clipped_count_is_no_share_and_one_that_nothing_describes_is_not_drawn() -> None:
+    (history,) = remembered(count(BEGIN, 3.0), clip=4).histories("watch")
+    assert (history["unit"], history["tiers"][0][0][1]) == ("ticks, at most 4", 3.0)
+    memory = Memory()
+    memory.remember(["watch"])
+    memory.take(parse_topic(count_topic("home", "watch", "hr")), count(BEGIN, 3.0).encode())
+    assert memory.histories("watch") == []
+
+
+def test_of_many_estimates_the_newest_is_read() -> None:
+    memory = remembered()
+    topic = parse_topic(estimate_topic("home", "watch", "hr"))
+    for second, shares in enumerate(({"low": 0.5, "high": 0.5}, {"low": 0.75, "high": 0.25})):
+        said: StateEstimate = replace(
+            STATE_ESTIMATE, time=BEGIN + timedelta(seconds=second), since=BEGIN, state="low", shares=shares
+        )
+        memory.take(topic, said.encode())
+    memory.read()
+    (history,) = memory.histories("watch")
+    assert (history["names"], [row[1:] for row in history["tiers"][0]]) == (("high",), [[0.25, None, None]])
+    (headline,) = memory.headlines("watch")
+    assert headline["state"] == {"state": "low", "probability": STATE_ESTIMATE.probability}
+    assert (headline["promise"]["epsilon"], headline["promise"]["ticks"]) == (1.0, 1)
+    memory.take(topic, PLACE_ESTIMATE.encode())
+    memory.read()
+    assert memory.headlines("watch")[0]["place"]["accuracy"] == PLACE_ESTIMATE.accuracy
+
+
+def test_devices_that_nobody_looks_at_give_way_and_what_is_not_remembered_is_not_taken() -> None:
+    memory = remembered(count(BEGIN, 15.0))
+    names = [f"ring-{i}" for i in range(MOST_REMEMBERED - 1)]
+    assert memory.remember(names) == (names, [])
+    assert memory.full
+    assert memory.remember(["watch", "new"], ["ring-0"]) == (["new"], ["ring-1"])
+    memory.take(parse_topic(count_topic("home", "ring-1", "hr")), count(BEGIN, 1.0).encode())
+    assert memory.headlines("ring-1") == []
+    assert memory.histories("watch") != []
+
+
+def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_somebody_looks() -> None:
+    async def scene() -> Iterable[set[str]]:
+        feed = Feed("home", Broker(port=free_port()), LedgerView(None))
+        begun = set(feed.link.subscriptions)
+        watcher = feed.watch("watch")
+        looked = set(feed.link.subscriptions) - begun
+        payload = encode_description(describe(TOLD))
+        feed._received([(description_topic("home", "watch", "hr"), payload, True)])
+        feed.leave(watcher)
+        left = set(feed.link.subscriptions) - begun
+        again = feed.watch("watch")
+        assert [one["kind"] for one in feed.take(again)] == ["description"]  # the broker does not say it again
+        return looked, left
+
+    looked, left = asyncio.run(scene())
+    assert looked == {*report_topics("home", "watch"), *frame_topics("home", "watch")}
+    assert left == set(report_topics("home", "watch"))

@@ -1,0 +1,101 @@
+"""The pages at the widths of a phone, a tablet, a laptop and a large screen, in light, in dark and on paper.
+
+Pictures of all of them are in `build/pages`, for a person to look at.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fugu.mqtt import Broker
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.page_scene import LONG, Told
+from tests.support.pages import ServedPage
+
+pytestmark = pytest.mark.long
+PICTURES = Path(__file__).parents[2] / "build" / "pages"
+WIDTHS = (390, 800, 1200, 1920)
+PATHS = {
+    "fleet": ("/", "tr[data-name='watch'] strong"),
+    "watch": ("/device/watch", ".chart canvas"),
+    "empty": ("/device/quiet", ".promise .headline"),
+    "sick": ("/device/sick", ".mark.sick"),
+    "long": (f"/device/{LONG}", ".mark.away"),
+    "place": ("/place/tag", ".map ellipse"),
+    "releases": ("/releases", "tbody tr"),
+    "ledger": ("/ledger", ".alarm"),
+}
+_GEOMETRY = """
+const shown = (one) => one.checkVisibility() && one.getClientRects().length > 0;
+const name = (one) => `${one.tagName}.${one.getAttribute('class') ?? ''} “${one.textContent.slice(0, 40)}”`;
+const inside = (one) => one.closest('.scroll, .messages, .skip, thead');
+const inline = (one) => getComputedStyle(one).display === 'inline';
+const root = document.documentElement;
+const found = root.scrollWidth > innerWidth ? [`the page is ${root.scrollWidth} wide`] : [];
+for (const one of document.body.querySelectorAll('*')) {
+  if (inside(one) || one.closest('svg, .u-over') || !shown(one)) continue;
+  const { left, right } = one.getBoundingClientRect();
+  if (left < -0.5 || right > root.clientWidth + 0.5) found.push(`beyond the edge: ${name(one)}`);
+  const wider = one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
+  if (wider && !inline(one)) found.push(`too wide: ${name(one)}`);
+}
+for (const parent of document.querySelectorAll('body, main, main *')) {
+  if (parent.closest('svg, .canvas')) continue;
+  const boxes = [...parent.children].filter((one) => shown(one) && !one.closest('.skip, thead') && !inline(one))
+    .map((one) => [one, one.getBoundingClientRect()]);
+  boxes.forEach(([one, a], i) => boxes.slice(i + 1).forEach(([other, b]) => {
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 1 && high > 1) found.push(`${name(one)} over ${name(other)}`);
+  }));
+}
+return found;
+"""
+
+
+@pytest.fixture
+def told(broker: Mosquitto, tmp_path: Path) -> Iterator[tuple[Told, ServedPage]]:
+    page = ServedPage(tmp_path, broker.port)
+    scene = Told(Broker(port=broker.port))
+    try:
+        scene.introduce()
+        yield scene, page
+    finally:
+        scene.close()
+        assert page.stop() == 0
+
+
+def picture(browser: Browser, name: str) -> None:
+    """Keep the whole page, as high as it is."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    taken = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+    (PICTURES / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
+
+
+def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], tmp_path: Path) -> None:
+    scene, page = told
+    wait_until(lambda: b'"epsilon":1.0' in page.ask("/events/fleet")[1], "devices that are remembered")
+    scene.history(2.0)
+    with chromium(tmp_path / "profile") as browser:
+        for name, (path, ready) in PATHS.items():
+            browser.look(WIDTHS[0], dark=False)
+            browser.open(page.address + path)
+            wait_until(lambda ready=ready: scene.live() or browser.count(ready) > 0, f"{name}: {ready}")  # type: ignore[misc]
+            for details in (False, True):
+                browser.run(
+                    "document.querySelectorAll('details').forEach((one) => { one.open = arguments[0]; })", details
+                )
+                for width in WIDTHS:
+                    browser.look(width, dark=width in (390, 1920))
+                    assert browser.run(_GEOMETRY) == [], (name, width, details)
+                    if not details:
+                        picture(browser, f"{name}-{width}")
+            browser.look(800, dark=True, media="print")
+            assert browser.run(_GEOMETRY) == [], (name, "on paper")
+            assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
+            assert browser.complaints() == [], name
