@@ -1,0 +1,368 @@
+"""How often the class that is found holds the truth, and what others would cost: tables for docs/proofs.
+
+Usage: python benchmarks/classes.py [FILE...]      (default: tests/data and the sleepers)
+       python benchmarks/classes.py --truths 25 [--seed N]
+
+*Simulated*: truths are drawn, a recording is simulated of each, a class fitted; the real epsilon of a plan for epsilon
+1 is that of its noise for the truth. *Later* is the second half of a recording, planned by the first; *others* are
+pairs of donors with one question, *all but one* a donor planned by all others. Nobody knows their truth: they are judged by
+the class that covers their own recording (`by its class`), and by its mean chain, the least that can be said of it
+(`by its mean`).
+
+States are two: on and off, above the running mean of 300 ticks, or other than the first of several. The promise is ten
+minutes where ticks are 30 s or more, else a tick. All noise is by the closed form for changing chains: w + sqrt(alpha)
+- 1 ticks, or with an alpha for each tick the sum of weights of all ticks (docs/proofs/stretches.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError
+from fugu.planning.protection import protected_seconds, protected_ticks
+from fugu.planning.question import Question, choose_states
+from fugu.planning.readings import read_readings
+from fugu.planning.recording import states_of
+from fugu.privacy.chain_model import clopper_pearson, count_transitions
+from fugu.privacy.covering_class import (
+    SHORTEST,
+    class_odds,
+    covering_class,
+    fit_regimes,
+    local_transitions,
+    stretch_lengths,
+)
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))
+BLOCKS = 6  # of a day
+SHARE, TAIL = 0.02, 0.1  # of stretches that a class may leave out; of an interval, at its upper end
+TICKS, DWELL, DRIFT = 20_000, 1000.0, 4000.0  # of a simulated recording of minutes, of a regime, until a drift forgets
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Two states (n,), -1 where there is none, their segments, the block of the day of each (-1: unknown), and w."""
+
+    states: Ints
+    segments: Ints
+    blocks: Ints
+    ticks: int
+
+    def part(self, rows: slice | NDArray[np.bool_]) -> Data:
+        """Some of it."""
+        return Data(self.states[rows], self.segments[rows], self.blocks[rows], self.ticks)
+
+
+def noise(odds: Floats, ticks: int) -> float:
+    """The scale for epsilon 1, with the odds ratio (n,) of each step of a course, which is repeated, or (1,) of all."""
+    if odds.size == 1:
+        return ticks + math.sqrt(float(odds[0])) - 1.0
+    kappa = np.tanh(np.abs(np.log(odds)) / 4.0)
+    weights = []
+    for course in (kappa, kappa[::-1]):
+        outside, found = 0.0, []
+        for step in np.tile(course, 2).tolist():  # the first time round is the past
+            outside = step * (1.0 + outside)
+            found.append(outside)
+        weights.append(np.array(found[len(course) :]))
+    left, right = weights[0], weights[1][::-1]
+    return ticks + float((left + np.roll(right, -ticks)).max())
+
+
+@cache
+def covering(data: Data) -> Floats:
+    """What is built: all but 2 % of the stretches of each length, and slow regimes."""
+    return np.array([covering_class(data.states, data.segments, 2).chains.odds_bound])
+
+
+def mean_chain(data: Data) -> Floats:
+    """The chain of the whole recording alone."""
+    return np.array([_odds(count_transitions(data.states, data.segments, 2))])
+
+
+def interval(data: Data) -> Floats:
+    """The chain of the whole recording, at the end of its interval."""
+    return np.array([_far(count_transitions(data.states, data.segments, 2))])
+
+
+def pooled(data: Data) -> Floats:
+    """All stretches of a length together: their log odds differ as normal numbers, without their sampling error."""
+    largest = 0.0
+    for one in local_transitions(data.states, data.segments, 2, stretch_lengths(data.states.size)):
+        seen = one.counts + 0.5
+        logs = np.log(seen[:, 0, 0] * seen[:, 1, 1] / (seen[:, 0, 1] * seen[:, 1, 0]))
+        error = (1.0 / seen).sum(axis=(1, 2))
+        weight = 1.0 / error
+        middle = float(weight @ logs / weight.sum())
+        excess = float(weight @ (logs - middle) ** 2) - (logs.size - 1)
+        spread = max(0.0, excess / float(weight.sum() - (weight**2).sum() / weight.sum()))
+        weight = 1.0 / (error + spread)
+        middle, off = float(weight @ logs / weight.sum()), 1.0 / math.sqrt(float(weight.sum()))
+        largest = max(
+            largest, abs(middle) + special.ndtri(1 - SHARE) * math.sqrt(spread) + special.ndtri(1 - TAIL) * off
+        )
+    return np.array([max(math.exp(largest), float(mean_chain(data)[0]))])
+
+
+def by_time(data: Data, each: Callable[[Data], Floats] = interval) -> Floats:
+    """A class for each part of the day of 4 h; that of all of it where one is too short. A day, minute by minute."""
+    if (data.blocks < 0).any():
+        raise FuguError("no time of the day")
+    odds = np.empty(BLOCKS)
+    for block in range(BLOCKS):
+        inside = data.blocks == block
+        borders = np.cumsum(np.diff(inside, prepend=False))
+        try:
+            odds[block] = each(replace(data, segments=data.segments * len(inside) + borders).part(inside))[0]
+        except FuguError:
+            odds[block] = each(data)[0]
+    return np.repeat(odds, 1440 // BLOCKS)
+
+
+def covering_by_time(data: Data) -> Floats:
+    """The covering class of each part of the day."""
+    return by_time(data, covering)
+
+
+def regimes(data: Data) -> Floats:
+    """The whole recording and the regimes that last half of the shortest stretch, each at the end of its interval."""
+    seen = data.states >= 0
+    counts = count_transitions(data.states, data.segments, 2)
+    found = [one for one in fit_regimes(data.states[seen], data.segments[seen], 2) if one.ticks >= SHORTEST / 2]
+    visits = counts.sum(axis=1, keepdims=True)
+    some = [np.rint(visits * one.share * one.transition).astype(np.int64) for one in found if one.share >= SHARE]
+    return np.array([max(map(_far, [counts, *some]))])
+
+
+def wider(factor: float) -> Callable[[Data], Floats]:
+    """The covering class with so many times its noise."""
+    return lambda data: np.array([(factor * noise(covering(data), data.ticks) - data.ticks + 1.0) ** 2])
+
+
+CLASSES: dict[str, Callable[[Data], Floats]] = {
+    "mean chain": mean_chain,
+    "mean chain, its interval": interval,
+    "**covering (built)**": covering,
+    "pooled sampling error": pooled,
+    "4 h of the day, intervals": by_time,
+    "4 h of the day, covering": covering_by_time,
+    "listed slow regimes": regimes,
+    "covering, noise x 2": wider(2.0),
+    "covering, noise x 4": wider(4.0),
+}
+
+
+def _odds(counts: Ints) -> float:
+    seen = np.maximum(counts, 0.5)
+    return class_odds(seen / seen.sum(axis=1, keepdims=True))
+
+
+def _far(counts: Ints) -> float:
+    """The odds ratio at the end of its interval, of rates that are within theirs."""
+    ends = []
+    for seen, of in ((int(counts[0, 1]), int(counts[0].sum())), (int(counts[1, 0]), int(counts[1].sum()))):
+        if not of:
+            raise FuguError("a state does not occur")
+        ends.append(clopper_pearson(min(max(seen, 1), of - 1) if of > 1 else 1, of, 1.0 - 2.0 * TAIL))
+    return max(1.0, *((1 - q) * (1 - r) / (q * r) for q, r in [(ends[0].low, ends[1].low)]))
+
+
+def truths(kind: str, rng: np.random.Generator) -> Floats:
+    """(n, 2) the probabilities of leaving off and on at each tick of a recording that nobody has."""
+    while True:
+        logits = special.logit(np.exp(rng.uniform(np.log([0.003, 0.02]), np.log([0.2, 0.4]))))
+        moves = {
+            "constant": lambda: np.zeros((TICKS, 2)),
+            "two regimes": lambda: _switched(rng)[:, None] * rng.normal(0.0, 0.7, 2),
+            "by the hour": lambda: _daily(rng),
+            "drifting": lambda: _drifting(rng),
+        }
+        rates = special.expit(logits + moves[kind]())
+        if rates.sum(axis=1).max() < 0.95:
+            return np.asarray(rates)
+
+
+def _daily(rng: np.random.Generator) -> Floats:
+    hours = np.arange(TICKS)[:, None] // 60 / 24.0
+    return np.asarray(np.sin(2.0 * np.pi * (hours + rng.random(2))) * rng.uniform(0.2, 1.0, 2))
+
+
+def _switched(rng: np.random.Generator) -> Floats:
+    return np.cumprod(np.where(rng.random(TICKS) < 1.0 / DWELL, -1.0, 1.0))
+
+
+def _drifting(rng: np.random.Generator) -> Floats:
+    keep = math.exp(-1.0 / DRIFT)
+    steps = rng.normal(0.0, 0.5 * math.sqrt(1.0 - keep * keep), (TICKS, 2))
+    steps[0] = rng.normal(0.0, 0.5, 2)
+    course = np.empty_like(steps)
+    level = np.zeros(2)
+    for tick, step in enumerate(steps):
+        level = keep * level + step
+        course[tick] = level
+    return course
+
+
+def simulated(rates: Floats, rng: np.random.Generator) -> Data:
+    """A recording of a truth, from any state."""
+    leaves = (rng.random(TICKS)[:, None] < rates).tolist()
+    states, state = [], int(rng.integers(2))
+    for moves in leaves:
+        states.append(state)
+        state ^= moves[state]
+    blocks = np.arange(TICKS) // (1440 // BLOCKS) % BLOCKS
+    return Data(np.array(states), np.zeros(TICKS, dtype=np.int64), blocks, 11)
+
+
+def recordings(file: Path) -> Iterator[tuple[str, str, Data]]:
+    """The donors of a file: a name, which others have the same question, and the recording."""
+    readings = read_readings(file)
+    period = readings.period_seconds
+    ticks = protected_ticks(protected_seconds(None, period), period)
+    chosen = choose_states(readings, Question())
+    states = states_of(chosen.discretiser, readings.values, readings.segments)
+    states = np.where(states < 0, -1, np.minimum(states, 1))
+    blocks = np.full(states.size, -1)
+    if readings.steady and readings.moments is not None and period == 60.0:
+        blocks = (readings.moments // (86_400 // BLOCKS) % BLOCKS).astype(np.int64)
+    data = Data(states, readings.segments, blocks, ticks)
+    name = file.name.split(".")[0]
+    with gzip.open(file, "rt") as text:
+        people = "subject" in text.readline()
+    if not people:
+        yield name, "sleepers" if name.startswith("hr_") else name, data
+        return
+    for person in np.unique(readings.segments).tolist():
+        yield f"{name} {person + 1}", name, data.part(readings.segments == person)
+
+
+class Judged(NamedTuple):
+    """The noise of a plan, in ticks, and epsilon by somebody's covering class and by his mean chain."""
+
+    scale: float
+    own: float
+    mean: float
+
+
+@cache
+def planned(find: Callable[[Data], Floats], data: Data) -> float:
+    """The scale of a plan."""
+    return noise(find(data), data.ticks)
+
+
+def judged(find: Callable[[Data], Floats], known: list[Data], other: Data) -> Judged | None:
+    """Plan for all that is known, hold it against the other one; None where something tells too little."""
+    try:
+        scale = max(planned(find, one) for one in known)
+        return Judged(scale, planned(covering, other) / scale, planned(mean_chain, other) / scale)
+    except FuguError:
+        return None
+
+
+def share(of: list[bool]) -> str:
+    """A share with its 95 % interval."""
+    if not of:
+        return "-"
+    ends = clopper_pearson(sum(of), len(of), 0.95)
+    return f"{sum(of) / len(of):.0%} ({ends.low:.0%} to {ends.high:.0%})"
+
+
+def table(columns: list[str], rows: list[list[str]]) -> None:
+    """Print Markdown."""
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    print("\n".join(f"| {' | '.join(row)} |" for row in rows), end="\n\n", flush=True)
+
+
+def simulation(count: int, seed: int) -> int:
+    """The share of truths that are inside, and with more than epsilon 1."""
+    rows = []
+    for kind in ("constant", "two regimes", "by the hour", "drifting"):
+        found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        for number in range(count):
+            rng = np.random.default_rng([seed, number])
+            rates = truths(kind, rng)
+            data = simulated(rates, rng)
+            odds = ((1.0 - rates) / rates).prod(axis=1)
+            need = noise(odds[:1] if kind == "constant" else odds, data.ticks)
+            try:
+                built = noise(covering(data), data.ticks)
+            except FuguError:
+                continue
+            for name, find in CLASSES.items():
+                known = find(data)
+                at = np.resize(known, TICKS) if known.size > 1 else known
+                scale = noise(known, data.ticks)
+                found[name].append((float((odds > at * (1 + 1e-9)).mean()), need / scale, scale / built))
+        for name, each in found.items():
+            outside, epsilons, relative = (np.array(column) for column in zip(*each, strict=True))
+            inside = share((outside <= (0.0 if kind == "constant" else SHARE)).tolist())
+            middle, most = np.quantile(epsilons, (0.5, 0.9))
+            cells = [
+                inside,
+                share((epsilons > 1.0).tolist()),
+                f"{middle:.2f}, {most:.2f}",
+                f"{np.median(relative):.2f}",
+            ]
+            rows.append([f"{kind} ({len(each)})", name, *cells])
+    table(["truth", "class", "inside", "real epsilon above 1", "median, 90 %", "noise"], rows)
+    return 0
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--truths", type=int, metavar="N", help="simulate N truths of each kind; no recordings")
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args()
+    if options.truths:
+        return simulation(options.truths, options.seed)
+    donors = [one for file in options.files or FILES for one in recordings(file)]
+    later, rows = [], []
+    for name, _, data in donors:
+        halves = [data.part(half) for half in (slice(0, data.states.size // 2), slice(data.states.size // 2, None))]
+        later.append([judged(find, halves[:1], halves[1]) for find in CLASSES.values()])
+        cells = ["-" if one is None else f"{one.scale:.0f}: {one.own:.2f}, {one.mean:.2f}" for one in later[-1]]
+        rows.append([name, *cells])
+    print("Noise in ticks of the first half's class: epsilon of the second half by its class, by its mean.\n")
+    table(["recording", *CLASSES], rows)
+    kinds: dict[str, list[Data]] = defaultdict(list)
+    for _, kind, data in donors:
+        kinds[kind].append(data)
+    pairs = [pair for some in kinds.values() for pair in permutations(some, 2)]
+    left = [(some[:i] + some[i + 1 :], one) for some in kinds.values() if len(some) > 2 for i, one in enumerate(some)]
+    rows = []
+    for (name, find), *mine in zip(CLASSES.items(), *later, strict=True):
+        others = [judged(find, [known], other) for known, other in pairs]
+        all_but = [judged(find, known, other) for known, other in left]
+        built = [one[list(CLASSES).index("**covering (built)**")] for one in later]
+        ratio = [one.scale / two.scale for one, two in zip(mine, built, strict=True) if one and two]
+        cells = [f"{np.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})"]
+        for some in (mine, others, all_but):
+            known = [one for one in some if one]
+            cells += [share([one.own > 1.0 for one in known]), share([one.mean > 1.0 for one in known])]
+        rows.append([name, *cells])
+    told = [f"{who}: {how}" for who in ("later", "others", "all but one") for how in ("by its class", "by its mean")]
+    print(f"Share with a real epsilon above 1: {len(later)} later parts, {len(pairs)} pairs, {len(left)} left out.\n")
+    table(["class", "noise", *told], rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""What homes give together: hourly shares of N of them, an hour protected, by a real broker and gateway.
+
+Usage: python benchmarks/groups.py [--json] [--devices 60,400] [--seed N]      (make bench installs a broker)
+
+Each home is a recording whose days are drawn at random, so that homes have the hours of the day in common, and nothing
+else. `plan auto` makes the policy of a device; each counts with the edge's own windows and their noise, by a seeded
+source; Mosquitto brings frames to a gateway, whose reports a subscriber averages, hour by hour. The error of that is
+judged for a day beside two guesses from other homes and days: the best constant, and the mean of each hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from edge_agent.plan import WindowPlan
+from edge_agent.window import StreamWindows
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import WindowFrame
+from fugu.contract.policy import Policy
+from fugu.contract.topics import window_topic
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.readings import CountReading
+from fugu.mqtt.subscription import Subscription
+from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
+from fugu.planning.question import Question
+from fugu.planning.readings import read_readings
+from fugu.planning.recording import states_of
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import GatewayProcess
+
+DATA = Path(__file__).parents[1] / "tests" / "data"
+RECORDINGS = (("water runs", "ampds2_water_on_30d", 0.5), ("power above 1 kW", "power_uci_90d", 1000.0))
+RECORDINGS += (("somebody moves", "activity4_nhanes", 0.5), ("office occupied", "occupancy_office", 0.5))
+EPSILON, HOUR, DAY = 1.0, 60, 1440
+EPOCH = 1_700_006_400  # a midnight
+OTHERS = 200
+
+
+class Judged(NamedTuple):
+    """Mean absolute errors of the average of N homes, of guesses, and how many homes would have half of a guess's."""
+
+    recording: str
+    homes: int
+    scale: float
+    planned: float
+    off: float
+    constant: float
+    habit: float
+    enough: int
+
+
+def days_of(states: Ints, moments: Floats) -> Ints:
+    """(d, 1440) the whole days of a recording of minutes, from midnight to midnight of its times."""
+    begins = np.flatnonzero(moments % 86_400 == 0)
+    whole = [
+        first for first in begins if first + DAY <= len(moments) and moments[first + DAY - 1] - moments[first] < 86_400
+    ]
+    return np.array([states[first : first + DAY] for first in whole])
+
+
+def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPlan, Policy, Ints]:
+    """The plan of a group, the policy of its device, and the days of the recording."""
+    readings = read_readings(file)
+    question = Question(EPSILON, "share", threshold=threshold, devices=homes, latency_seconds=3600.0, protect=3600)
+    plan = plan_auto(readings, question, np.random.default_rng(seed))
+    hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
+    policy = auto_policy(plan._replace(recommended=hourly), EPOCH)
+    assert readings.moments is not None
+    states = states_of(plan.states.discretiser, readings.values, readings.segments)
+    return plan, policy, days_of(states, readings.moments)
+
+
+def released(policy: Policy, states: Ints, seed: int) -> Iterator[WindowFrame]:
+    """The frames of one device on a day, as the edge counts."""
+    chance = random.Random(seed)
+
+    def entropy(buffer: memoryview) -> None:
+        buffer[:] = chance.randbytes(len(buffer))
+
+    document = json.loads(policy.to_json())
+    plans = [WindowPlan.of(document["windows"][0], list(policy.discretiser.states), document["clock"])]
+    windows, previous = StreamWindows(plans, [-1], entropy), -1
+    for tick, state in enumerate(states.tolist()):
+        windows.observe(tick, state if state >= 0 else None)
+        for one in windows.close(tick):
+            name, length = one.window.name, one.window.length
+            yield WindowFrame(
+                policy.version, name, previous, one.index, tick - length + 1, length, one.observed, one.counts
+            )
+            previous = one.index
+
+
+def told(policy: Policy, states: Ints, seed: int) -> Floats:
+    """(h,) the averages over all homes, (n, 1440) states, that a subscriber has of the gateway's reports."""
+    names = [f"home-{number}" for number in range(len(states))]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "policies").mkdir()
+        for name in names:
+            (folder / "policies" / f"{name}.json").write_text(policy.model_copy(update={"device": name}).to_json())
+        with Mosquitto(folder) as mosquitto:
+            broker = Broker(port=mosquitto.port)
+            gateway = GatewayProcess(folder, broker)
+            wait_until(gateway.hears, "the gateway")
+            crowd = Link(broker, client_id="crowd")
+            crowd.start()
+            asked = {"symbols": False, "windows": False, "estimates": False, "releases": False}
+            with Subscription(broker, fleet=policy.fleet, stream=policy.stream, **asked) as subscriber:
+                wait_until(lambda: subscriber.link.connected and crowd.connected, "the subscriber")
+                days = [[*released(policy, home, seed + number)] for number, home in enumerate(states)]
+                averages = [
+                    _hour(policy, crowd, subscriber, dict(zip(names, hour, strict=True)))
+                    for hour in zip(*days, strict=True)
+                ]
+            crowd.stop()
+            assert gateway.stop() == 0
+    return np.array(averages)
+
+
+def _hour(policy: Policy, crowd: Link, subscriber: Subscription, frames: dict[str, WindowFrame]) -> float:
+    """Send a window of each home, and average the reports of them all."""
+    for name, frame in frames.items():
+        topic = window_topic(policy.fleet, name, policy.stream)
+        wait_until(lambda: crowd.publish(topic, frame.encode()), "the broker")  # noqa: B023
+    found: dict[str, float] = {}
+    while len(found) < len(frames):
+        reading = subscriber.wait(PATIENCE)
+        assert reading is not None, "the gateway has reported nothing"
+        if isinstance(reading, CountReading):
+            found[reading.device] = reading.window.values[0] / reading.window.observed
+    return float(np.clip(np.mean([*found.values()]), 0.0, 1.0))
+
+
+def shares(days: Ints) -> Floats:
+    """(n, 24) hourly shares of days (n, 1440) of which every minute is stated or missing."""
+    return np.asarray((days > 0).reshape(len(days), -1, HOUR).mean(axis=2))
+
+
+def judged(name: str, file: Path, threshold: float, homes: int, seed: int) -> Judged:
+    """Plan, run and judge."""
+    plan, policy, days = planned(file, threshold, homes, seed)
+    rng = np.random.default_rng(seed)
+    states = days[rng.integers(len(days), size=homes)]
+    known = shares(days)[rng.integers(len(days), size=(OTHERS, homes))].mean(axis=1)
+    truth = shares(states).mean(axis=0)
+    errors = [
+        np.abs(some - truth).mean() for some in (told(policy, states, seed), np.median(known), known.mean(axis=0))
+    ]
+    hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
+    scale = float(policy.windows[0].scale.partition("/")[0]) / float(policy.windows[0].scale.partition("/")[2] or 1)
+    enough = math.ceil(homes * (2.0 * hourly.expected_error / errors[1]) ** 2)
+    return Judged(name, homes, scale, hourly.expected_error, *map(float, errors), enough)
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--devices", default="60,400")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="recordings whose name begins so")
+    options = parser.parse_args()
+    rows = []
+    for name, file, threshold in RECORDINGS:
+        for homes in map(int, options.devices.split(",")):
+            if not name.startswith(options.only or ""):
+                continue
+            try:
+                rows.append(judged(name, DATA / f"{file}.csv.gz", threshold, homes, options.seed))
+            except FuguError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                continue
+            print(rows[-1], file=sys.stderr)
+    if options.json:
+        print(json.dumps([one._asdict() for one in rows]))
+        return 0
+    columns = [
+        "hourly share",
+        "homes",
+        "noise of a count",
+        "planned",
+        "off by",
+        "a constant",
+        "the hour's habit",
+        "homes needed",
+    ]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    for one in rows:
+        bold = "**" if 2.0 * one.off <= one.constant else ""
+        cells = [one.recording, str(one.homes), f"{one.scale:.0f}", f"{one.planned:.1%}", f"{bold}{one.off:.1%}{bold}"]
+        print(f"| {' | '.join([*cells, f'{one.constant:.1%}', f'{one.habit:.1%}', f'{one.enough:,}'])} |")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
