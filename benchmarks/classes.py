@@ -5,9 +5,9 @@ Usage: python benchmarks/classes.py [FILE...]      (default: tests/data and the 
 
 *Simulated*: truths are drawn, a recording is simulated of each, a class fitted; the real epsilon of a plan for epsilon
 1 is that of its noise for the truth. *Later* is the second half of a recording, planned by the first; *others* are
-pairs of donors with one question, *all but one* a donor planned by all others. Nobody knows their truth: they are judged by
-the class that covers their own recording (`by its class`), and by its mean chain, the least that can be said of it
-(`by its mean`).
+pairs of donors with one question, *all but one* a donor planned by all others. Nobody knows their truth: they are
+judged by the class that covers their own recording (`by its class`), and by its mean chain, the least that can be said
+of it (`by its mean`).
 
 States are two: on and off, above the running mean of 300 ticks, or other than the first of several. The promise is ten
 minutes where ticks are 30 s or more, else a tick. All noise is by the closed form for changing chains: w + sqrt(alpha)
@@ -187,13 +187,7 @@ def truths(kind: str, rng: np.random.Generator) -> Floats:
     """(n, 2) the probabilities of leaving off and on at each tick of a recording that nobody has."""
     while True:
         logits = special.logit(np.exp(rng.uniform(np.log([0.003, 0.02]), np.log([0.2, 0.4]))))
-        moves = {
-            "constant": lambda: np.zeros((TICKS, 2)),
-            "two regimes": lambda: _switched(rng)[:, None] * rng.normal(0.0, 0.7, 2),
-            "by the hour": lambda: _daily(rng),
-            "drifting": lambda: _drifting(rng),
-        }
-        rates = special.expit(logits + moves[kind]())
+        rates = special.expit(logits + KINDS[kind](rng))
         if rates.sum(axis=1).max() < 0.95:
             return np.asarray(rates)
 
@@ -204,7 +198,8 @@ def _daily(rng: np.random.Generator) -> Floats:
 
 
 def _switched(rng: np.random.Generator) -> Floats:
-    return np.cumprod(np.where(rng.random(TICKS) < 1.0 / DWELL, -1.0, 1.0))
+    signs = np.cumprod(np.where(rng.random(TICKS) < 1.0 / DWELL, -1.0, 1.0))
+    return np.asarray(signs[:, None] * rng.normal(0.0, 0.7, 2))
 
 
 def _drifting(rng: np.random.Generator) -> Floats:
@@ -217,6 +212,14 @@ def _drifting(rng: np.random.Generator) -> Floats:
         level = keep * level + step
         course[tick] = level
     return course
+
+
+KINDS: dict[str, Callable[[np.random.Generator], Floats]] = {
+    "constant": lambda _: np.zeros((TICKS, 2)),
+    "two regimes": _switched,
+    "by the hour": _daily,
+    "drifting": _drifting,
+}
 
 
 def simulated(rates: Floats, rng: np.random.Generator) -> Data:
@@ -292,7 +295,7 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
 def simulation(count: int, seed: int) -> int:
     """The share of truths that are inside, and with more than epsilon 1."""
     rows = []
-    for kind in ("constant", "two regimes", "by the hour", "drifting"):
+    for kind in KINDS:
         found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         for number in range(count):
             rng = np.random.default_rng([seed, number])

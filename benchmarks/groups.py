@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,21 +44,31 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
-RECORDINGS = (("water runs", "ampds2_water_on_30d", 0.5), ("power above 1 kW", "power_uci_90d", 1000.0))
-RECORDINGS += (("somebody moves", "activity4_nhanes", 0.5), ("office occupied", "occupancy_office", 0.5))
+RECORDINGS = (
+    ("water runs", "ampds2_water_on_30d", 0.5),
+    ("power above 1 kW", "power_uci_90d", 1000.0),
+    ("somebody moves", "activity4_nhanes", 0.5),
+    ("office occupied", "occupancy_office", 0.5),
+)
 EPSILON, HOUR, DAY = 1.0, 60, 1440
 EPOCH = 1_700_006_400  # a midnight
 OTHERS = 200
 
 
 class Judged(NamedTuple):
-    """Mean absolute errors of the average of N homes, of guesses, and how many homes would have half of a guess's."""
+    """Mean absolute errors of the average of N homes, by the plan and as it ran; of a constant; of each hour's mean.
+
+    `enough` homes are those whose error would be half of the constant's.
+    """
 
     recording: str
     homes: int
     scale: float
+    recommended: str
     planned: float
+    guess: float
     off: float
+    more_or_less: float
     constant: float
     habit: float
     enough: int
@@ -118,8 +129,7 @@ def told(policy: Policy, states: Ints, seed: int) -> Floats:
             wait_until(gateway.hears, "the gateway")
             crowd = Link(broker, client_id="crowd")
             crowd.start()
-            asked = {"symbols": False, "windows": False, "estimates": False, "releases": False}
-            with Subscription(broker, fleet=policy.fleet, stream=policy.stream, **asked) as subscriber:
+            with Subscription(broker, fleet=policy.fleet, windows=False) as subscriber:
                 wait_until(lambda: subscriber.link.connected and crowd.connected, "the subscriber")
                 days = [[*released(policy, home, seed + number)] for number, home in enumerate(states)]
                 averages = [
@@ -157,13 +167,25 @@ def judged(name: str, file: Path, threshold: float, homes: int, seed: int) -> Ju
     states = days[rng.integers(len(days), size=homes)]
     known = shares(days)[rng.integers(len(days), size=(OTHERS, homes))].mean(axis=1)
     truth = shares(states).mean(axis=0)
-    errors = [
-        np.abs(some - truth).mean() for some in (told(policy, states, seed), np.median(known), known.mean(axis=0))
-    ]
+    errors = np.abs(told(policy, states, seed) - truth)
+    constant, habit = (float(np.abs(some - truth).mean()) for some in (np.median(known), known.mean(axis=0)))
     hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
-    scale = float(policy.windows[0].scale.partition("/")[0]) / float(policy.windows[0].scale.partition("/")[2] or 1)
-    enough = math.ceil(homes * (2.0 * hourly.expected_error / errors[1]) ** 2)
-    return Judged(name, homes, scale, hourly.expected_error, *map(float, errors), enough)
+    enough = math.ceil(homes * (2.0 * hourly.expected_error / constant) ** 2)
+    scale = float(Fraction(policy.windows[0].scale))
+    verdict = "yes" if plan.recommended.kind != "none" else "no"
+    return Judged(
+        name,
+        homes,
+        scale,
+        verdict,
+        hourly.expected_error,
+        hourly.guess_error,
+        float(errors.mean()),
+        float(errors.std() / math.sqrt(errors.size)),
+        constant,
+        habit,
+        enough,
+    )
 
 
 def main() -> int:
@@ -192,17 +214,19 @@ def main() -> int:
         "hourly share",
         "homes",
         "noise of a count",
+        "recommended",
         "planned",
+        "guessing",
         "off by",
         "a constant",
-        "the hour's habit",
-        "homes needed",
     ]
+    columns += ["the hour's habit", "homes needed"]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for one in rows:
-        bold = "**" if 2.0 * one.off <= one.constant else ""
-        cells = [one.recording, str(one.homes), f"{one.scale:.0f}", f"{one.planned:.1%}", f"{bold}{one.off:.1%}{bold}"]
-        print(f"| {' | '.join([*cells, f'{one.constant:.1%}', f'{one.habit:.1%}', f'{one.enough:,}'])} |")
+        shown = [f"{each:.1%}" for each in (one.planned, one.guess, one.off, one.constant, one.habit)]
+        shown[2] += f" +- {one.more_or_less:.1%}"
+        cells = [one.recording, str(one.homes), f"{one.scale:.0f}", one.recommended, *shown, f"{one.enough:,}"]
+        print(f"| {' | '.join(cells)} |")
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,16 +115,28 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     return float(absolute @ error), min(most, whole) / whole
 
 
-def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Generator) -> float:
+def guess_error(
+    known: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
+) -> float:
     """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
 
-    Of a group, the average is guessed, each device like a window taken at random.
+    Of a group, the average is guessed, each device like a window taken at random, of those that have the same of
+    `times` (w,) and (v,), the part of the day: devices have that in common.
     """
     if devices > 1:
-        known, truth = (
-            some[rng.integers(len(some), size=(400, min(devices, 1000)))].mean(axis=1) for some in (known, truth)
-        )
+        parts = (np.zeros(len(known)), np.zeros(len(truth))) if times is None else times
+        known, truth = (_groups(*pair, devices, rng) for pair in zip((known, truth), parts, strict=True))
     return float(np.abs(truth - np.median(known, axis=0)).mean())
+
+
+_GROUPS = 400
+
+
+def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
+    """The averages of some groups of devices, as many of each time."""
+    alike = [answers[times == time] for time in np.unique(times)]
+    size = (math.ceil(_GROUPS / len(alike)), min(devices, 1000))
+    return np.concatenate([some[rng.integers(len(some), size=size)].mean(axis=1) for some in alike])
 
 
 class WindowError(NamedTuple):

@@ -314,7 +314,10 @@ def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: 
     try:
         if problem.profile is not None and period is not None:
             return tuple(problem.profile.candidates(data, problem.sets, chains, problem.question, period, lengths))
-        return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths))
+        moments, all_of_them = None, problem.readings.moments
+        if problem.readings.steady and all_of_them is not None:
+            moments = all_of_them[problem.sets.fit.rows], all_of_them[problem.sets.choose.rows]
+        return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths, moments))
     except FuguError:
         return ()  # no noise is enough for this class: nothing can be compared
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fugu.attack.evaluation import Attack
 from fugu.attack.stretches import StretchAttack
+from fugu.chains.arrays import Floats
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import MAX_WINDOW_TICKS, SymbolFrame, WindowFrame, symbol_bits
@@ -207,9 +208,17 @@ def symbol_table(chains: CoveringChains, question: Question, epsilon: float, per
 
 
 def window_candidates(
-    data: Sampled, chains: CoveringChains, question: Question, bins: Bins, period: float | None, lengths: Sequence[int]
+    data: Sampled,
+    chains: CoveringChains,
+    question: Question,
+    bins: Bins,
+    period: float | None,
+    lengths: Sequence[int],
+    moments: tuple[Floats, Floats] | None = None,
 ) -> list[Candidate]:
     """Windows of several lengths, per device and as a group; those too long for the recording are left out.
+
+    `moments` are times of the ticks of the first two sets, by which devices of a group have the day in common.
 
     Raises:
         FuguError: no noise is enough.
@@ -227,6 +236,13 @@ def window_candidates(
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
         frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
         seconds = None if period is None else length * period
+        times = None
+        if moments is not None and seconds is not None:
+            known_at, more = (
+                np.rint(some[one.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
+                for some, one in zip(moments, (known, truth), strict=True)
+            )
+            times = known_at, np.concatenate([known_at, more])
         for devices in sorted({1, question.devices}):
             _, most = group_error(scale, length, devices)
             rng = np.random.default_rng(length)
@@ -240,7 +256,7 @@ def window_candidates(
                     scale=scale,
                     expected_error=_off(judged, scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
-                    guess_error=guess_error(known.truth, both.truth, devices, rng),
+                    guess_error=guess_error(known.truth, both.truth, devices, rng, times),
                     judged=len(both.counts),
                     **sent(seconds, seconds, len(frame.encode()), devices),
                 )
