@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fugu.attack.outputs import release_counts
-from fugu.attack.stretches import StretchAttack, attack_stretches
+from fugu.attackers.outputs import release_counts
+from fugu.attackers.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Ints
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.planning.readings import read_readings

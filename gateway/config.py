@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
@@ -29,7 +29,7 @@ from gateway.shards import Role
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["GatewayConfig", "PageConfig", "PageFile", "read_gateway", "read_page"]
+__all__ = ["GatewayConfig", "PageConfig", "PageFile", "place_of", "read_gateway", "read_page"]
 
 
 class GatewayConfigError(FuguError):
@@ -253,3 +253,28 @@ def read_page(path: Path) -> PageFile:
 def read_gateway(path: Path) -> GatewayConfig:
     """Read the file of a gateway. Raises GatewayConfigError if it cannot be read, or a key is wrong."""
     return read_toml(path, GatewayConfig, GatewayConfigError)
+
+
+class Place(NamedTuple):
+    """Where a gateway keeps what it has, and how late its estimates are.
+
+    Attributes:
+        ledger: `None` if it is beside the store.
+        lag: ticks of later symbols or points that an estimate sees.
+    """
+
+    store: Location
+    ledger: Location | None = None
+    lag: int = 8
+
+
+def place_of(text: str) -> Place:
+    """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
+
+    Raises:
+        FuguError: it is none of them.
+    """
+    if not text.endswith(".toml"):
+        return Place(store_location(text))
+    gateway = read_gateway(Path(text))
+    return Place(gateway.store, gateway.ledger, gateway.lag)

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from fugu.attack.evaluation import attack
-from fugu.attack.outputs import Outputs, release_counts, release_symbols
+from fugu.attackers.evaluation import attack
+from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds

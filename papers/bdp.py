@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from fugu.attack.evaluation import attack, mean_transitions, success_bound
-from fugu.attack.learning import ATTACKERS, Attacker
-from fugu.attack.outputs import release_symbols
+from fugu.attackers.evaluation import attack, mean_transitions, success_bound
+from fugu.attackers.learning import ATTACKERS, Attacker
+from fugu.attackers.outputs import release_symbols
 from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains

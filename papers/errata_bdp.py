@@ -10,9 +10,9 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from fugu.attack.evaluation import attack, mean_transitions, success_bound
-from fugu.attack.learning import ATTACKERS
-from fugu.attack.outputs import release_symbols
+from fugu.attackers.evaluation import attack, mean_transitions, success_bound
+from fugu.attackers.learning import ATTACKERS
+from fugu.attackers.outputs import release_symbols
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.utility import real_loss
 from papers.baselines import corollary_2, ordinary_dp, zhao_eps3

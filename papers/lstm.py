@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from fugu.attack.learning import Attacker, folded, smoothing
-from fugu.attack.outputs import Knowledge, Outputs, SymbolOutputs
+from fugu.attackers.learning import Attacker, folded, smoothing
+from fugu.attackers.outputs import Knowledge, Outputs, SymbolOutputs
 from fugu.chains.arrays import Floats
 
 __all__ = ["lstm_attacker", "lstm_missing"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from fugu.attack.evaluation import furthest_learner, success_bound
+from fugu.attackers.evaluation import furthest_learner, success_bound
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
 __all__ = [
     "LAST_US",
     "class_sentence",
+    "epsilon_to_odds",
     "instant",
     "instant_text",
     "loss_words",
@@ -107,6 +109,11 @@ def loss_words(epsilon: float | None, before: str = "epsilon ") -> str:
     if epsilon is None or not epsilon <= LARGEST_PROTECTED:
         return "not protected"
     return f"{before}{_DIGITS.create_decimal(Decimal(epsilon)).normalize():f}"
+
+
+def epsilon_to_odds(epsilon: float) -> float:
+    """The factor that an attacker's odds change by at most: about 2.72 for epsilon 1."""
+    return math.exp(epsilon)
 
 
 def class_sentence(chains: ChainClass | None) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fugu.attack.evaluation import mean_transitions
-from fugu.attack.outputs import release_symbols
+from fugu.attackers.evaluation import mean_transitions
+from fugu.attackers.outputs import release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable

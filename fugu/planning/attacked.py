@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.evaluation import Attack, attack
-from fugu.attack.outputs import Outputs, known_every, release_counts, release_symbols
+from fugu.attackers.evaluation import Attack, attack
+from fugu.attackers.outputs import Outputs, known_every, release_counts, release_symbols
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings

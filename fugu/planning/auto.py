@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.attack.evaluation import attack, furthest_learner
-from fugu.attack.outputs import Outputs, release_counts, release_symbols
-from fugu.attack.stretches import StretchAttack, attack_stretches
+from fugu.attackers.evaluation import attack, furthest_learner
+from fugu.attackers.outputs import Outputs, release_counts, release_symbols
+from fugu.attackers.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError

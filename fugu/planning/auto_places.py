@@ -11,18 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.evaluation import attack
-from fugu.attack.outputs import Outputs, SymbolOutputs
+from fugu.attackers.evaluation import attack
+from fugu.attackers.outputs import Outputs, SymbolOutputs
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
+from fugu.host.csv_file import Recorded
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
@@ -108,7 +108,7 @@ class _Grid(NamedTuple):
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
 
 
-def read_places(file: Path, period: float | None) -> tuple[Traces, float | None]:
+def read_places(file: Recorded, period: float | None) -> tuple[Traces, float | None]:
     """Read traces, a place every so many seconds: by default as often as they have one, or row by row without times.
 
     Raises:

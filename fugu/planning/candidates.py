@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fugu.attack.evaluation import Attack
-from fugu.attack.stretches import StretchAttack
+from fugu.attackers.evaluation import Attack
+from fugu.attackers.stretches import StretchAttack
 from fugu.chains.arrays import Floats
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.discretisers import Discretiser

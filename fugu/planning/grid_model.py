@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
-from fugu.host.csv_file import csv_rows
+from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
 from fugu.planning.recording import MOST_MISSING, column_missing, median_period, number, steps_inside
@@ -74,20 +73,20 @@ class Traces(NamedTuple):
         return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
 
 
-def place_columns(path: Path) -> tuple[str, str] | None:
+def place_columns(path: Recorded) -> tuple[str, str] | None:
     """The columns of latitude and longitude in a CSV file, None if it has none; PlanningError if it is no CSV file."""
     with csv_rows(path, PlanningError) as (columns, _):
         found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
-def asks_places(file: Path, question: Question, column: str | None) -> bool:
+def asks_places(file: Recorded, question: Question, column: str | None) -> bool:
     """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
     other = question.want or column or question.states or question.baseline or question.threshold is not None
     return question.want == "place" or (not other and place_columns(file) is not None)
 
 
-def read_traces(path: Path) -> Traces:
+def read_traces(path: Recorded) -> Traces:
     """Read location traces from a CSV file, plain or gzip.
 
     Its header names a latitude and a longitude, and may name what tells traces apart (rows of one trace need not stand

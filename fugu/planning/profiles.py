@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.outputs import CountOutputs, release_counts
+from fugu.attackers.outputs import CountOutputs, release_counts
 from fugu.chains.arrays import Ints
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.frames import MAX_WINDOW_TICKS, WindowFrame

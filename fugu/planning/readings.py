@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.host.csv_file import ENTITY_COLUMN, TIME_COLUMNS, csv_rows, moment
+from fugu.host.csv_file import ENTITY_COLUMN, TIME_COLUMNS, Recorded, csv_rows, moment
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import BOUNDARIES, column_missing, from_changes, from_samples, in_order, is_changes
 
@@ -79,7 +78,7 @@ class _Table(NamedTuple):
 
 
 def read_readings(
-    path: Path, column: str | None = None, time: str | None = None, period: float | None = None
+    path: Recorded, column: str | None = None, time: str | None = None, period: float | None = None
 ) -> Readings:
     """Read a column of readings from CSV, plain or gzip.
 
@@ -220,7 +219,7 @@ def _constant(readings: Readings) -> PlanningError:
     return PlanningError(f"column {readings.column} never changes: there is nothing to plan from")
 
 
-def _csv(path: Path, column: str | None, time: str | None) -> _Table:
+def _csv(path: Recorded, column: str | None, time: str | None) -> _Table:
     with csv_rows(path, PlanningError) as (header, rows):
         names = [name.lower() for name in header]
         at_time = _time_column(path.name, header, names, time)

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.attack.evaluation import Attack, attack
-from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
+from fugu.attackers.evaluation import Attack, attack
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
+from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import one_in, states_of_some
 from fugu.planning.readings import read_readings
@@ -280,7 +280,7 @@ class RecordedClass(NamedTuple):
     adversary: Adversary
 
 
-def recorded_class(policy: Policy, path: Path) -> RecordedClass:
+def recorded_class(policy: Policy, path: Recorded) -> RecordedClass:
     """Hold the class that covers a recording, with the policy's own states and period, against the policy's.
 
     The policy's class is of two-state intervals, or of a largest odds ratio.

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.evaluation import attack
-from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs, known_every
+from fugu.attackers.evaluation import attack
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every
 from fugu.audit.device import inside_distribution
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source

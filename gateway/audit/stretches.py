@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
-from fugu.attack.stretches import FEWEST, PARTS, StretchAttack, attack_stretches
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
+from fugu.attackers.stretches import FEWEST, PARTS, StretchAttack, attack_stretches
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, paths
 from fugu.audit.witness import told_by_tick

@@ -1,8 +1,8 @@
-"""Attackers on the symbols and counts of a stream: `fugu.attack` for a few hundred ticks, without its libraries.
+"""Attackers on the symbols and counts of a stream: `fugu.attackers` for a few hundred ticks, without its libraries.
 
-The page's process has neither numpy nor the memory for it. Tests hold every number against `fugu.attack`. A count tells
-how many of a window's ticks were in some states, so all that is needed of a chain is the distribution of that number,
-computed once.
+The page's process has neither numpy nor the memory for it. Tests hold every number against `fugu.attackers`. A count
+tells how many of a window's ticks were in some states, so all that is needed of a chain is the distribution of that
+number, computed once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["AttackView"]
 
 
 EVERYTHING, ONE_SYMBOL = "forward-backward", "single symbol"
-"""Names of attackers, as `fugu.attack` has them."""
+"""Names of attackers, as `fugu.attackers` has them."""
 MOST_TICKS = 240
 """That are weighed together: the newest."""
 _EACH_WAY = 4
@@ -222,7 +222,7 @@ def moved(probability: float, epsilon: float) -> float:
 
 
 ONE_WINDOW = "single window"
-"""The attacker who takes ticks for independent, as `fugu.attack` calls it."""
+"""The attacker who takes ticks for independent, as `fugu.attackers` calls it."""
 _MOST_WORK = 5_000_000
 """Numbers that are computed for a window's distributions: a second or two."""
 _MOST_KNOWN = 1000

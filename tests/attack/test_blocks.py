@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import block_sums, highest_share, lowest_mean, mean_interval
+from fugu.attackers.evaluation import block_sums, highest_share, lowest_mean, mean_interval
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from fugu.attack.evaluation import success_bound
+from fugu.attackers.evaluation import success_bound
 
 
 def best_test(prior, epsilon):

@@ -9,9 +9,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import attack, odds_change
-from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
-from fugu.attack.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
+from fugu.attackers.evaluation import attack, odds_change
+from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, smoothing, tilted_marginals
+from fugu.attackers.outputs import Knowledge, SymbolOutputs, known_every, release_counts, release_symbols, without
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
-from fugu.attack.learning import COUNT_ATTACKERS
-from fugu.attack.outputs import Knowledge, release_counts
+from fugu.attackers.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
+from fugu.attackers.learning import COUNT_ATTACKERS
+from fugu.attackers.outputs import Knowledge, release_counts
 from fugu.cli.demo.evaluation import EPSILON, load_person, policy_for
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios

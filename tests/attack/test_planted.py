@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import attack
-from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS
-from fugu.attack.outputs import SymbolOutputs, known_every, release_counts, release_symbols
+from fugu.attackers.evaluation import attack
+from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS
+from fugu.attackers.outputs import SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.contract.noise_table import NoiseTable
 
 TICKS = 6000

@@ -9,8 +9,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from fugu.attack.outputs import CountOutputs, Outputs, release_counts, release_symbols
-from fugu.attack.stretches import (
+from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, release_symbols
+from fugu.attackers.stretches import (
     FEWEST,
     SECRETS,
     StretchAttack,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.attack.outputs import CountOutputs, Outputs, release_counts, release_symbols
-from fugu.attack.stretches import SECRETS
+from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, release_symbols
+from fugu.attackers.stretches import SECRETS
 from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, paths, release
 from fugu.audit.witness import witness
 from fugu.chains.arrays import Ints

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS
+from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS
 from fugu.contract.windows import Window
 from tests.support.command import Fugu
 from tests.support.processes import policy

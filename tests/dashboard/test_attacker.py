@@ -1,4 +1,4 @@
-"""The attackers of the page against those of `fugu.attack`, number by number, and against what is promised."""
+"""The attackers of the page against those of `fugu.attackers`, number by number, and against what is promised."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fugu.attack.learning import ATTACKERS
-from fugu.attack.outputs import Knowledge, SymbolOutputs
+from fugu.attackers.learning import ATTACKERS
+from fugu.attackers.outputs import Knowledge, SymbolOutputs
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.frames import SymbolFrame
@@ -41,7 +41,7 @@ def some(symbols: int, seed: int, ticks: int = 150) -> list[int]:
 
 
 def theirs(name: str, given: Description, transition: Sequence[Sequence[float]], symbols: list[int]) -> np.ndarray:
-    """What an attacker of `fugu.attack` makes of it, which believes one chain."""
+    """What an attacker of `fugu.attackers` makes of it, which believes one chain."""
     assert given.table is not None
     weights = np.array(NoiseTable(given.table).weights(), dtype=float)
     outputs = SymbolOutputs(np.array(symbols), weights / weights.sum(axis=1, keepdims=True))

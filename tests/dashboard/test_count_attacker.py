@@ -1,4 +1,4 @@
-"""The attackers of counts on the page against those of `fugu.attack`, window by window."""
+"""The attackers of counts on the page against those of `fugu.attackers`, window by window."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fugu.attack.learning import COUNT_ATTACKERS
-from fugu.attack.outputs import CountOutputs, Knowledge
+from fugu.attackers.learning import COUNT_ATTACKERS
+from fugu.attackers.outputs import CountOutputs, Knowledge
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
 from fugu.contract.frames import WindowFrame

@@ -14,7 +14,7 @@ from tests.support.processes import policy
 
 _MOST_KIB = 32 << 10
 _RUN = "import sys; from edge_agent.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
-_ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu.cli", "fugu.places", "fugu.attack", "fugu.audit"}
+_ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu.cli", "fugu.places", "fugu.attackers", "fugu.audit"}
 _ABSENT |= {"gateway", "numpy", "numba", "scipy", "pydantic", "typer", "rich"}
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import attack, mean_transitions, odds_change
-from fugu.attack.outputs import Knowledge, release_symbols
+from fugu.attackers.evaluation import attack, mean_transitions, odds_change
+from fugu.attackers.outputs import Knowledge, release_symbols
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fugu.attack.outputs import Knowledge, SymbolOutputs
+from fugu.attackers.outputs import Knowledge, SymbolOutputs
 from papers.lstm import lstm_attacker
 
 pytestmark = [

@@ -89,9 +89,7 @@ def test_the_average_of_a_group_is_easier_to_guess() -> None:
 def test_a_group_that_has_the_day_in_common_is_no_easier_to_guess_than_its_day() -> None:
     times = np.arange(400) % 2
     some = np.where(times == 0, 0.1, 0.9)[:, None] + np.random.default_rng(3).uniform(-0.1, 0.1, (400, 1))
-    unaware, aware = (
-        guess_error(some, some, 400, np.random.default_rng(1), given) for given in (None, (times, times))
-    )
+    unaware, aware = (guess_error(some, some, 400, np.random.default_rng(1), given) for given in (None, (times, times)))
     assert unaware < 0.03
     assert aware == pytest.approx(0.4, abs=0.01)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import Attack
+from fugu.attackers.evaluation import Attack
 from fugu.chains import simulate
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.view.auto_plan import candidate_document, verdict

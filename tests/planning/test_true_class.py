@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from fugu.attack.evaluation import Attack
-from fugu.attack.learning import COUNT_ATTACKERS
-from fugu.attack.outputs import Outputs, release_counts, release_symbols
+from fugu.attackers.evaluation import Attack
+from fugu.attackers.learning import COUNT_ATTACKERS
+from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass

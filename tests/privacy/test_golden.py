@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fugu.attack.evaluation import success_bound
+from fugu.attackers.evaluation import success_bound
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Adversary, loss
 from fugu.contract.leakage import informed_leakage

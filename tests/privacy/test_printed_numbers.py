@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fugu.cli.demo
-from fugu.attack.evaluation import success_bound
+from fugu.attackers.evaluation import success_bound
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss

@@ -30,8 +30,8 @@ ROOMS: dict[str, set[str]] = {
     "fugu.svg": set(),
     "fugu.privacy": {"fugu.contract", "fugu.chains"},
     "fugu.places": {*_NUMBERS, "fugu.svg"},
-    "fugu.attack": {"fugu.contract", "fugu.chains"},
-    "fugu.planning": {*_NUMBERS, "fugu.host", "fugu.places", "fugu.attack"},
+    "fugu.attackers": {"fugu.contract", "fugu.chains"},
+    "fugu.planning": {*_NUMBERS, "fugu.host", "fugu.places", "fugu.attackers"},
     "fugu.audit.exact": set(),
     "fugu.audit.exact.guesses": set(),
     "fugu.audit.exact.chains": {"fugu.audit.exact", "fugu.audit.exact.guesses"},
@@ -139,14 +139,23 @@ ROOMS: dict[str, set[str]] = {
     },
     "gateway.audit": {
         *(_NUMBERS | _EXACT),
-        *("fugu.attack", "fugu.audit", "fugu.host", "fugu.planning"),
+        *("fugu.attackers", "fugu.audit", "fugu.host", "fugu.planning"),
         *("gateway.deployment", "gateway.location", "gateway.releases", "gateway.store"),
+    },
+    "fugu.cli.view": {
+        *(_EDGE | _NUMBERS | _SITE),
+        *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
+    },
+    "fugu.library": {
+        *("fugu.attackers", "fugu.cli.view", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places"),
+        *("fugu.planning", "gateway.config", "gateway.history"),
     },
     "fugu.cli": {
         *(_EDGE | _NUMBERS | _SITE),
-        *("edge_agent", "firmware_sim", "fugu.attack", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
+        *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
+        *("fugu.cli.view", "fugu.library"),
     },
-    "papers": {*_NUMBERS, "fugu.attack", "fugu.places", "fugu.planning", "fugu.cli", "fugu.svg"},
+    "papers": {*_NUMBERS, "fugu.attackers", "fugu.places", "fugu.planning", "fugu.cli", "fugu.cli.view", "fugu.svg"},
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""
 TOPS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")
@@ -154,10 +163,12 @@ TOPS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")
 FOLDERS = {
     "edge_agent": "edge",
     "firmware_sim": "firmware",
+    "fugu.attackers": "attack",
     "fugu.audit.exact": "audit",
     "fugu.audit.exact.chains": "audit",
     "fugu.audit.exact.guesses": "audit",
     "fugu.chains": "chain",
+    "fugu.cli.view": "cli",
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",
     "fugu.svg": "cli",

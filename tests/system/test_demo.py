@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fugu.attack.evaluation import Attack
+from fugu.attackers.evaluation import Attack
 from fugu.cli.demo import processes, session
 from fugu.cli.demo.evaluation import (
     BEATS,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, policy_in
+from fugu.cli.commands.options import JsonOption, command
 from fugu.cli.view.terminal import answer, working
-from fugu.contract.errors import PolicyError
-from fugu.contract.policy import Policy
+from fugu.library.policies import load_policy
 
 if TYPE_CHECKING:
     from fugu.planning.attacked import Trial
@@ -44,15 +43,12 @@ def _attack(
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
     from fugu.cli.view.audit import show_trials, trial_document
-    from fugu.planning.attacked import attack_policy
-    from fugu.planning.readings import read_readings
+    from fugu.library.checks import attack
 
-    made = policy_in(policy)
-    if not isinstance(made, Policy):
-        raise PolicyError(f"{policy}: measured points are not attacked by this command")
+    made = load_policy(policy)
     trials: list[Trial] = []
     with working("attacking") as told:
         for file in files:
             told(file.name)
-            trials += attack_policy(made, read_readings(file, column), known)
+            trials += attack(made, file, column=column, known=known)
     answer(as_json, lambda: {"trials": [trial_document(trial) for trial in trials]}, lambda: show_trials(trials))

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.constant import parts, run_constant
 from fugu.audit.device import device_tests
-from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, policy_in, store_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, store_of
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
@@ -30,7 +29,9 @@ from fugu.cli.view.audit import (
 from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
 from fugu.contract.policy import Policy
+from fugu.host.arguments import positive
 from fugu.host.files import write_public
+from fugu.library.policies import load_policy
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit.access import audiences, listed, planned_audiences
@@ -135,7 +136,7 @@ def device(
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = round(positive(period, "period") * 1e6)
-    policy = policy_in(file)
+    policy = load_policy(file)
     tested: list[Tested] = []
     problem, pieces, at = "", parts(policy), broker_of(broker)
     for piece in pieces:
@@ -203,7 +204,7 @@ def stream(
         raise CommandLineError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
         raise CommandLineError("what was read is of use beside --recording or --live")
-    policies = [policy_in(one) for one in (file, *(beside or ()))]
+    policies = [load_policy(one) for one in (file, *(beside or ()))]
     config = load_releases(releases) if releases is not None else None
     list_ = listed(access) if access is not None else None
     told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)

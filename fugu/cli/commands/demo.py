@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.arguments import one_of, positive
 from fugu.cli.commands.options import command
+from fugu.host.arguments import one_of, positive
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")

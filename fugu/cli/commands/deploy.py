@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands import arguments
 from fugu.cli.commands.options import command, command_group
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn, working
+from fugu.host import arguments
 from fugu.host.checks import certificate_end
 from fugu.host.clock import synchronised
 from fugu.host.files import new_folder

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
-from fugu.cli.commands.arguments import epsilon_of, one_of, stream_units
-from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
+from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.view.terminal import answer, show_table
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.rounding import log_up
+from fugu.host.arguments import epsilon_of, one_of, stream_units
+from fugu.library.policies import load_policy
 
 app = command_group("Images for microcontrollers.")
 
@@ -51,7 +52,7 @@ def build_image(
         ceiling (E@TIME): Largest epsilon it accepts, of a tick or about any stretch of that time.
         secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
     """
-    policies = [policy_in(file) for file in files]
+    policies = [load_policy(file) for file in files]
     at = broker_of(broker)
     if at.cert_file is not None:
         raise CommandError("a board has no client certificate: give it an account with a password")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from fugu.cli.commands import arguments, fleet_keys, fleet_rollout
+from fugu.cli.commands import fleet_keys, fleet_rollout
 from fugu.cli.commands.fleet_keys import (
     DocumentArgument,
     EnrolmentsOption,
@@ -25,6 +25,7 @@ from fugu.cli.view.terminal import answer, say, show_table, warn
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
+from fugu.host import arguments
 from fugu.host.files import write_secret
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.keys import read_root

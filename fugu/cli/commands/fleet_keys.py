@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from fugu.cli.commands.arguments import one_of
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import changes_document, content_document, show_changes, show_content
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, RootDocument, read_enrolment
+from fugu.host.arguments import one_of
 from gateway.fleet.documents import changes, former_document
 from gateway.fleet.entries import KeyStoreError
 from gateway.fleet.keys import (

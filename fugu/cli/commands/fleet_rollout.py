@@ -13,7 +13,6 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.compiled_policy import check_compiled, units, with_compiled
-from fugu.cli.commands.arguments import moment, one_of, stream_units
 from fugu.cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -41,6 +40,7 @@ from fugu.cli.view.fleet import (
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
+from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import write_public
 from gateway.fleet.documents import (
     believed,

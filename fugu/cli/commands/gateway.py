@@ -15,7 +15,6 @@ from fugu.cli.commands.options import (
     command,
     command_group,
     gateway_of,
-    place_of,
     store_of,
 )
 from fugu.cli.view.gateway import history_json, show_history_line, show_status
@@ -167,6 +166,7 @@ def history(
         store (FILE|URL): The gateway's store; its gateway may be running.
         as_json (--json): One JSON object a line.
     """
+    from gateway.config import place_of
     from gateway.estimates.history import estimates_between
 
     place = place_of(store)
@@ -188,6 +188,7 @@ def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
         device: The device.
         store (FILE|URL): The gateway's store; its gateway must not be running.
     """
+    from gateway.config import place_of
     from gateway.retention import forget_device
 
     place = place_of(store)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.arguments import moment
-from fugu.cli.commands.options import JsonOption, command, place_of, store_of
-from fugu.cli.errors import CommandLineError
+from fugu.cli.commands.options import JsonOption, command, store_of
 from fugu.cli.view.gateway import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
 
-_LATEST = 2 * 86_400
-"""Seconds after now: nothing that is stored is later."""
+if TYPE_CHECKING:
+    from gateway.history.stored import Span
 
 SourceArgument = Annotated[
     str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
@@ -42,13 +39,11 @@ class SpanOptions:
     since: str | None = None
     until: str | None = None
 
-    def microseconds(self) -> tuple[int, int]:
-        """Both in Unix time; they are in UTC unless they say otherwise."""
-        since = 0 if self.since is None else moment(self.since, "--from")
-        until = int(time.time()) + _LATEST if self.until is None else moment(self.until, "--to")
-        if since >= until:
-            raise CommandLineError("--from must be before --to")
-        return since * 10**6, until * 10**6
+    def span(self) -> Span:
+        """Read both times; they are in UTC unless they say otherwise."""
+        from fugu.library.history import span_of
+
+        return span_of(self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +74,12 @@ def _export(store: str, *, parquet: Path, time: SpanOptions, as_json: JsonOption
         store (FILE|URL): The store; its gateway may be running.
         parquet (DIR): A new folder for the files.
     """
-    since_until, place = time.microseconds(), place_of(store)
-    from gateway.history import export, stored
+    from gateway.config import place_of
+    from gateway.history import export
 
+    span, place = time.span(), place_of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
-        rows = export.export_history(
-            place.store, place.ledger, stored.Span(*since_until), parquet, lag=place.lag, told=told
-        )
+        rows = export.export_history(place.store, place.ledger, span, parquet, lag=place.lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 
@@ -112,11 +106,10 @@ def _smooth(
     Args:
         output (-o DIR): A new folder for the files.
     """
-    since_until = time.microseconds()
-    from gateway.history import smoothing, stored, tasks
+    from gateway.history import smoothing, tasks
 
-    location = store_of(source)
-    chosen = tasks.Source(location, stored.Span(*since_until), tuple(streams.device or ()), streams.stream)
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
         rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(output, rows))
@@ -145,11 +138,10 @@ def _learn(
     Args:
         output (-o FILE): Write the class, for the plan commands.
     """
-    since_until = time.microseconds()
-    from gateway.history import learning, stored, tasks
+    from gateway.history import learning, tasks
 
-    location = store_of(source)
-    chosen = tasks.Source(location, stored.Span(*since_until), tuple(streams.device or ()), streams.stream)
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as told:
         model = learning.learn_class(chosen, tasks=where, told=told)
     if output is not None:

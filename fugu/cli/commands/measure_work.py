@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fugu.cli.commands import arguments
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.measure_plan import (
     draw_measure_plan,
@@ -14,6 +13,7 @@ from fugu.cli.view.measure_plan import (
     show_network_plan,
 )
 from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.host import arguments
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.network_plan import plan_network, read_network

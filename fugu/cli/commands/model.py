@@ -6,9 +6,9 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.arguments import StateRules
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandLineError
+from fugu.host.arguments import StateRules
 
 app = command_group("Chains that describe readings.")
 

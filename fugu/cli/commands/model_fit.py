@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fugu.cli.commands.arguments import StateRules, baseline_ticks, positive, state_edge
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.host.arguments import StateRules, baseline_ticks, positive, state_edge
 from fugu.planning.grid_model import (
     WARNING,
     fit_grid,

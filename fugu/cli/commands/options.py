@@ -8,14 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fugu.cli.commands.arguments import one_of
 from fugu.cli.connection import BROKER_HELP
-from fugu.contract.errors import PolicyError
-from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.host.arguments import one_of
 from fugu.host.process import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ __all__ = [
     "command",
     "command_group",
     "gateway_of",
-    "place_of",
-    "policy_in",
     "store_of",
 ]
 
@@ -82,53 +78,15 @@ class LogOptions:
         log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
 
 
-def policy_in(file: Path) -> AnyPolicy:
-    """Read the policy in a file.
-
-    Raises:
-        PolicyError: it is none; names the file.
-        OSError: it cannot be read.
-    """
-    try:
-        return read_policy(file.read_bytes())
-    except PolicyError as error:
-        raise PolicyError(f"{file}: {error}") from None
-
-
 def store_of(text: str) -> Location:
     """The store that an option names: a file, a URL, or that of a gateway.toml.
 
     Raises:
         FuguError: it is none of them.
     """
+    from gateway.config import place_of
+
     return place_of(text).store
-
-
-class Place(NamedTuple):
-    """Where a gateway keeps what it has, and how late its estimates are.
-
-    Attributes:
-        ledger: `None` if it is beside the store.
-        lag: ticks of later symbols or points that an estimate sees.
-    """
-
-    store: Location
-    ledger: Location | None = None
-    lag: int = 8
-
-
-def place_of(text: str) -> Place:
-    """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
-
-    Raises:
-        FuguError: it is none of them.
-    """
-    from gateway.location import store_location
-
-    if not text.endswith(".toml"):
-        return Place(store_location(text))
-    gateway = gateway_of(Path(text))
-    return Place(gateway.store, gateway.ledger, gateway.lag)
 
 
 def gateway_of(path: Path) -> GatewayConfig:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import (
     ChainOptions,
     DiscretiserOptions,
@@ -37,6 +36,7 @@ from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
+from fugu.host import arguments
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.day_blocks import profile_query
 from fugu.planning.planner import Request, make_plan

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fugu.attack.evaluation import Attack, attack, furthest_learner, odds_change
-from fugu.attack.learning import COUNT_ATTACKERS
-from fugu.attack.outputs import CountOutputs, Knowledge, release_symbols
+from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_change
+from fugu.attackers.learning import COUNT_ATTACKERS
+from fugu.attackers.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.cli.demo.processes import DemoError
 from fugu.contract.chains import BinaryChains
@@ -22,6 +22,7 @@ from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
+from fugu.contract.sentences import epsilon_to_odds
 from fugu.host.csv_file import csv_rows
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
@@ -113,7 +114,7 @@ def policy_for(person: Person, *, epoch: float, period_seconds: float, version: 
     return build_window_policy(plan, header)
 
 
-PROMISE = math.exp(EPSILON)
+PROMISE = epsilon_to_odds(EPSILON)
 """By how much the odds on a heartbeat may change, at the most."""
 
 

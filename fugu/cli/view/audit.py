@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fugu.attack.evaluation import Attack, furthest_learner
+from fugu.attackers.evaluation import Attack, furthest_learner
 from fugu.cli.view.guarantee import show_stretches
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fugu.attack.evaluation import Attack
-from fugu.attack.stretches import StretchAttack
+from fugu.attackers.evaluation import Attack
+from fugu.attackers.stretches import StretchAttack
 from fugu.cli.view.guarantee import (
     promise_document,
     promise_words,
@@ -16,7 +16,7 @@ from fugu.cli.view.guarantee import (
 )
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
-from fugu.contract.sentences import protected_sentence
+from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, UNKNOWN_PERIOD, AutoPlan, longest_useful
@@ -109,8 +109,8 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     return (
         f"Asked whether any {stretch_words(seconds)} {asked.get(attack.secret, 'saw its beginning')}, an attacker who "
         f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f} (epsilon allows "
-        f"{math.exp(epsilon):.2f}), and is right {attack.success:.1%} of the time, {attack.guess:.1%} without what is "
-        "released."
+        f"{epsilon_to_odds(epsilon):.2f}), and is right {attack.success:.1%} of the time, {attack.guess:.1%} without "
+        "what is released."
     )
 
 
@@ -153,13 +153,13 @@ def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
     """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
     said = (
         f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording; epsilon {epsilon:g} allows {math.exp(epsilon):.2g}."
+        f"knows the habits behind the recording; epsilon {epsilon:g} allows {epsilon_to_odds(epsilon):.2g}."
     )
     if learner is None:
         return said
     return (
         f"{said} Habits are not protected: the odds of one who learns them ({learner.attacker}) change by up to "
-        f"{learner.furthest:.2g}, and by more than {math.exp(epsilon):.2g} on {learner.beyond:.1%} of ticks."
+        f"{learner.furthest:.2g}, and by more than {epsilon_to_odds(epsilon):.2g} on {learner.beyond:.1%} of ticks."
     )
 
 

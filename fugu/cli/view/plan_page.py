@@ -8,11 +8,11 @@ from html import escape
 
 from fugu.cli.view.auto_plan import answer_words, percent, verdict
 from fugu.cli.view.guarantee import promise_words
-from fugu.planning.auto import AutoPlan, Curve, Told
+from fugu.planning.auto import AutoPlan, Curve
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
 
-__all__ = ["Axis", "colours", "errors", "frame", "page", "plan_page"]
+__all__ = ["Axis", "answer_pictures", "colours", "errors", "frame", "page", "plan_page"]
 
 
 class Axis:
@@ -107,7 +107,7 @@ def plan_page(plan: AutoPlan) -> str:
     if plan.told is not None:
         parts += [
             "<h2>The last stretch: the truth, and what subscribers would see</h2>",
-            *_answers(plan, plan.told),
+            *answer_pictures(plan, truth=True),
             f'<p class="small"><span class="key" style="color:{_TRUE}"></span>truth '
             f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
             "From the part of the recording that was held back, with simulated noise.</p>",
@@ -170,20 +170,22 @@ def _keys(plan: AutoPlan) -> str:
     return f'<ul>{"".join(rows)}</ul><p class="small">At epsilon {plan.question.epsilon:g}, the dashed line.</p>'
 
 
-def _answers(plan: AutoPlan, told: Told) -> list[str]:
-    """Truth and released shares over the last windows, a picture for each set of states."""
-    names = plan.states.discretiser.states
+def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
+    """Released shares over the last windows, a picture for each set of states; with `truth`, the recording's too."""
+    told, names = plan.told, plan.states.discretiser.states
+    if told is None:
+        return []
     pictures = []
     for place, some in enumerate(plan.bins):
         title = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
-        truth, released = told.truth[:, place].tolist(), told.told[:, place].tolist()
-        pictures.append(_stretch(title, truth, released, plan.recommended.error_95))
+        recorded = told.truth[:, place].tolist() if truth else []
+        pictures.append(_stretch(title, recorded, told.told[:, place].tolist(), plan.recommended.error_95))
     return pictures
 
 
 def _stretch(title: str, truth: list[float], released: list[float], within: float) -> str:
     height, bottom = 190, 164
-    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(truth))
+    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(released))
 
     def y(share: float) -> float:
         return bottom - min(max(share, 0.0), 1.0) * (bottom - 14)
@@ -206,5 +208,5 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
     dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
     parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
-    parts.append(f'<text x="{_LEFT}" y="{height - 6}">{escape(title)}, {len(truth)} answers</text>')
-    return svg(f"{title}: the truth, and what is released", (_WIDTH, height), parts)
+    parts.append(f'<text x="{_LEFT}" y="{height - 6}">{escape(title)}, {len(released)} answers</text>')
+    return svg(f"{title}: {'the truth, and ' if truth else ''}what is released", (_WIDTH, height), parts)

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from fugu.attack.evaluation import success_bound
+from fugu.attackers.evaluation import success_bound
 from fugu.cli.view.guarantee import (
     SEGMENTS,
     promise_document,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple, TypeVar, get_args
 
-from fugu.cli.errors import CommandError, CommandLineError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.stretches import Ceiling
 from fugu.host.clock import seconds_of
@@ -43,22 +43,22 @@ class StateRules(NamedTuple):
 
 
 def number(text: str, name: str) -> float:
-    """Read a finite number; a `CommandLineError` if the text is none."""
+    """Read a finite number; a `UsageError` if the text is none."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CommandLineError(f"{name} must be a number, got {_shown(text)}")
+        raise UsageError(f"{name} must be a number, got {_shown(text)}")
     return value
 
 
 def span(text: str, name: str) -> tuple[float, bool]:
-    """Read a length of time as seconds and true, or a bare number and false; a `CommandLineError` if it is neither."""
+    """Read a length of time as seconds and true, or a bare number and false; a `UsageError` if it is neither."""
     try:
         return seconds_of(text), text[-1:].isalpha()
     except ValueError as error:
-        raise CommandLineError(f"{name}: {error}") from None
+        raise UsageError(f"{name}: {error}") from None
 
 
 def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
@@ -77,14 +77,14 @@ def protected(text: str | None) -> int | None:
         return None if text is None else 0
     seconds = math.ceil(span(text, "protect")[0])
     if seconds > _LONGEST_STRETCH:
-        raise CommandError(f"protect must be at most {_LONGEST_STRETCH // 86_400} days, got {_shown(text)}")
+        raise FuguError(f"protect must be at most {_LONGEST_STRETCH // 86_400} days, got {_shown(text)}")
     return seconds
 
 
 def positive(value: float, name: str) -> float:
-    """Refuse with a `CommandError` a number that is not above zero, or not finite."""
+    """Refuse with a `FuguError` a number that is not above zero, or not finite."""
     if not 0.0 < value < math.inf:
-        raise CommandError(f"{name} must be above 0 and finite, got {value:g}")
+        raise FuguError(f"{name} must be above 0 and finite, got {value:g}")
     return value
 
 
@@ -94,7 +94,7 @@ def period(given: float | None, known: float | None = None) -> float | None:
 
 
 def moment(text: str, name: str) -> int:
-    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
+    """Read a time, as Unix seconds or ISO 8601; a `UsageError` if it is neither."""
     try:
         if text.isdecimal():
             seconds = int(text[:20])
@@ -104,7 +104,7 @@ def moment(text: str, name: str) -> int:
         if not 0 <= seconds <= _LATEST:
             raise ValueError
     except (ValueError, OverflowError):
-        raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
+        raise UsageError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
     return seconds
 
 
@@ -112,13 +112,13 @@ def interval(text: str, name: str) -> tuple[float, float]:
     """Read `x` or `low:high` with both inside (0, 1).
 
     Raises:
-        CommandLineError: the text is neither.
-        CommandError: a number is not inside (0, 1), or low is above high.
+        UsageError: the text is neither.
+        FuguError: a number is not inside (0, 1), or low is above high.
     """
     low, colon, high = text.partition(":")
     values = (number(low, name), number(high if colon else low, name))
     if not 0.0 < values[0] <= values[1] < 1.0:
-        raise CommandError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
+        raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
     return values
 
 
@@ -126,8 +126,8 @@ def exact_probability(text: str, name: str) -> Fraction:
     """Read a decimal number (or a fraction like 1/3) inside (0, 1), exactly.
 
     Raises:
-        CommandLineError: the text is no number.
-        CommandError: the number is not inside (0, 1).
+        UsageError: the text is no number.
+        FuguError: the number is not inside (0, 1).
     """
     try:
         if len(text) > _MAX_DIGITS or abs(number(text, name) if "/" not in text else 0.0) > 2.0:
@@ -137,34 +137,34 @@ def exact_probability(text: str, name: str) -> Fraction:
             raise ValueError
         value = Fraction(text)
     except (ValueError, ZeroDivisionError):
-        raise CommandLineError(f"{name} must be a number, got {_shown(text)}") from None
+        raise UsageError(f"{name} must be a number, got {_shown(text)}") from None
     if not 0 < value < 1:
-        raise CommandError(f"{name} must lie strictly inside (0, 1), got {_shown(text)}")
+        raise FuguError(f"{name} must lie strictly inside (0, 1), got {_shown(text)}")
     return value
 
 
 def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
-    """Read one of several words; a `CommandLineError` if it is none of them."""
+    """Read one of several words; a `UsageError` if it is none of them."""
     for word in allowed:
         if text == word:
             return word
-    raise CommandLineError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
+    raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
 
 
 def states(text: str) -> tuple[int, ...]:
     """Read numbers of states, with commas between them.
 
     Raises:
-        CommandLineError: one of them is none.
+        UsageError: one of them is none.
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {text!r}")
+        raise UsageError(f"states are numbers from 0 on, with commas between them, got {text!r}")
     return tuple(map(int, words))
 
 
 def adversary(text: str) -> Adversary:
-    """Read the name of an adversary; a `CommandLineError` if there is none of that name."""
+    """Read the name of an adversary; a `UsageError` if there is none of that name."""
     words: tuple[Adversary, ...] = get_args(Adversary)
     return one_of(text, "adversary", words)
 
@@ -183,12 +183,12 @@ def baseline_ticks(text: str | None) -> int | None:
     """The ticks of a running mean, or none.
 
     Raises:
-        CommandError: these are none.
+        FuguError: these are none.
     """
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
-        raise CommandError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
+        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
     return int(text)
 
 
@@ -200,5 +200,5 @@ def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
         try:
             found[stream] = Fraction(unit)
         except (ValueError, ZeroDivisionError):
-            raise CommandLineError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
+            raise UsageError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
     return found

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import expit
 
-from fugu.attack.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
 from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals

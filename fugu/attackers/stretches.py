@@ -16,8 +16,8 @@ import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import expit
 
-from fugu.attack.evaluation import epsilon_bound, mean_interval, mean_transitions, success_bound
-from fugu.attack.outputs import CountOutputs, Outputs, SymbolOutputs
+from fugu.attackers.evaluation import epsilon_bound, mean_interval, mean_transitions, success_bound
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs
 from fugu.chains.arrays import Bools, Floats, Ints
 
 __all__ = ["FEWEST", "PARTS", "SECRETS", "StretchAttack", "attack_stretches"]

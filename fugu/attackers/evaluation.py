@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from fugu.attack.learning import ATTACKERS, COUNT_ATTACKERS, Attacker, smoothing
-from fugu.attack.outputs import CountOutputs, Knowledge, Outputs, without
+from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, Attacker, smoothing
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
 
 __all__ = [

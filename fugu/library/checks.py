@@ -1,0 +1,123 @@
+"""Whether a policy's promise holds, for a recording too; and how attackers fare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fugu.contract.errors import PolicyError, UsageError
+from fugu.contract.guarantee import Loss
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.stretches import Ceiling, Stretch
+from fugu.host.arguments import epsilon_of
+from fugu.library.policies import load_policy
+
+if TYPE_CHECKING:
+    from fugu.library.recordings import Source
+    from fugu.planning.attacked import Trial
+    from fugu.planning.true_class import RecordedClass
+
+__all__ = ["Check", "attack", "check"]
+
+
+class Check(NamedTuple):
+    """A policy whose promise holds.
+
+    Attributes:
+        policy: the policy that was checked.
+        epsilon: what was derived for the stretch of the promise, in nats; `None` if a measured stream claims no bound.
+        stretches: what longer stretches of time lose.
+        recorded: the recording beside the class of the policy, if there was one; `inside` is the verdict.
+        loss: the bound and how it was derived.
+        windows: the same of the windows alone, where there are symbols too.
+    """
+
+    policy: AnyPolicy
+    epsilon: float | None
+    stretches: tuple[Stretch, ...]
+    recorded: RecordedClass | None
+    loss: Any
+    windows: Loss | None
+
+
+def _policy(policy: AnyPolicy | str | Path) -> AnyPolicy:
+    return load_policy(policy) if isinstance(policy, str | Path) else policy
+
+
+def check(
+    policy: AnyPolicy | str | Path,
+    recording: Source | None = None,
+    *,
+    ceiling: float | str | None = None,
+    period: float | None = None,
+) -> Check:
+    """Check a policy as a device does: derive its guarantee anew.
+
+    Args:
+        policy: A policy, or its file.
+        recording: Somebody's readings, as for `plan`: are they in the policy's class?
+        ceiling: Largest epsilon that is accepted, of a tick (1), or about any stretch of a time ("1@1h").
+        period: Seconds from row to row of a recording without times.
+
+    Raises:
+        GuaranteeError: the promise does not hold, or is above the ceiling.
+        FuguError: the policy or the recording cannot be read or compared.
+    """
+    accepted: Ceiling | None = None if ceiling is None else epsilon_of(str(ceiling))
+    policy = _policy(policy)
+    if isinstance(policy, Policy):
+        loss = policy.verify(accepted)
+        alone = None if policy.table is None else policy.verify_windows()
+        bound = policy.bound(loss)
+        rows = bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
+        found = None
+        if recording is not None:
+            from fugu.library.recordings import recorded
+            from fugu.planning.true_class import recorded_class
+
+            found = recorded_class(policy, recorded(recording, period=period)[0])
+        return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, found, loss, alone)
+    policy.verify(None if accepted is None else accepted.epsilon)
+    if recording is not None:
+        raise UsageError("--recording is for streams of symbols and windows")
+    if (claimed := policy.stream_loss.epsilon) is None:
+        return Check(policy, None, (), None, None, None)
+    from fugu.places.composition import measured_stretches, verify_stream
+
+    derived = verify_stream(policy)
+    rows = measured_stretches(policy.measurement, claimed, policy.clock.period_us)
+    return Check(policy, derived.epsilon, rows, None, derived, None)
+
+
+def attack(
+    policy: AnyPolicy | str | Path,
+    recording: Source,
+    *,
+    column: str | None = None,
+    period: float | None = None,
+    known: int | None = None,
+) -> tuple[Trial, ...]:
+    """Attack what a device with a policy would release of a recording, which is the truth that attackers are judged by.
+
+    Args:
+        policy: A policy, or its file.
+        recording: Readings, as for `plan`; or a list of recordings.
+        column: Column of the readings.
+        period: Seconds from row to row of a recording without times.
+        known: Attackers are told every so many states; 2: both neighbours of each.
+
+    Returns:
+        A trial for each release and recording: its `attacks`, the most successful first.
+
+    Raises:
+        FuguError: the policy or a recording cannot be read, or measures points.
+    """
+    from fugu.library.recordings import readings_of, several
+    from fugu.planning.attacked import attack_policy
+
+    made = _policy(policy)
+    if not isinstance(made, Policy):
+        raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
+    readings = [readings_of([one], column, period=period) for one in several(recording)]
+    return tuple(trial for one in readings for trial in attack_policy(made, one, known))

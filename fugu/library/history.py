@@ -1,0 +1,93 @@
+"""What a gateway has stored, or exported, as a DataFrame."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from fugu.contract.errors import UsageError
+from fugu.host.arguments import moment
+from gateway.config import place_of
+from gateway.history.stored import Span
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["history", "span_of"]
+
+_LATEST = 2 * 86_400
+"""Seconds after now: nothing that is stored is later."""
+
+
+def span_of(since: str | None, until: str | None) -> Span:
+    """Read a stretch of wall-clock time, as Unix seconds or ISO 8601, in UTC where there is no zone.
+
+    Raises:
+        UsageError: a time cannot be read, or the end is not after the beginning.
+    """
+    first = 0 if since is None else moment(since, "--from")
+    end = int(time.time()) + _LATEST if until is None else moment(until, "--to")
+    if first >= end:
+        raise UsageError("--from must be before --to")
+    return Span(first * 10**6, end * 10**6)
+
+
+def history(
+    source: str | Path,
+    table: str = "estimates",
+    *,
+    device: str | Sequence[str] | None = None,
+    stream: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+) -> DataFrame:
+    """Read what a fleet has published, which costs no privacy.
+
+    Args:
+        source: A gateway's store or `gateway.toml`, or a folder that `fugu gateway export` wrote.
+        table: `estimates`, `symbols`, `windows`, `releases`, `points`, `measurements` or `policies`.
+        device: Only this device, or these.
+        stream: Only streams of this name.
+        since: The first moment, as Unix seconds or ISO 8601 (UTC where there is no zone).
+        until: The moment after the last.
+
+    Returns:
+        A pandas DataFrame; the columns are those of the table in the manual's page on months of many devices.
+
+    Raises:
+        FuguError: there is no such store, table or time.
+        ModuleNotFoundError: pandas or pyarrow is not installed: `pip install 'fugu-edge[notebook]'`.
+    """
+    span = span_of(since, until)
+    if Path(source).is_dir():
+        return _read(Path(source), table, device, stream, span)
+    from gateway.history.export import export_history
+
+    place = place_of(str(source))
+    with TemporaryDirectory() as folder:
+        export_history(place.store, place.ledger, span, Path(folder) / "history", lag=place.lag)
+        return _read(Path(folder) / "history", table, device, stream, span)
+
+
+def _read(folder: Path, table: str, device: str | Sequence[str] | None, stream: str | None, span: Span) -> DataFrame:
+    import pandas as pd
+
+    tables = sorted(one.name.partition(".")[0] for one in folder.iterdir() if one.name[0] != ".")
+    if table not in tables:
+        raise UsageError(f"{folder.name} has no table {table!r}; it has {', '.join(tables) or 'none'}")
+    filters: list[tuple[str, str, Any]] = []
+    if device is not None:
+        filters.append(("device", "in", [device] if isinstance(device, str) else [*device]))
+    if stream is not None:
+        filters.append(("stream", "==", stream))
+    if table != "policies":
+        filters += [
+            ("time", sign, pd.Timestamp(at, unit="us", tz="UTC"))
+            for sign, at in ((">=", span.since), ("<", span.until))
+        ]
+    place = next(one for one in folder.iterdir() if one.name.partition(".")[0] == table)
+    found = pd.read_parquet(place, filters=filters or None)
+    return found.drop(columns="date", errors="ignore")

@@ -1,0 +1,397 @@
+"""From a recording, a question and an epsilon to a plan: its policy, its errors, its attackers, its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+
+from fugu.attackers.evaluation import Attack
+from fugu.attackers.stretches import StretchAttack
+from fugu.cli.view.auto_plan import answer_words, auto_document, verdict
+from fugu.cli.view.place_plan import place_document, place_page, place_verdict, place_words
+from fugu.cli.view.plan_page import answer_pictures, errors, plan_page
+from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.topics import symbols_topic
+from fugu.host import arguments
+from fugu.library.recordings import Source, readings_of, recorded, several
+from fugu.mqtt.broker import FILES, Broker
+from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
+from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
+from fugu.planning.candidates import Candidate, useful
+from fugu.planning.grid_model import asks_places
+from fugu.planning.policy_builder import Whose, replacing
+from fugu.planning.question import Question, Want
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Errors", "Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "whose_of"]
+
+_WANTS: tuple[Want, ...] = get_args(Want)
+_POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
+
+Planner = Callable[..., "Plan"]
+"""Of recordings that were read: from a question, a seed and, if anybody looks, where progress is told, to a plan."""
+
+
+class Errors(NamedTuple):
+    """How far off the answers of one candidate are, as shares of 1, or metres for places.
+
+    Attributes:
+        answer: the candidate in words.
+        expected: mean absolute error.
+        within_95: error that 95 % of the answers do not exceed.
+        held_back: mean absolute error on the part of the recording that chose nothing; `None` without an answer there.
+        guessing: mean absolute error of the usual answer, always.
+        useful: whether it is twice as good as guessing.
+        recommended: whether the plan recommends it.
+    """
+
+    answer: str
+    expected: float
+    within_95: float
+    held_back: float | None
+    guessing: float
+    useful: bool
+    recommended: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan: the policy that it recommends, or why there is none.
+
+    Attributes:
+        details: everything that was compared, as `fugu.planning` has it; it holds the recording.
+        file: the CSV file of the recording, if there is one.
+        whose: the stream that the policy is for.
+    """
+
+    details: AutoPlan | PlacePlan = field(repr=False)
+    file: Path | None
+    whose: Whose
+
+    @property
+    def recommended(self) -> Candidate:
+        """The release that is recommended; of kind `none` if none is."""
+        return self.details.recommended
+
+    @property
+    def useful(self) -> bool:
+        """True if the plan recommends a release."""
+        return self.recommended.kind != "none"
+
+    @cached_property
+    def policy(self) -> AnyPolicy | None:
+        """The policy for a device, checked as the device will; `None` if nothing is recommended."""
+        if not self.useful:
+            return None
+        details, whose = self.details, self.whose
+        return auto_policy(details, whose) if isinstance(details, AutoPlan) else place_policy(details, whose)
+
+    @property
+    def verdict(self) -> list[str]:
+        """Sentences: the first is the answer, the others say why."""
+        return verdict(self.details) if isinstance(self.details, AutoPlan) else place_verdict(self.details)
+
+    @property
+    def errors(self) -> tuple[Errors, ...]:
+        """How far off each candidate is; `pandas.DataFrame(plan.errors)` makes a table of them."""
+        return tuple(
+            Errors(
+                *(self._words(one), one.expected_error, one.error_95, one.held_back_error, one.guess_error),
+                *(useful(one), one.same_release(self.recommended)),
+            )
+            for one in self.details.candidates
+        )
+
+    def _words(self, one: Candidate) -> str:
+        return answer_words(self.details, one) if isinstance(self.details, AutoPlan) else place_words(self.details, one)
+
+    @property
+    def attackers(self) -> dict[str, Attack | StretchAttack]:
+        """Attacks on what is recommended, run on the held back part of the recording; empty without a recommendation.
+
+        `strongest` is right most often; `knows the habits` is bounded by epsilon; `learns the habits` is not;
+        `about a stretch` asks about whole stretches, knowing all other days.
+        """
+        one = self.recommended
+        named = zip(
+            ("strongest", "knows the habits", "learns the habits", "about a stretch"),
+            (one.attack, one.known_chain, one.learner, one.stretch),
+            strict=True,
+        )
+        return {name: attack for name, attack in named if attack is not None}
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.verdict[0]}>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self, *, truth: bool = False) -> str:
+        """The plan as a piece of HTML: sentences and pictures.
+
+        Args:
+            truth: Draw the recording beside the released values. It is private: store no such notebook.
+        """
+        pictures = []
+        if isinstance(self.details, AutoPlan):
+            if self.details.curves:
+                pictures.append(errors(self.details.curves, self.details.question.epsilon, self.recommended))
+            pictures += answer_pictures(self.details, truth=truth)
+        first, *more = self.verdict
+        sentences = f"<p><b>{escape(first)}</b></p>" + "".join(f"<p>{escape(one)}</p>" for one in more)
+        return f'<div style="max-width:760px;font:12px system-ui">{sentences}{"".join(pictures)}</div>'
+
+    def plot(self, *, truth: bool = False, ax: Axes | None = None) -> Axes:
+        """Draw released values of the held back part of the recording, with what 95 % of answers are within.
+
+        Args:
+            truth: Draw the recording too. It is private: store no such picture.
+            ax: Axes of matplotlib (default: new ones).
+
+        Raises:
+            FuguError: nothing is recommended that can be drawn.
+            ModuleNotFoundError: matplotlib is not installed: `pip install 'fugu-edge[notebook]'`.
+        """
+        from matplotlib import pyplot
+
+        if not isinstance(self.details, AutoPlan) or self.details.told is None:
+            raise FuguError("there are no released shares to draw: the plan recommends no windows")
+        axes = pyplot.subplots(figsize=(8.0, 3.0))[1] if ax is None else ax
+        told, within = self.details.told, self.recommended.error_95
+        places = np.arange(len(told.told))
+        for place, states in enumerate(self.details.bins):
+            names = [self.details.states.discretiser.states[state] for state in states]
+            (line,) = axes.plot(places, told.told[:, place], marker="o", label=f"released: {', '.join(names)}")
+            low, high = told.told[:, place] - within, told.told[:, place] + within
+            axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
+            if truth:
+                axes.step(places, told.truth[:, place], where="mid", color="black", label="recording")
+        axes.set(xlabel="answer", ylabel="share", ylim=(-0.05, 1.05))
+        axes.legend()
+        return axes
+
+    def document(self) -> dict[str, Any]:
+        """The plan as an object for JSON, without readings."""
+        if isinstance(self.details, AutoPlan):
+            return auto_document(self.details, self.policy)  # type: ignore[arg-type]
+        return place_document(self.details, self.policy)  # type: ignore[arg-type]
+
+    def save(self, folder: str | Path, *, force: bool = False, broker: Broker | None = None) -> tuple[Path, ...]:
+        """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`, and say which.
+
+        The page draws a part of the recording beside what is released: it is for its owner. Without a recommendation
+        there is the page only.
+
+        Args:
+            folder: A folder, new or not.
+            force: Overwrite a plan that is there: the policy takes the place of the one that it has.
+            broker: Connection of the agent (default: port 1883 of this machine).
+
+        Raises:
+            FuguError: the folder holds a plan.
+            OSError: it cannot be written.
+        """
+        folder = Path(folder)
+        if not force:
+            refuse_overwriting(folder)
+        texts = self._texts(_connection(broker or Broker()))
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / _POLICY).exists() and _POLICY in texts:
+            before = (folder / _POLICY).read_text(encoding="utf-8")
+            texts[_POLICY] = replacing(read_policy(texts[_POLICY]), before).to_json()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in {_POLICY, _AGENT, _PAGE} - texts.keys():
+            (folder / name).unlink(missing_ok=True)  # of the plan that is overwritten
+        return tuple(folder / name for name in texts)
+
+    def _texts(self, broker: dict[str, object]) -> dict[str, str]:
+        """Texts of the files, by their names."""
+        details, policy = self.details, self.policy
+        texts = {_PAGE: plan_page(details) if isinstance(details, AutoPlan) else place_page(details)}
+        if policy is None:
+            return texts
+        texts[_POLICY] = policy.to_json()
+        file = self.file or Path()
+        if isinstance(details, AutoPlan):
+            texts[_AGENT] = agent_configuration(details, policy, file, _POLICY, broker)  # type: ignore[arg-type]
+        elif self.file is not None:
+            texts[_AGENT] = place_configuration(details, policy, file, _POLICY, broker)  # type: ignore[arg-type]
+        return texts
+
+
+def refuse_overwriting(folder: Path) -> None:
+    """Raise a FuguError if a folder holds a plan."""
+    if any((folder / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
+        raise FuguError(f"{folder} holds a plan already: name another folder, or add --force to overwrite it")
+
+
+def _connection(broker: Broker) -> dict[str, object]:
+    """Keys of `[broker]` that are not the default, with files by their absolute names."""
+    keys = {one.name: getattr(broker, one.name) for one in fields(broker) if getattr(broker, one.name) != one.default}
+    files = {name: str(Path(str(keys[name])).resolve()) for name in FILES if name in keys}
+    return {"host": broker.host, "port": broker.port, **keys, **files}
+
+
+def whose_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Whose:
+    """Name a stream; a TopicError for a name that no topic has."""
+    symbols_topic(fleet, device, stream or "readings")
+    return Whose(fleet, device, stream, epoch)
+
+
+def plan(
+    recording: Source | Sequence[Source],
+    question: Want | None = None,
+    epsilon: float = 1.0,
+    *,
+    protect: str | float | None = None,
+    column: str | None = None,
+    time: str | None = None,
+    period: float | None = None,
+    fleet: str = "home",
+    device: str = "device-1",
+    stream: str | None = None,
+    seed: int = 1,
+    **options: Any,
+) -> Plan:
+    """Plan what a device may release of readings like these, and how useful that is.
+
+    NaN and None are missing readings. Rows out of order, or with the time of the next row, are treated as in a CSV
+    file, whose columns have the same meaning.
+
+    Args:
+        recording: A CSV path, a pandas Series or DataFrame, or a numpy array; a list of several people's recordings.
+        question: "now" (the state), "share" (of time), "histogram" (of states), "profile" (of the parts of a day),
+            "place"; by default what suits the readings.
+        epsilon: The most that may be lost, in nats, about any stretch of `protect`: see `epsilon_to_odds`.
+        protect: A time as "10m" or "1h", or seconds; "tick" for a single reading. By default 10 minutes where ticks
+            are 30 s or more apart, else a tick.
+        column: Column of the readings, where there are several.
+        time: Column of the times.
+        period: Seconds from row to row, if there are no times; for a log of changes, how often to look.
+        fleet: Whose policy it is.
+        device: Of which device.
+        stream: Which of its streams (default: after the column).
+        seed: Of the simulated devices.
+        options: `baseline`, `threshold`, `states`, `within`, `adversary`, `devices`, `latency`, `blocks`, `days`,
+            `window`: the options of `fugu plan auto`, with the same words.
+
+    Raises:
+        FuguError: the recording does not fit, or cannot answer such a question. One line says what to do.
+        OSError: a file cannot be read.
+    """
+    with _python_words():
+        asked = question_of(question, epsilon, protect, **options)
+        if period is not None:
+            period = arguments.positive(float(period), "period")
+        whose = whose_of(fleet, device, stream)
+        return planner(several(recording), asked, whose, column=column, time=time, period=period)(asked, seed)
+
+
+@contextmanager
+def _python_words() -> Iterator[None]:
+    """Errors name options as Python does: `baseline=`, not `--baseline`."""
+    try:
+        yield
+    except FuguError as error:
+        error.args = (re.sub(r"--([a-z]+)", r"\1=", str(error)),)
+        raise
+
+
+def planner(
+    sources: Sequence[Source],
+    question: Question,
+    whose: Whose,
+    *,
+    column: str | None = None,
+    time: str | None = None,
+    period: float | None = None,
+) -> Planner:
+    """Read recordings once, to plan from them with one question or several; errors as `plan`.
+
+    The question says whether they are read as readings or as places.
+    """
+    file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
+    tables = [recorded(one, column=column, time=time, period=period) for one in sources]
+    find: Callable[..., AutoPlan | PlacePlan]
+    if asks_places(tables[0][0], question, column or time):
+        if len(sources) > 1:
+            raise UsageError("a plan for places takes one recording")
+        traces = read_places(tables[0][0], period)
+
+        def find(*words: Any, **progress: Any) -> PlacePlan:
+            return plan_places(*traces, *words, **progress)
+    else:
+        readings = readings_of(sources, column, time, period)
+
+        def find(*words: Any, **progress: Any) -> AutoPlan:
+            return plan_auto(readings, *words, **progress)
+
+    return lambda asked, seed, **progress: Plan(find(asked, np.random.default_rng(seed), **progress), file, whose)
+
+
+def question_of(
+    want: str | None,
+    epsilon: float,
+    protect: str | float | None,
+    *,
+    baseline: str | float | None = None,
+    threshold: float | None = None,
+    states: str | Sequence[str] | None = None,
+    within: str | float | None = None,
+    adversary: str = "universal",
+    devices: int = 1,
+    latency: str | None = None,
+    blocks: str = "4h",
+    days: int | None = None,
+    window: str | float | None = None,
+) -> Question:
+    """Read a question from the words of a command line or a program.
+
+    Raises:
+        UsageError: a word cannot be read.
+        FuguError: a number is out of range, or two options contradict each other.
+    """
+    looks_back, is_time = (None, False) if baseline is None else arguments.span(str(baseline), "baseline")
+    share = None
+    if within is not None:
+        percent = str(within).endswith("%")
+        share = arguments.positive(arguments.number(str(within).removesuffix("%"), "within"), "within")
+        share /= 100.0 if percent else 1.0
+        if share >= 1.0:
+            raise FuguError(f"within is a share, as 5% or 0.05, got {within!r}")
+    seconds = None
+    if latency is not None:
+        seconds, is_latency_time = arguments.span(str(latency), "latency")
+        if not is_latency_time:
+            raise UsageError("latency is a time, as 30s, 10m or 1h")
+    length, is_length_time = (None, False) if window is None else arguments.span(str(window), "window")
+    names = states.split(",") if isinstance(states, str) else states
+    return Question(
+        epsilon=arguments.positive(float(epsilon), "epsilon"),
+        want=None if want is None else arguments.one_of(want, "want", _WANTS),
+        baseline=looks_back,
+        baseline_is_time=is_time,
+        threshold=None if threshold is None else arguments.number(str(threshold), "threshold"),
+        states=None if names is None else tuple(str(name).strip() for name in names),
+        within=share,
+        adversary=arguments.adversary(adversary),
+        devices=devices,
+        latency_seconds=seconds,
+        blocks=blocks,
+        days=days,
+        protect=arguments.protected(None if protect is None else str(protect)),
+        window=length,
+        window_is_time=is_length_time,
+    )
