@@ -39,7 +39,8 @@ class Readings(NamedTuple):
     a stretch without gaps. `period_seconds` is the typical time between events, None without times; rows without times,
     and events such as heartbeats, are not `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of
     the file, from 0; of a log of changes, ticks since the first row; -1 for ticks without one. The ticks of each donor
-    begin at `starts`. `moments` are (n,) Unix times of ticks, None without times.
+    begin at `starts`. `moments` are (n,) Unix times of ticks, None without times; `offsets` from UTC are written in the
+    file's times, other than none.
     """
 
     values: Floats | list[str | None]
@@ -56,6 +57,7 @@ class Readings(NamedTuple):
     rows: Ints | None = None
     starts: tuple[int, ...] = (0,)
     moments: Floats | None = None
+    offsets: tuple[str, ...] = ()
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -75,6 +77,7 @@ class _Table(NamedTuple):
     column: str
     changes: bool
     time: str | None
+    offsets: tuple[str, ...]
 
 
 def read_readings(
@@ -170,6 +173,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         time=table.time,
         rows=rows,
         moments=moments,
+        offsets=table.offsets,
     )
     return found._replace(kind=_kind(found, file), missing_share=float((~found.present[ticks.rows >= 0]).mean()))
 
@@ -227,7 +231,7 @@ def _csv(path: Recorded, column: str | None, time: str | None) -> _Table:
         wanted = column if entity is not None and column is not None and column not in header else None
         at = _value_column(path.name, header, names, None if wanted else column, at_time, entity)
         boundaries = [names.index(name) for name in BOUNDARIES if name in names]
-        cells, times, parts, lines, entities = [], [], [], [], set()
+        cells, times, parts, lines, entities, ends = [], [], [], [], set(), set()
         part, last = 0, None
         for line, row in rows:
             if entity is not None:
@@ -239,6 +243,8 @@ def _csv(path: Recorded, column: str | None, time: str | None) -> _Table:
             last = marks
             if at_time is not None:
                 times.append(_moment(row[at_time], path.name, line, header[at_time]))
+                if row[at_time][-3:-2] == ":":
+                    ends.add(row[at_time].strip()[-6:])
             cells.append(row[at].strip())
             parts.append(part)
             lines.append(line)
@@ -253,6 +259,7 @@ def _csv(path: Recorded, column: str | None, time: str | None) -> _Table:
     return _Table(
         *(cells, np.array(times) if at_time is not None else None, np.array(parts, dtype=np.int64), lines),
         *(wanted or only or header[at], changes, header[at_time] if at_time is not None else None),
+        tuple(sorted(end for end in ends if end[0] in "+-" and end[1:] != "00:00")),
     )
 
 

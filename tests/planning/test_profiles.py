@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from fugu.cli.view.auto_plan import auto_document, verdict
+from fugu.cli.view.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
 from fugu.planning.profiles import recorded_profile
@@ -111,6 +113,7 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
     log = read_readings(changes, period=60.0)
     assert log.moments is not None
     assert log.moments.tolist() == [SINCE - 3600 + 60 * n for n in range(len(log.segments))]
+    assert (even.offsets, log.offsets) == ((), ("+01:00",))
     both = joined([even, even])
     assert both.moments is not None
     assert both.moments.tolist() == 2 * even.moments.tolist()
@@ -121,3 +124,19 @@ def test_what_is_released_alike_has_the_same_blocks(found: AutoPlan) -> None:
     one = found.recommended
     assert one.blocks is not None
     assert not one.same_release(replace(one, blocks=replace(one.blocks, seconds=6 * 3600)))
+
+
+def test_the_plan_says_whose_day_has_these_parts(found: AutoPlan) -> None:
+    assert any("those of UTC: another zone is named as --blocks 4h/" in one for one in verdict(found))
+    abroad = found._replace(readings=found.readings._replace(offsets=("+01:00", "+02:00")))
+    assert any("UTC, while the recording's times are at +01:00 and +02:00" in one for one in verdict(abroad))
+    named = found._replace(question=replace(found.question, blocks="4h/Europe/Berlin"))
+    assert "Parts of the day are those of Europe/Berlin." in verdict(named)
+
+
+def test_the_picture_of_a_profile_has_every_part_of_the_day(found: AutoPlan) -> None:
+    """The last profile: its shares by parts, each with a band, and when they begin."""
+    picture = plan_page(found).partition("The last stretch")[2]
+    assert re.findall(r'text-anchor="middle">(\d\d:00)<', picture) == [f"{hour:02}:00" for hour in range(0, 24, 4)]
+    assert picture.count("<circle") == picture.count('opacity=".18"') == 6
+    assert "the share in each 4 h of the day (UTC)" in picture

@@ -115,10 +115,17 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
 
 
 def _profile(plan: AutoPlan) -> list[str]:
-    """Say what a profile is compared with, and that nothing else was useful if it was not asked for."""
+    """Say whose day has these parts, what a profile is compared with, and whether nothing else was useful."""
+    length, _, zone = plan.question.blocks.partition("/")
+    parts = f"Parts of the day are those of {zone or 'UTC'}"
+    if not zone:
+        at = " and ".join(plan.readings.offsets)
+        parts += f", while the recording's times are at {at}" if at else ""
+        parts += f": another zone is named as --blocks {length}/Europe/Berlin"
     told = [
+        f"{parts}.",
         "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
-        "about a stretch hides."
+        "about a stretch hides.",
     ]
     if plan.question.want is None:
         told.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")

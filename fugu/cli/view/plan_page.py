@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
-from fugu.cli.view.auto_plan import answer_words, percent, verdict
+from fugu.cli.view.auto_plan import answer_words, percent, time_words, verdict
 from fugu.cli.view.guarantee import promise_words
 from fugu.planning.auto import AutoPlan, Curve
 from fugu.planning.candidates import Candidate
@@ -87,9 +87,11 @@ svg text{font:12px system-ui,sans-serif;fill:#444}ul{list-style:none;padding:0;m
 li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
 .key{display:inline-block;width:1.6em;height:0;margin-right:.6em;border-top:4px solid;vertical-align:middle}
 .dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
+@media (prefers-color-scheme:dark){html{background:#fff;filter:invert(.9) hue-rotate(180deg)}}
 """
 _WIDTH, _LEFT, _RIGHT = 460, 46, 12
 _LOWEST = 0.001
+_MOST_WORDS = 8
 _WINDOWS = ("#a8d5c2", "#7cc3a4", "#4fae88", "#2d9871", "#1b7f5c", "#12674a", "#0c5039", "#073a29", "#042a1e")
 _SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
 _TRUE, _TOLD = "#222", "#0a7d5a"
@@ -135,13 +137,13 @@ def colours(curves: Sequence[Curve]) -> list[str]:
     found = []
     for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS), ("points", _WINDOWS)):
         places = [i for i, curve in enumerate(curves) if curve.candidate.kind == kind]
-        found += [(place, palette[i * len(palette) // max(1, len(places))]) for i, place in enumerate(places)]
+        found += [(place, palette[(2 * i + 1) * len(palette) // (2 * len(places))]) for i, place in enumerate(places)]
     return [colour for _, colour in sorted(found)]
 
 
 def errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     """Error against epsilon, both on logarithmic axes, of every candidate."""
-    height, bottom = 330, 296
+    height, bottom = 334, 296
     xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
     ys = Axis([_LOWEST, 1.0], True, bottom, 14)
     title = "Mean absolute error of every candidate against epsilon"
@@ -171,20 +173,30 @@ def _keys(plan: AutoPlan) -> str:
 
 
 def answer_pictures(plan: AutoPlan, *, truth: bool) -> list[str]:
-    """Released shares over the last windows, a picture for each set of states; with `truth`, the recording's too."""
-    told, names = plan.told, plan.states.discretiser.states
+    """Released shares over the last windows, a picture for each set of states, and of profiles one of the last.
+
+    With `truth`, the recording's shares too.
+    """
+    told, names, blocks = plan.told, plan.states.discretiser.states, plan.recommended.blocks
     if told is None:
         return []
     pictures = []
     for place, some in enumerate(plan.bins):
         title = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
-        recorded = told.truth[:, place].tolist() if truth else []
-        pictures.append(_stretch(title, recorded, told.told[:, place].tolist(), plan.recommended.error_95))
+        shares, begins = [told.truth[:, place], told.told[:, place]], []
+        title += f", {len(told.told)} answers"
+        if blocks is not None:
+            title = f"the share in each {time_words(blocks.seconds)} of the day ({blocks.zone}), over the last days"
+            shares, begins = [told.truth[-1], told.told[-1]], [label.partition("-")[0] for label in blocks.labels]
+        recorded, released = (one.tolist() for one in shares)
+        pictures.append(_stretch(title, recorded if truth else [], released, plan.recommended.error_95, begins))
     return pictures
 
 
-def _stretch(title: str, truth: list[float], released: list[float], within: float) -> str:
-    height, bottom = 190, 164
+def _stretch(title: str, truth: list[float], released: list[float], within: float, begins: Sequence[str]) -> str:
+    """A picture of answers in a row; `begins` are words below the beginnings of each, as many as have room."""
+    bottom = 164
+    height = bottom + (42 if begins else 26)
     step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(released))
 
     def y(share: float) -> float:
@@ -208,5 +220,9 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
     dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
     parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
-    parts.append(f'<text x="{_LEFT}" y="{height - 6}">{escape(title)}, {len(released)} answers</text>')
+    for place in range(0, len(begins), -(-len(begins) // _MOST_WORDS)):
+        at = _LEFT + place * step
+        parts.append(f'<path d="M{at:.1f} {bottom}v5" stroke="#888"/>')
+        parts.append(f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(begins[place])}</text>')
+    parts.append(f'<text x="{_LEFT}" y="{height - 8}">{escape(title)}</text>')
     return svg(f"{title}: {'the truth, and ' if truth else ''}what is released", (_WIDTH, height), parts)
