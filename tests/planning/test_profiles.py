@@ -16,6 +16,7 @@ from fugu.cli.view.auto_plan import auto_document, verdict
 from fugu.cli.view.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
+from fugu.planning.policy_builder import Whose
 from fugu.planning.profiles import recorded_profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.planning.readings import Readings, joined, read_readings
@@ -72,7 +73,7 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) 
 
 
 def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoPlan) -> None:
-    policy = auto_policy(found, epoch=SINCE)
+    policy = auto_policy(found, Whose(epoch=SINCE))
     (window,) = policy.windows
     assert window.blocks is not None
     assert (window.blocks.zone, window.blocks.seconds) == ("UTC", 4 * 3600)
@@ -90,7 +91,7 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     assert plan.candidates[0].blocks is not None
     assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
     if plan.recommended.kind != "none":
-        assert auto_policy(plan, epoch=SINCE).windows[0].blocks is not None
+        assert auto_policy(plan, Whose(epoch=SINCE)).windows[0].blocks is not None
 
 
 def test_a_recording_without_times_has_no_parts_of_the_day() -> None:
