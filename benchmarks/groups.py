@@ -34,6 +34,7 @@ from fugu.mqtt import Broker, Link
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
+from fugu.planning.policy_builder import Whose
 from fugu.planning.question import Question
 from fugu.planning.readings import read_readings
 from fugu.planning.recording import states_of
@@ -89,7 +90,7 @@ def planned(file: Path, threshold: float, homes: int, seed: int) -> tuple[AutoPl
     question = Question(EPSILON, "share", threshold=threshold, devices=homes, latency_seconds=3600.0, protect=3600)
     plan = plan_auto(readings, question, np.random.default_rng(seed))
     hourly = next(one for one in plan.candidates if one.devices == homes and one.window_ticks == HOUR)
-    policy = auto_policy(plan._replace(recommended=hourly), EPOCH)
+    policy = auto_policy(plan._replace(recommended=hourly), Whose(epoch=EPOCH))
     assert readings.moments is not None
     states = states_of(plan.states.discretiser, readings.values, readings.segments)
     return plan, policy, days_of(states, readings.moments)

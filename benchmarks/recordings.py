@@ -1,0 +1,110 @@
+"""What `fugu plan auto` says of recordings: a row for each, of one command.
+
+Usage: python benchmarks/recordings.py [ "FILE [OPTION...]" ... ]      (default: the repository's)
+
+Where nothing is recommended, the answer that came nearest is told. Errors are those on rows that chose nothing where
+something is recommended, else expected ones; attackers are right of so many ticks with what is released, the best of
+them, and without. Seconds are of processor time. A plan that cannot be made is told in its own words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from fugu.cli.view.auto_plan import percent, time_words
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))
+COLUMNS = ("recording", "question", "promise", "verdict", "off by", "guessing", "attackers", "without", "s")
+_FIRST = slice(0, 90)
+
+
+def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
+    """What a command says, its exit code, and seconds of processor time."""
+    before = os.times()
+    command = [sys.executable, "-m", "fugu", "plan", "auto", *words, "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    said = json.loads(ended.stdout) if ended.stdout.startswith("{") else {"error": ended.stderr.strip()}
+    return said, ended.returncode, seconds
+
+
+def asked(one: dict[str, Any], options: list[str]) -> str:
+    """The question, in words."""
+    states = one["discretiser"]["states"] if one["discretiser"] else []
+    kinds = {"cells": "place", "baseline": "above its mean"}
+    words = kinds.get(
+        (one["discretiser"] or {"kind": "cells"})["kind"], states[-1] if len(states) == 2 else f"{len(states)} states"
+    )
+    return " ".join([one["answers"], "of", words, *options])
+
+
+def length(one: dict[str, Any], period: float | None) -> str:
+    """Over which time an answer is."""
+    if one["window_ticks"] is None:
+        return one["kind"] if one["answers"] == "now" else str(one["answers"])
+    ticks = one["window_ticks"]
+    return time_words(ticks * period) if period else f"{ticks} ticks"
+
+
+def row(words: list[str]) -> list[str]:
+    """The cells of a recording."""
+    name = Path(words[0]).name.split(".")[0]
+    found, code, seconds = planned(words)
+    if "error" in found or code not in (0, 3):
+        return [
+            name,
+            " ".join(words[1:]),
+            "-",
+            f"exit {code}: {found.get('error', '')[_FIRST]}",
+            *["-"] * 4,
+            f"{seconds:.0f}",
+        ]
+    period, best = found["readings"].get("period_seconds"), found["recommended"]
+    yes = best["kind"] != "none"
+    judged = [one for one in found["candidates"] if one["guess_error"] and not math.isnan(one["expected_error"])]
+    if not yes and not judged:
+        return [
+            name,
+            " ".join(words[1:]),
+            found["promise"][9:],
+            f"no: {found['verdict'][0][_FIRST]}",
+            *["-"] * 4,
+            f"{seconds:.0f}",
+        ]
+    if not yes:
+        best = min(judged, key=lambda one: one["expected_error"] / one["guess_error"])
+    error = best["held_back_error"] if yes else best["expected_error"]
+    shown = [f"{each:.0f} m" if best["unit"] == "metres" else percent(each) for each in (error, best["guess_error"])]
+    attack = best["attack"]
+    right = ["-", "-"] if attack is None else [percent(attack["success"]), percent(attack["guess"])]
+    verdict = f"{'**yes**' if yes else 'no'}, {length(best, period)}"
+    return [
+        name,
+        asked(best, words[1:]),
+        found["promise"].removeprefix("promise: "),
+        verdict,
+        *shown,
+        *right,
+        f"{seconds:.0f}",
+    ]
+
+
+def main() -> int:
+    """Print the table, a row at a time."""
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
+    for words in [shlex.split(each) for each in sys.argv[1:]] or [[str(file)] for file in FILES]:
+        print(f"| {' | '.join(row(words))} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
