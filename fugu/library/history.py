@@ -1,4 +1,4 @@
-"""What a gateway has stored, or exported, as a DataFrame."""
+"""Tables of a gateway, from its store or an export of it, as DataFrames."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_what_is_written_runs_without_editing(fugu: Fugu, planned: tuple[Path, P
         (("--fleet", "a/b"), "is not a name"),
         (("--device", "policy"), "no device is called"),
         (("--broker", "here:port"), "is not host:port"),
-        (("--window", "2 ticks"), "window must be a number"),
+        (("--window", "2 ticks"), "window: '2 ticks' is no length of time"),
         (("--window", "2"), "is not from 10 to"),
         (("--want", "now", "--window", "8h"), "has no --window"),
     ],

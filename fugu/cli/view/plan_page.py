@@ -216,7 +216,8 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
         f"{'L' if place else 'M'}{_LEFT + place * step:.1f} {y(share):.1f}H{_LEFT + (place + 1) * step:.1f}"
         for place, share in enumerate(truth)
     )
-    parts.append(f'<path d="{path}" fill="none" stroke="{_TRUE}" stroke-width="1.8"/>')
+    if truth:
+        parts.append(f'<path d="{path}" fill="none" stroke="{_TRUE}" stroke-width="1.8"/>')
     dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
     parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]

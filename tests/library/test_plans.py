@@ -1,0 +1,105 @@
+"""A plan from a Series: the policy of the command line, errors, attackers, pictures without the recording, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fugu
+from tests.support.command import runner
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def motion() -> pd.Series:
+    """A room: ten days of minutes, in which a stay lasts about five."""
+    rng = np.random.default_rng(7)
+    state, states = 0, []
+    for draw in rng.random(10 * 1440).tolist():
+        state ^= draw < 0.2
+        states.append(state)
+    return pd.Series(states, pd.date_range("2026-03-01", periods=len(states), freq="min"), name="motion")
+
+
+@pytest.fixture(scope="module")
+def plan(motion: pd.Series) -> fugu.Plan:
+    return fugu.plan(motion, "share", epsilon=2, protect="tick", window="8h", stream="hall")
+
+
+def test_it_recommends_a_checked_policy(plan: fugu.Plan, motion: pd.Series) -> None:
+    assert plan.useful
+    assert plan.verdict[0].startswith("Yes: release the share of 'on' over 8 h. ")
+    assert isinstance(plan.policy, fugu.Policy)
+    assert (plan.policy.stream, plan.policy.guarantee.epsilon) == ("hall", 2.0)
+    found = fugu.check(plan.policy, motion, ceiling=2)
+    assert found.epsilon is not None
+    assert found.epsilon <= 2.0
+    assert found.recorded is not None
+    assert found.recorded.inside
+    with pytest.raises(fugu.FuguError, match="ceiling"):
+        fugu.check(plan.policy, ceiling=1)
+
+
+def test_errors_and_attackers_are_those_of_the_details(plan: fugu.Plan) -> None:
+    (best,) = (one for one in plan.errors if one.recommended)
+    assert best.useful
+    assert best.expected == plan.recommended.expected_error
+    assert 2.0 * best.expected <= best.guessing
+    assert pd.DataFrame(plan.errors).shape == (len(plan.errors), 7)
+    assert {"strongest", "knows the habits"} <= plan.attackers.keys()
+    known = plan.attackers["knows the habits"]
+    assert known.furthest <= fugu.epsilon_to_odds(2.0) * (1.0 + 1e-9)
+
+
+def test_what_is_released_is_attacked(plan: fugu.Plan, motion: pd.Series) -> None:
+    assert plan.policy is not None
+    (trial,) = fugu.attack(plan.policy, motion)
+    assert trial.attacks[0].low <= trial.attacks[0].ceiling
+
+
+def test_the_recording_is_shown_only_if_asked_for(plan: fugu.Plan) -> None:
+    """In HTML the truth is the only path that is drawn in its colour; in a picture, the only line in black."""
+    assert 'stroke="#222" stroke-width="1.8"' not in plan._repr_html_()
+    assert 'stroke="#222" stroke-width="1.8"' in plan.html(truth=True)
+    assert "array" not in repr(plan)
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    assert {line.get_color() for line in plan.plot().lines}.isdisjoint({"black"})
+    assert "black" in {line.get_color() for line in plan.plot(truth=True).lines}
+
+
+def test_its_files_are_those_of_the_command(
+    plan: fugu.Plan, motion: pd.Series, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same policy, but for the time of its tick 0; an agent has no file to replay."""
+    file = tmp_path / "motion.csv"
+    motion.rename_axis("time").to_csv(file)
+    words = ("--want", "share", "--epsilon", 2, "--protect", "tick", "--window", "8h", "--stream", "hall")
+    done = runner(capsys)("plan", "auto", file, *words, "-o", tmp_path / "command")
+    assert done.code == 0
+    assert {one.name for one in plan.save(tmp_path / "library")} == {"policy.json", "agent.toml", "plan.html"}
+    ours, theirs = (
+        json.loads((tmp_path / name / "policy.json").read_text()) | {"clock": None} for name in ("library", "command")
+    )
+    assert ours == theirs
+    assert 'kind = "stdin"' in (tmp_path / "library/agent.toml").read_text()
+    assert fugu.load_policy(tmp_path / "library/policy.json") == plan.policy
+    with pytest.raises(fugu.FuguError, match="holds a plan already"):
+        plan.save(tmp_path / "library")
+    assert fugu.load_policy(plan.save(tmp_path / "library", force=True)[1]) == plan.policy
+
+
+def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Path) -> None:
+    nothing = fugu.plan(motion, "share", epsilon=0.01, protect="1h", window="1h")
+    assert not nothing.useful
+    assert nothing.policy is None
+    assert nothing.attackers == {}
+    assert nothing.verdict[0] == "No: nothing is recommended at epsilon 0.01."
+    assert [one.name for one in nothing.save(tmp_path)] == ["plan.html"]
+    with pytest.raises(fugu.FuguError, match="no released shares to draw"):
+        nothing.plot()
