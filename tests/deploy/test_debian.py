@@ -20,7 +20,7 @@ install -m 600 {policy} /etc/fugu-agent/policy.json
 install -m 600 /usr/share/doc/fugu-edge-agent/agent.toml /etc/fugu-agent/agent.toml
 mkdir -p /var/lib/fugu-agent
 fugu-agent --help | head -1
-fugu-agent --check /etc/fugu-agent/agent.toml < /dev/null
+echo 70 | fugu-agent --check /etc/fugu-agent/agent.toml
 {python} -I -c '
 import sys
 sys.path.insert(0, "/opt/fugu-edge/lib")
@@ -34,7 +34,7 @@ ls /etc/fugu-agent
 """
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
     if os.geteuid() != 0 or not all(map(shutil.which, ("dpkg-deb", "unshare", "chroot"))):
         pytest.skip("needs Debian, and root for a chroot")
@@ -63,8 +63,9 @@ def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    first, *checked, foreign, removed, _ = [*done.stdout.splitlines(), ""]
+    first, *checked, foreign, removed, config, pinned = done.stdout.splitlines()
     assert first.startswith("usage: fugu-agent")
-    assert checked
-    assert foreign == "foreign: []"
-    assert removed == "removed"
+    assert "/etc/fugu-agent/agent.toml: 1 stream(s), every guarantee holds" in checked
+    assert not any("fugu-agent.service" in line for line in checked)
+    assert (foreign, removed) == ("foreign: []", "removed")
+    assert (config, pinned) == ("agent.toml", "policy.json"), "what its owner wrote stays"
