@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import forks
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.soak import note
 
@@ -77,6 +78,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let programs be forks of one that has imported them, but in tests of what they import, or how much they hold."""
+    subprocess.Popen = forks.REAL if item.get_closest_marker("fresh") else forks.Popen  # type: ignore[misc]
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A test that fails shows what its processes printed at last, and where they are: the machine may be gone soon."""
     report = yield
@@ -117,12 +125,12 @@ def _no_process_outlives_its_test() -> Iterator[None]:
 
 
 def _children() -> list[int]:
-    """The processes that this one has started."""
+    """The processes that this one has started, but for the server of forks."""
     found: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             found += map(int, (task / "children").read_text().split())
-    return found
+    return [child for child in found if child != forks.server_process()]
 
 
 def _abort(process: int) -> None:

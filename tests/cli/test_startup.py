@@ -129,6 +129,7 @@ def test_version(fugu: Fugu, words: tuple[str, ...]) -> None:
     assert fugu(*words).out == f"fugu {version('fugu-edge')}\n"
 
 
+@pytest.mark.fresh
 def test_the_installed_command_is_this_one() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fugu", "--version"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -218,14 +218,14 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
 ) -> None:
     write_policies(tmp_path / "policies")
     heard = Everything(broker)
-    gateway = GatewayProcess(tmp_path, broker.port)
-    words = ["gateway", "status", str(gateway.store)]
+    words = ["gateway", "status", str(tmp_path / "gateway.sqlite")]
 
     def said() -> list[Health]:
         return [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
 
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err
+    gateway = GatewayProcess(tmp_path, broker.port)
     wait_until(lambda: said() and said()[-1].online, "health")
     assert (gateway.store.with_name("gateway.sqlite.status").stat().st_mode & 0o777) == 0o600
     assert main([*words, "--json"]) == 0

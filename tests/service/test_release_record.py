@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -80,12 +81,16 @@ def killed_at(site: Path, statement: int) -> bool:
     return ended != 0
 
 
+_READS = re.compile(r"SELECT|BEGIN|ROLLBACK|PRAGMA (?!journal_mode|(application_id|user_version)\s*=)")
+
+
 def _die_at(statement: int) -> None:
+    """End at the n-th statement that may write: one that only reads leaves what the one before has left."""
     count, connect = 0, sqlite3.connect
 
-    def counted(_text: str) -> None:
+    def counted(text: str) -> None:
         nonlocal count
-        count += 1
+        count += _READS.match(text) is None
         if count == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.brokers import PATIENCE
+from tests.support.forks import programs, shell_words
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,7 +42,7 @@ class Page:
         self.blocks = [(match[1], match[2].strip(), match[3]) for match in _BLOCK.finditer(text)]
         self._folder = folder
         self._background: list[subprocess.Popen[bytes]] = []
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}{os.pathsep}/usr/sbin"
+        path = os.pathsep.join([str(programs()), str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
         self._environment = {**os.environ, "PATH": path, "FUGU_SOURCE": str(ROOT), "PYTHONPATH": str(ROOT)}
         self._environment["PIP_COMPILE"] = "no"  # most of what is installed is never imported
 
@@ -81,7 +82,7 @@ class Page:
         )
 
     def _run(self, language: str, body: str) -> None:
-        command = ["bash", "-euc", body] if language == "sh" else [sys.executable, "-c", body]
+        command = ["bash", "-euc", body] if language == "sh" else [*shell_words(), "-c", body]
         done = subprocess.run(
             command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE
         )

@@ -16,16 +16,7 @@ from fugu.contract.reports import StateEstimate, decode_estimate
 from fugu.contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
 from tests.support.brokers import PATIENCE, Mosquitto
 
-_PROGRAM = """
-import logging, sys
-from pathlib import Path
-from gateway.settings import GatewaySettings
-from gateway.process import run
-from fugu.mqtt import Broker
-logging.basicConfig(level=logging.INFO)
-port, store, policies = sys.argv[1:]
-sys.exit(run(GatewaySettings("home", Broker("127.0.0.1", int(port), max_backoff=1), Path(store), Path(policies))))
-"""
+_COMMAND = (sys.executable, "-m", "tests.support.gateway_program")
 
 
 class GatewayProcess:
@@ -40,7 +31,7 @@ class GatewayProcess:
         self._log = folder / "gateway.log"
         arguments = [str(mosquitto.port), str(folder / "s.sqlite"), str(folder / "policies")]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([sys.executable, "-c", _PROGRAM, *arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*_COMMAND, *arguments], stdout=log, stderr=log)
 
     @property
     def pid(self) -> int:

@@ -14,6 +14,8 @@ from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
 from tests.support.processes import policy
 
+pytestmark = pytest.mark.fresh
+
 MOST_MORE = 60 << 10
 """kB that all the attacks together may take."""
 TOPIC = committed_topic("home", "watch")

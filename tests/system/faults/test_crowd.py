@@ -24,6 +24,8 @@ from tests.support.mqtt_packets import Publication, Splitter, acknowledgement, c
 from tests.support.processes import GatewayProcess, policy
 from tests.support.shipped import Shipped
 
+pytestmark = pytest.mark.fresh
+
 TICKS, PERIOD_US = 10, 100_000
 _MOST_LAG, _GROWTH = 1.0, 0.1
 _AT_ONCE = 20

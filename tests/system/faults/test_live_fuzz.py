@@ -38,6 +38,8 @@ from tests.support.mutations import SEEDS, mutated
 from tests.support.processes import GatewayProcess, Recorder, policy
 from tests.support.signing import Keys, policy_document
 
+pytestmark = pytest.mark.fresh
+
 GROWTH = 60 << 20
 """A process may grow by so much, however many messages it gets."""
 WARM = 500

@@ -1,0 +1,192 @@
+"""Starts programs of the product as forks of one process that has imported them: imports take longer than most runs.
+
+`python -m tests.support.fork_server SOCKET` answers one request on a connection: which program, where, with what
+environment, and its three standard streams. A fork is a process as any other, with a number and files of its own; it
+may be killed, and ends as any process of Python ends. It is a child of who started this one, if that has asked, or of
+this one, which tells others how it ended, and ends it when they are gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__ = ["MOST"]
+
+MOST = 150_000
+"""Bytes of a request: its environment is most of it."""
+_PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway", "fugu.cli.commands")
+_LIBRARIES = ("psycopg", "scipy.optimize", "scipy.stats", "starlette.applications", "uvicorn")
+_LATE = ("gateway.cluster", "gateway.history", "fugu.cli.commands.history", "edge_agent.judge")
+"""What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
+
+
+def load() -> None:
+    """Import what programs import, and load the kernels of a gateway."""
+    for package in _PACKAGES:
+        for one in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not one.name.endswith(".__main__") and not one.name.startswith(_LATE):
+                importlib.import_module(one.name)
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+    importlib.import_module("gateway.estimates.symbols").warm()
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "something that was imported has started a thread"
+    gc.collect()
+    gc.freeze()
+
+
+class _Forks:
+    """Those that are children of this process: by the descriptor of each, who waits for it."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._poll = select.poll()
+        self._poll.register(listening, select.POLLIN)
+        self._poll.register(0, select.POLLIN)
+        self._waiting: dict[int, tuple[int, int, socket.socket]] = {}
+
+    def serve(self) -> tuple[dict[str, Any], list[int]]:
+        """Answer until the end of the input; returns in every fork, with what it is to be."""
+        while True:
+            for ready, _ in self._poll.poll():
+                if ready == 0:
+                    for _, process, _ in self._waiting.values():
+                        os.kill(process, signal.SIGKILL)
+                    os._exit(0)
+                elif ready != self._listening.fileno():
+                    self._end(ready)
+                elif (asked := self._start()) is not None:
+                    return asked
+
+    def _start(self) -> tuple[dict[str, Any], list[int]] | None:
+        asking, _ = self._listening.accept()
+        payload, streams, _, _ = socket.recv_fds(asking, MOST, 3)
+        request = json.loads(payload)
+        process = _fork_twice() if request["adopted"] else os.fork()
+        if process == 0:
+            self._listening.close()
+            asking.close()
+            for _, _, other in self._waiting.values():
+                other.close()
+            return request, streams
+        for stream in streams:
+            os.close(stream)
+        asking.send(str(process).encode())
+        if request["adopted"]:
+            asking.close()
+            return None
+        ended = os.pidfd_open(process)
+        self._waiting[ended] = self._waiting[asking.fileno()] = ended, process, asking
+        self._poll.register(ended, select.POLLIN)
+        self._poll.register(asking, select.POLLIN)
+        return None
+
+    def _end(self, ready: int) -> None:
+        """Either a fork has ended, or who waits for it has."""
+        if ready not in self._waiting:  # both
+            return
+        ended, process, asking = self._waiting[ready]
+        if ready != ended:
+            os.kill(process, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        for one in (ended, asking.fileno()):
+            self._poll.unregister(one)
+            del self._waiting[one]
+        with contextlib.suppress(OSError):
+            asking.send(str(status).encode())
+        asking.close()
+        os.close(ended)
+
+
+def _fork_twice() -> int:
+    """Fork a process whose parent ends at once, so that it becomes a child of the next above that takes such."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between == 0:
+        process = os.fork()
+        if process == 0:
+            os.close(reading)
+            os.close(writing)
+            return 0
+        os.write(writing, str(process).encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(between, 0)
+    process = int(os.read(reading, 20))
+    os.close(reading)
+    return process
+
+
+def become(request: dict[str, Any], streams: list[int]) -> None:
+    """Be the program that was asked for."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    for stream in streams:
+        os.close(stream)
+    if request["session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    through = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stdout.reconfigure(write_through=through)
+    sys.stderr = sys.__stderr__ = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+    sys.stderr.reconfigure(line_buffering=True, write_through=through)
+    kind, program, *words = request["words"]
+    sys.argv = [program, *words]
+    sys.path[0] = request["cwd"]
+    if kind == "-m":
+        sys.modules.pop(f"{program}.__main__", None)
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        sys.argv[0] = "-c"
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+    else:
+        runpy.run_path(program, run_name="__main__")
+
+
+def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
+    """Be a program, and end as one does, but leave the memory as it is: freeing it would copy it first."""
+    code: Any = 0
+    try:
+        become(request, streams)
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(ValueError):  # it was closed
+        sys.stdout.flush()
+    os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    load()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as _listening:
+        _listening.bind(sys.argv[1])
+        _listening.listen(100)
+        print("ready", flush=True)
+        _asked = _Forks(_listening).serve()
+    end(*_asked)
