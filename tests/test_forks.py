@@ -1,4 +1,4 @@
-"""What tests start as a fork is a process as if it had started on its own."""
+"""A fork that a test starts is a process as if it had started on its own."""
 
 from __future__ import annotations
 

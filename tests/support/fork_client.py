@@ -1,4 +1,4 @@
-"""What a shell starts in the place of `fugu`: asks for a fork that is it, hands signals on, and ends as that ends.
+"""Stands for `fugu` in a shell: asks for a fork that is it, hands signals on, and ends as that ends.
 
 `python -I -S fork_client.py SOCKET PROGRAM WORD ...`: nothing is imported that would take long.
 """
