@@ -201,7 +201,8 @@ class Link:
 
         Also say once if no broker is there.
         """
-        if self._waits_since is not None and time.monotonic() - self._waits_since > ANSWER_SECONDS:
+        since = self._waits_since  # which the network's thread may set to None meanwhile
+        if since is not None and time.monotonic() - since > ANSWER_SECONDS:
             self._waits_since = None
             self.on_absent(self.last_error or f"no answer from the broker at {self.broker.address}")
         if self._client is not None and self.falls_back:
@@ -252,9 +253,10 @@ class Link:
         """
         if self._client is None or not self.connected:
             return None
-        if self._largest is not None and len(payload) + MOST_AROUND > self._largest:
+        largest = self._largest  # of a connection that may be another one meanwhile
+        if largest is not None and len(payload) + MOST_AROUND > largest:
             self.last_error = (
-                f"broker takes messages of {self._largest - MOST_AROUND} bytes; one of {len(payload)} is not sent"
+                f"broker takes messages of {largest - MOST_AROUND} bytes; one of {len(payload)} is not sent"
             )
             self._not_sent -= 1
             self._guard(self.on_published, self._not_sent, False)

@@ -88,6 +88,22 @@ def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
     assert said == []
 
 
+@pytest.mark.parametrize("name", ["_waits_since", "_largest"])
+def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_once(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    link = Link(broker.broker, "one", on_absent=lambda _: None)
+    link.start()
+    try:
+        wait_until(lambda: link.connected, what="the connection")
+        looks = iter([0])
+        monkeypatch.setattr(Link, name, property(lambda _: next(looks, None), lambda *_: None))
+        link.maintain()
+        link.publish("fugu/2/home/watch/status", b"", retain=True)
+    finally:
+        link.stop()
+
+
 def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
     said: list[str] = []
     assert probe(silent, waiting=said.append).reached == "login"
