@@ -11,7 +11,7 @@ __all__ = ["points", "svg"]
 def svg(title: str, size: tuple[float, float], parts: Iterable[str], *, style: str = "", shown: str = "") -> str:
     """An element of this width and height, whose title is for screen readers as well; one with a style is on white."""
     width, height = size
-    white = f'<rect width="{width}" height="{height}" fill="#fff"/>' if style else ""
+    white = f'<rect class="paper" width="{width}" height="{height}" fill="#fff"/>' if style else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"{shown and " " + shown} role="img">'
         f"<title>{escape(title)}</title>{style}{white}{''.join(parts)}</svg>"

@@ -23,6 +23,7 @@ _GROUPS = {
     "deploy": "Write a broker, and folders for those who use it.",
 }
 COMMANDS = {
+    "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
     "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
     "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
     "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),

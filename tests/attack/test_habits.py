@@ -12,7 +12,7 @@ import pytest
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
 from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import Knowledge, release_counts
-from fugu.cli.demo.evaluation import EPSILON, load_person, policy_for
+from fugu.cli.demo.evaluation import EPSILON, load_night
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios
 from tests.support.proofs import check_printed
@@ -116,17 +116,18 @@ def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
     check_printed("learn it, by up to x {}, and beyond x 2.7 for {} % of the", math.exp(mixed.max()), 100 * beyond)
 
 
-def released(person, seed):
+def released(night, seed):
     """What the demo's plan for a night releases."""
-    [window] = policy_for(person, epoch=0.0, period_seconds=1.0).windows
+    [window] = night.policy.windows
     generator, scale = np.random.default_rng(seed), Fraction(window.scale)
-    return release_counts(person.states, person.segments, window.length, scale, ((1,),), generator, k=2)
+    segments = np.zeros_like(night.states)
+    return release_counts(night.states, segments, window.length, scale, ((1,),), generator, k=2)
 
 
 def demo_attacks(name):
     """The demo's plan for a night, released once, and attacked."""
-    person = load_person(name)
-    states, segments, outputs = person.states, person.segments, released(person, 1)
+    night = load_night(name)
+    states, segments, outputs = night.states, np.zeros_like(night.states), released(night, 1)
     return states, segments, outputs, attack(states, segments, outputs, EPSILON)
 
 
@@ -164,11 +165,11 @@ def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habit
 def test_over_many_draws_of_the_noise_the_share_beyond_is_as_the_manual_says():
     shares: dict[str, list[float]] = {}
     for name in ("N10", "N05", "N07"):
-        person = load_person(name)
-        knowledge = Knowledge(person.covered.transition, person.segments, truth=person.states)
+        night = load_night(name)
+        knowledge = Knowledge(night.transition, np.zeros_like(night.states), truth=night.states)
         for attacker in ("supervised", "learned levels"):
             use = COUNT_ATTACKERS[attacker]
-            draws = [odds_change(released(person, seed), knowledge, use)[person.states >= 0] for seed in range(30)]
+            draws = [odds_change(released(night, seed), knowledge, use)[night.states >= 0] for seed in range(30)]
             beyond = [100 * float((change > EPSILON).mean()) for change in draws]
             shares[attacker] = [*shares.get(attacker, []), min(beyond), max(beyond)]
     check_printed(

@@ -2,84 +2,70 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fugu.attackers.evaluation import Attack
 from fugu.cli.demo import processes, session
-from fugu.cli.demo.evaluation import (
-    BEATS,
-    EPSILON,
-    FLEET,
-    PROMISE,
-    DemoError,
-    Night,
-    Person,
-    evaluate,
-    load_person,
-    policy_for,
-    summary,
-)
-from fugu.cli.demo.page import Observer
-from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, html_report, private_picture, useful_picture
+from fugu.cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
+from fugu.cli.demo.page import Page
+from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, html_report, private_picture, reading_picture, useful_picture
+from fugu.cli.demo.processes import DemoError
+from fugu.cli.demo.session import Subscriber
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
-from fugu.contract.policy import Policy
 from fugu.contract.topics import status_topic, window_topic
 from fugu.mqtt import Broker
 
+FLEET = "demo"
+PROMISE = math.exp(EPSILON)
 OFF = (-10, 20, 30, 0)
 
 
 @pytest.fixture(scope="module")
-def person() -> Person:
-    """One of the sleepers."""
-    return load_person("N05")
+def replay() -> Replay:
+    """One of the nights."""
+    return load_night("N05", epoch=0.0)
 
 
-@pytest.fixture(scope="module")
-def policy(person: Person) -> Policy:
-    """What that sleeper's device does."""
-    return policy_for(person, epoch=0.0, period_seconds=0.001)
-
-
-def window(person: Person, index: int, off: int, observed: int = BEATS) -> str:
-    """A subscriber's line of a window whose count is off the truth by a number."""
+def window(replay: Replay, index: int, off: int, observed: int = BEATS) -> WindowFrame:
+    """A window whose count is off the truth by a number."""
     first = index * BEATS
-    count = int((person.states[first : first + BEATS] == 1).sum()) + off
-    place = {"window": "above", "first": first, "length": BEATS, "observed": observed}
-    return json.dumps({"kind": "window", "device": person.device, "stream": "heart-rate", **place, "counts": [count]})
+    [true], _ = replay.counts(first)
+    return WindowFrame(1, "above", index - 1, index, first, BEATS, observed, (int(true) + off,))
+
+
+def frames(*some: WindowFrame) -> dict[int, WindowFrame]:
+    """Windows by their first ticks."""
+    return {one.first: one for one in some}
 
 
 @pytest.fixture(scope="module")
-def night(person: Person, policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Night:
-    """A night of which a few windows arrived: one twice, one before there was a baseline, one with ticks missing."""
-    lines = [window(person, index, off) for index, off in enumerate((7, *OFF))]
-    lines += [lines[1], window(person, 9, 10_000, observed=BEATS - 1)]
-    readings = tmp_path_factory.mktemp("night") / "readings.jsonl"
-    readings.write_text("\n".join(lines) + "\n")
-    return evaluate([person], {person.device: policy}, readings)[0]
+def night(replay: Replay) -> Results:
+    """A night of which a few windows arrived: one before there was a baseline, one with ticks missing."""
+    came = [window(replay, index, off) for index, off in enumerate((7, *OFF))]
+    results = evaluate(replay, frames(*came, window(replay, 9, 10_000, observed=BEATS - 1)), attacked=True)
+    assert results is not None
+    return results
 
 
-def test_a_device_sends_windows_only_and_uses_up_what_it_promises(policy: Policy) -> None:
+def test_a_device_sends_windows_only_and_uses_up_what_it_promises(replay: Replay) -> None:
+    policy = replay.policy
     assert policy.table is None
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (EPSILON, "universal")
     assert policy.verify(EPSILON).epsilon == pytest.approx(EPSILON, rel=1e-6)
@@ -90,19 +76,32 @@ def test_a_device_sends_windows_only_and_uses_up_what_it_promises(policy: Policy
         eager.verify(EPSILON)
 
 
-def test_windows_are_held_against_the_recording(person: Person, policy: Policy, night: Night) -> None:
-    assert (len(night.hours), night.expected) == (len(OFF), len(person.states) // BEATS - 1)
+def test_a_policy_has_the_period_of_the_heart_so_that_its_stretches_are_true(replay: Replay) -> None:
+    seconds = replay.policy.clock.period_us / 1e6
+    assert 0.5 < seconds < 1.5
+    ten_minutes = next(one for one in replay.policy.bound().rows(replay.policy.clock.period_us) if "10" in one.name)
+    assert 600 / seconds <= ten_minutes.ticks < 1.15 * 600 / seconds
+
+
+def test_windows_are_held_against_the_recording(replay: Replay, night: Results) -> None:
+    assert (len(night.hours), night.live, len(replay.windows)) == (len(OFF), len(OFF), len(replay.states) // BEATS - 1)
     assert (BEATS * (night.released - night.truth)).round(9).tolist() == list(OFF)
     assert night.error == pytest.approx(sum(map(abs, OFF)) / len(OFF) / BEATS)
-    scale = float(policy.windows[0].scale.partition("/")[0]) / float(policy.windows[0].scale.partition("/")[2])
-    assert night.band == pytest.approx(3 * scale / BEATS, rel=0.1)
-    assert night.band < night.quilts < night.group == pytest.approx(math.log(20))
+    assert night.band == pytest.approx(3 * float(Fraction(replay.policy.windows[0].scale)) / BEATS, rel=0.1)
+    assert night.quilts is not None
+    assert night.band < night.quilts < (night.group or 0.0) == pytest.approx(math.log(20))
     assert night.inside == 0.75
-    assert len(night.ordinary) == len(night.ours) == len(person.states) - BEATS
+    assert night.ordinary is not None
+    assert night.ours is not None
+    assert len(night.ordinary) == len(night.ours) == len(replay.states) - BEATS
 
 
-def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(night: Night) -> None:
-    assert 0.5 < night.broken < 0.58
+def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(night: Results) -> None:
+    assert night.ordinary is not None
+    assert night.ours is not None
+    assert night.learner is not None
+    assert night.attack is not None
+    assert 0.5 < night.beyond(night.ordinary) < 0.58
     assert 6.0 < math.exp(night.ordinary.max()) < 10.0
     assert 0.0 < night.ours.max() <= EPSILON
     assert night.learner.shape == night.ours.shape
@@ -110,13 +109,25 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
     assert night.attack.low <= night.attack.success <= night.attack.high
 
 
-def test_no_window_is_an_error(person: Person, policy: Policy, tmp_path: Path) -> None:
-    (tmp_path / "readings.jsonl").write_text(window(person, 0, 0) + "\n" + window(person, 3, 0, observed=299) + "\n")
-    with pytest.raises(DemoError, match="no window of watch-N05"):
-        evaluate([person], {person.device: policy}, tmp_path / "readings.jsonl")
+def test_no_whole_window_is_no_result(replay: Replay) -> None:
+    assert evaluate(replay, frames(window(replay, 0, 0), window(replay, 3, 0, observed=299))) is None
 
 
-def drawn(night: Night) -> Night:
+def test_a_third_is_prepared_with_the_noise_of_the_policy_and_gives_way_to_what_comes(replay: Replay) -> None:
+    ready = replay.prepared
+    assert list(ready) == list(replay.windows)[: -(-len(replay.windows) // 3)]
+    off = [one.counts[0] - int(replay.counts(first)[0][0]) for first, one in ready.items()]
+    scale = float(Fraction(replay.policy.windows[0].scale))
+    assert 0.3 * scale < np.abs(off).mean() < 3.0 * scale  # of about 18 draws, whose mean is the scale
+    came = evaluate(replay, frames(window(replay, 2, 100_000)), ready)
+    assert came is not None
+    assert (came.live, len(came.hours), came.released[1]) == (1, len(ready), 1.0)
+    alone = evaluate(replay, {}, ready)
+    assert alone is not None
+    assert alone.live == 0
+
+
+def drawn(night: Results) -> Results:
     """A night with numbers that are easy to find again in a picture."""
     return replace(
         night,
@@ -146,7 +157,7 @@ def words(picture: str) -> str:
     return " | ".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
 
 
-def test_the_useful_picture_shows_the_numbers_of_the_night(night: Night) -> None:
+def test_the_useful_picture_shows_the_numbers_of_the_night(night: Results) -> None:
     picture = useful_picture(drawn(night))
     [truth], [released] = ([p for p in paths(picture, kind) if len(p) == 3] for kind in ("", "got"))
     for points, shares in ((truth, (0.25, 0.5, 1.0)), (released, (0.2, 0.6, 0.9))):
@@ -154,13 +165,13 @@ def test_the_useful_picture_shows_the_numbers_of_the_night(night: Night) -> None
         assert [(318 - y) / 208 for _, y in points] == pytest.approx(shares, abs=0.001)
     [band] = [points for points in paths(picture, "band") if len(points) == 6]
     assert [(318 - y) / 208 for _, y in band] == pytest.approx([0.3, 0.7, 1.0, 0.8, 0.5, 0.1], abs=0.001)
-    for said in ("± 10 %", "± 40 %", "± 300 %"):
+    for said in ("± 10 %", "± 40 %", "± 300 %", "50 %", "100 %"):
         assert said in words(picture)
     ends = [float(end) for end in re.findall(r'class="bar.*?H([\d.]+)', picture)]
     assert [(end - 146) / 290 for end in ends] == pytest.approx([0.1, 0.4, 1.0], abs=0.001)
 
 
-def test_the_private_picture_shows_the_numbers_of_the_night(night: Night) -> None:
+def test_the_private_picture_shows_the_numbers_of_the_night(night: Results) -> None:
     picture = private_picture(drawn(night))
     unit = (RIGHT - 20) / math.log(40)
     for kind, factors in (
@@ -183,19 +194,19 @@ def test_the_private_picture_shows_the_numbers_of_the_night(night: Night) -> Non
     assert "20 % of heartbeats beyond × 2.7, up to × 200" in words(broken)
 
 
-def test_a_picture_of_a_long_night_is_small(night: Night) -> None:
+def test_a_picture_of_a_long_night_is_small(night: Results) -> None:
     many = np.linspace(0.0, 3.0, 30_000)
     assert len(private_picture(replace(night, ordinary=many, ours=many))) < 100_000
 
 
-def test_the_sentences_and_the_report_say_the_same(night: Night) -> None:
+def test_the_sentences_and_the_report_say_the_same(night: Results) -> None:
     one = drawn(night)
     useful, private, habits, attacker = summary(one)
     assert "off by 8.3 points on average (a share of 40 % reads 32 to 48 %), and 100 % of them by at most 10" in useful
-    assert "for an attacker who already knows the sleeper's habits" in private
+    assert "for an attacker who already knows the habits behind it" in private
     assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0,")
     assert "by more than x 2.7 on 40 % of the heartbeats" in habits
-    assert len(summary(replace(one, attack=None))) == len(summary(replace(one, learner=None))) == 2
+    assert len(summary(replace(one, attack=None, learner=None))) == 2
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
@@ -204,110 +215,111 @@ def test_the_sentences_and_the_report_say_the_same(night: Night) -> None:
     assert report.count("<svg") == 4
     assert report.index("<svg") < 1500, "pictures first"
     assert useful in report
-    assert f"received {3 + len(OFF)} of {2 * night.expected}" in report
+    assert f"received {2 * len(OFF)} of {2 * len(night.replay.windows)}" in report
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
-def printed(console_part: Any) -> str:
-    """What the terminal shows, 80 columns wide."""
-    text = io.StringIO()
-    Console(file=text, width=80).print(console_part)
-    return text.getvalue()
+def heard(subscriber: Subscriber, status: Status) -> None:
+    """Let it hear a status of the device, as the broker would."""
+    subscriber.link.on_message(status_topic(FLEET, "watch-N05"), status.encode(), False)
 
 
-def test_the_live_table_shows_how_far_the_nights_are_and_the_newest_share() -> None:
-    """The observer is fed as the broker would feed it, without one."""
-    devices = ["watch-N05", "watch-N07"]
-    observer = Observer(Broker(port=1), FLEET, dict.fromkeys(devices, 16859))
-    assert not observer.online(1)
-    for device in devices:
-        status = Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, 1234),))
-        observer.link.on_message(status_topic(FLEET, device), status.encode(), False)
-    assert observer.online(1)
-    assert not observer.online(2)
-    counted = WindowFrame(1, "above", previous=3, index=4, first=1200, length=300, observed=300, counts=(150,))
-    for _ in range(2):
-        observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), counted.encode(), False)
-    observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), b"\x05", False)
-    shown = printed(observer.table("title"))
-    assert "watch-N05 1234 of 16859 5 50 % ██████······ 3" in " ".join(shown.split())
-    assert max(map(len, shown.splitlines())) <= 80
+def moving(ticks: int) -> Status:
+    """The status of a device that is so far."""
+    return Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, ticks),))
 
 
-def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_leaves_is_measured_from_what_was_published(replay: Replay, tmp_path: Path) -> None:
+    """The subscriber is fed as the broker would feed it, without one."""
+    subscriber, frame = Subscriber(Broker(port=1), [replay]), window(replay, 4, 0)
+    heard(subscriber, moving(1234))
+    for payload in (frame.encode(), frame.encode(), b"\x05"):
+        subscriber.link.on_message(window_topic(FLEET, "watch-N05", "heart-rate"), payload, False)
+    one = subscriber.heard("watch-N05")
+    assert (one.windows, one.ticks, one.bytes) == ({1200: frame}, 1500, len(frame.encode()))
+    page = Page(browser=False)
+    session._draw(page, 0, replay, one)
+    page._server.server_close()
+    [shown] = page._state["replays"]
+    every = session.time_words(BEATS * replay.policy.clock.period_us / 1e6)
+    assert f"What leaves: {len(frame.encode())} bytes every {every}, measured." in shown["said"][1]
+    assert shown["live"].startswith(f"1 of {len(replay.windows)} values have come from the device. The others")
+    assert "prepared" in shown["live"]
+
+
+def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(
+    monkeypatch: pytest.MonkeyPatch, replay: Replay
+) -> None:
     now = [100.0]
-    monkeypatch.setattr("fugu.cli.demo.page.time", SimpleNamespace(monotonic=lambda: now[0]))
-    observer = Observer(Broker(), FLEET, {"watch-N05": 16859})
-    assert observer.stands("watch-N05", 95.0) == (5.0, "heartbeat 0 of 16859, 0 messages waiting")
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    subscriber = Subscriber(Broker(), [replay])
+    assert subscriber.stands("watch-N05", 95.0) == (5.0, "tick 0 of 16859, 0 messages waiting")
 
     def hear(status: Status) -> float:
         now[0] += 1.0
-        observer.link.on_message(status_topic(FLEET, "watch-N05"), status.encode(), False)
-        return observer.stands("watch-N05", 95.0)[0]
+        heard(subscriber, status)
+        return subscriber.stands("watch-N05", 95.0)[0]
 
-    moving = [Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, ticks),)) for ticks in (1, 1, 2)]
-    assert [hear(one) for one in moving] == [0.0, 1.0, 0.0]
+    assert [hear(moving(ticks)) for ticks in (1, 1, 2)] == [0.0, 1.0, 0.0]
     assert hear(Status(False, "1", 0, (StatusCode.CONNECTION_LOST,), ())) == 1.0
 
 
-def test_a_gateway_that_ends_ends_the_demo() -> None:
-    observer = Observer(Broker(), FLEET, {})
+def test_a_recording_is_drawn_whatever_its_readings_are() -> None:
+    numbers = reading_picture(np.array([1.0, np.nan, 3.0, 2.0]), 0.5, 2, "a & b")
+    names = reading_picture(["on", None, "off", "on"], 24.0, 4, "door")
+    assert len(list(paths(numbers, "read"))) == len(list(paths(numbers, "later"))) == 1
+    assert list(paths(names, "later")) == []
+    assert "a & b" in words(numbers)
+    assert "off | on" in words(names)
+
+
+def test_a_gateway_that_ends_ends_the_demo(replay: Replay) -> None:
+    subscriber = Subscriber(Broker(), [replay])
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as serving:
-        assert session._over(observer, serving, {})
+        assert session._over(subscriber, serving, {})
     with pytest.raises(DemoError, match="the gateway has ended"):
-        session._over(observer, serving, {})
+        session._over(subscriber, serving, {})
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("ends", ["stands still", "never ends"])
 def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ends: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], replay: Replay, ends: str
 ) -> None:
     """The other one moves, and ends in order once the first has been left out."""
     monkeypatch.setattr(session, "_STILL_SECONDS", 0.2)
     monkeypatch.setattr(session, "_GIVEN_UP_SECONDS", 0.4 if ends == "stands still" else 600.0)
     monkeypatch.setattr(session, "_MOST_SECONDS", 600.0 if ends == "stands still" else 0.4)
-    observer = Observer(Broker(), FLEET, {"watch-N05": 16859, "watch-N07": 19812})
-    ticks = count(1200)
-
-    def hear(device: str) -> None:
-        status = Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, next(ticks)),))
-        observer.link.on_message(status_topic(FLEET, device), status.encode(), False)
-
-    hear("watch-N05")
+    other = load_night("N07", epoch=0.0)
+    subscriber, ticks = Subscriber(Broker(), [replay, other]), count(1200)
+    heard(subscriber, moving(next(ticks)))
+    page = Page(browser=False)
+    alarms: list[str] = []
+    monkeypatch.setattr(page, "show", lambda **fields: alarms.append(fields.get("stalled", "")))
     with ExitStack() as stack:
-        serving, stopped, moving = (
+        serving, stopped, goes_on = (
             stack.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
             for _ in range(3)
         )
         stopped.send_signal(signal.SIGSTOP)
-        agents = {"watch-N05": Agent(stopped), "watch-N07": Agent(moving)}
+        devices: dict[str, Any] = {"watch-N05": stopped, "watch-N07": goes_on}
 
         def maintain() -> None:
-            hear("watch-N07")
-            if "watch-N05" not in agents and not moving.stdin.closed:  # type: ignore[union-attr]
-                moving.communicate(b"\n")
+            subscriber.link.on_message(status_topic(FLEET, "watch-N07"), moving(next(ticks)).encode(), False)
+            if "watch-N05" not in devices and not goes_on.stdin.closed:  # type: ignore[union-attr]
+                goes_on.communicate(b"\n")
 
-        monkeypatch.setattr(observer.link, "maintain", maintain)
-        missing = session._watch(observer, serving, agents, False, "title", time.time())  # type: ignore[arg-type]
+        monkeypatch.setattr(subscriber.link, "maintain", maintain)
+        missing = session._watch(page, subscriber, serving, devices, [replay, other])
+        page._server.server_close()
         assert stopped.returncode == -signal.SIGKILL
         serving.kill()
     named, *_ = capsys.readouterr().out.splitlines()
-    assert re.match(
-        rf"watch-N05 \(process {stopped.pid}\) has stood still for \d+ s: heartbeat 1200 of 16859, 3 ", named
-    )
+    assert re.match(rf"watch-N05 \(process {stopped.pid}\) has stood still for \d+ s: tick 1200 of 16859, 3 ", named)
+    assert named in "; ".join(alarms)
+    assert alarms[-1] == ""
     assert [one.split(" for ")[0] for one in missing][:1] == ["watch-N05 stood still"]
     assert len(missing) == (1 if ends == "stands still" else 2)
-
-
-class Agent(NamedTuple):
-    """A process that stands for a device's."""
-
-    process: subprocess.Popen[bytes]
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.mark.long
@@ -323,25 +335,6 @@ def test_a_process_that_does_not_end_is_killed_and_named(
     assert capsys.readouterr().out.startswith("gateway did not end within 0 s and was killed: see ")
 
 
-def test_a_night_of_which_nothing_came_is_left_out_and_half_a_line_too(
-    person: Person, policy: Policy, tmp_path: Path
-) -> None:
-    other = load_person("N07")
-    readings = tmp_path / "readings.jsonl"
-    readings.write_text(window(person, 1, 0) + "\n" + window(other, 0, 0) + "\n" + window(other, 2, 0)[:50])
-    policies = {person.device: policy, other.device: policy_for(other, epoch=0.0, period_seconds=0.001)}
-    [night] = evaluate([other, person], policies, readings)
-    assert (night.name, len(night.hours)) == ("N05", 1)
+def test_what_did_not_come_is_in_the_report(night: Results) -> None:
     report = html_report([night], "broker", 1.0, ["watch-N07 stood still for 60 s & was ended"])
     assert "<li>Missing: watch-N07 stood still for 60 s &amp; was ended.</li>" in report
-
-
-def test_without_a_web_server_the_demo_says_so_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "starlette.requests", None)
-    monkeypatch.delitem(sys.modules, "fugu.cli.demo.page", raising=False)
-    with ExitStack() as stack:
-        session._show(stack, [], {}, Broker(port=1))
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("no page: ")

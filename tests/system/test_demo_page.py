@@ -1,102 +1,179 @@
-"""The demo's page: two pictures that grow with what comes, and a truth that nothing but the demo has."""
+"""The page of a replay: what it shows, how it lies in windows of four widths, and who gets it."""
 
 from __future__ import annotations
 
-import json
+import base64
+import http.client
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fugu.cli.demo.evaluation import BEATS, FLEET, Person, load_person, policy_for
-from fugu.cli.demo.page import demo_page
-from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.frames import WindowFrame
-from fugu.contract.topics import description_topic, window_topic
-from fugu.mqtt import Link
-from tests.support.brokers import Mosquitto, wait_until
+from fugu.cli.demo import session
+from fugu.cli.demo.evaluation import Replay, load_night
+from fugu.cli.demo.page import Page
+from fugu.cli.demo.session import NIGHTS
+from tests.support.brokers import wait_until
 from tests.support.browser import Browser, chromium
-from tests.support.pages import Site
 
-pytestmark = pytest.mark.long
-DEVICE = "watch-N10"
-NORMAL = ("/", f"/device/{DEVICE}", "/events/fleet", f"/events/device/{DEVICE}", "/events/releases", "/releases")
+WIDTHS = {390: 1, 800: 2, 1200: 3, 1920: 3}
+"""Widths of a window, and how many figures stand beside one another there."""
+LOADED = "return [...document.querySelectorAll('img')].every((one) => one.naturalWidth === 560)"
+LAYOUT = """
+const box = (one) => { const at = one.getBoundingClientRect(); return [at.left, at.top, at.right, at.bottom]; };
+const all = (what) => [...document.querySelectorAll(what)].filter((one) => one.offsetParent !== null).map(box);
+const root = document.documentElement;
+return {
+  beyond: root.scrollWidth - root.clientWidth, figures: all("figure"), images: all("img"), blocks: all("main > *"),
+  clipped: [...document.querySelectorAll("h1, h2, h3, p, li, figcaption")].filter(
+    (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline").length,
+};
+"""
 
 
 @pytest.fixture(scope="module")
-def person() -> Person:
-    return load_person("N10")
+def nights() -> list[Replay]:
+    return [load_night(name, epoch=0.0) for name in NIGHTS[:2]]
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with chromium(tmp_path / "profile") as made:
+def page() -> Iterator[Page]:
+    with Page(browser=False) as made:
         yield made
 
 
-def test_pictures_grow_and_only_the_demo_has_the_truth(person: Person, broker: Mosquitto, browser: Browser) -> None:
-    policy = policy_for(person, epoch=0.0, period_seconds=0.001)
-    link = Link(broker.broker, client_id="watch")
-    link.start()
+def ask(page: Page, path: str = "/state", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of an answer."""
+    port = page._server.server_port
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    found = answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+    connection.close()
+    return found
 
-    def publish(index: int) -> None:
-        first = index * BEATS
-        count = int((person.states[first : first + BEATS] == 1).sum()) + 10
-        frame = WindowFrame(1, "above", index - 1, index, first, BEATS, BEATS, (count,))
-        topic = window_topic(FLEET, DEVICE, "heart-rate")
-        wait_until(lambda: link.publish(topic, frame.encode()) is not None, "room for a message")
 
-    with demo_page([person], {DEVICE: policy}, broker.broker) as page:
-        site = Site(page.settings.listen[1])
-        wait_until(site.answers, "the page")
-        wait_until(lambda: b'"connected":true' in site.ask("/events/fleet")[1], "the broker")
-        browser.open(f"{site.address}/demo")
-        wait_until(lambda: "live" in browser.text("#view"))
-        sent = 0
+def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: Page) -> None:
+    entrance = page.address.partition(f"{page._server.server_port}")[2]
+    assert page.address.startswith("http://127.0.0.1:")
+    assert page._server.server_address[0] == "127.0.0.1"
+    for path in ("/", "/state", "/page.js", "/reading-0.svg", "/?token=", "/?token=wrong"):
+        assert ask(page, path)[0] == 403, path
+    status, _, headers = ask(page, entrance)
+    assert (status, headers["location"]) == (303, "/")
+    cookie, *attributes = headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
+    assert ask(page, entrance)[0] == 403
+    assert [ask(page, path, Cookie=cookie)[0] for path in ("/", "/state", "/page.js", "/page.css")] == [200] * 4
+    assert ask(page, "/../session.py", Cookie=cookie)[0] == ask(page, "/nothing", Cookie=cookie)[0] == 404
+    assert ask(page, Cookie="fugu_replay=wrong")[0] == 403
+    here = f"127.0.0.1:{page._server.server_port}"
+    assert ask(page, Cookie=cookie, Host="evil.example")[0] == 421
+    assert ask(page, Cookie=cookie, Origin="http://evil.example")[0] == 403
+    assert ask(page, Cookie=cookie, Origin=f"http://{here}")[0] == 200
+    assert ask(page, Cookie=cookie, Sec_Fetch_Site="cross-site")[0] == 403
+    assert ask(page, entrance, Host="evil.example")[0] == 421
+    headers = ask(page, "/", Cookie=cookie)[2]
+    assert headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in headers["content-security-policy"]
 
-        def came(most: int) -> bool:
-            # What is published before the page has subscribed does not come: so more is, until some does.
-            nonlocal sent
-            if sent < most:
-                sent += 1
-                publish(sent)
-            return bool(json.loads(site.ask(f"/demo/{DEVICE}")[1])["windows"])
 
-        wait_until(lambda: came(40), "a window")
-        wait_until(lambda: browser.run("return document.querySelector('#private').naturalWidth") == 560, "a picture")
-        assert "of 88 windows" in browser.text("#far")
-        before = site.ask(f"/demo/{DEVICE}/useful.svg")[1]
-        for index in range(sent + 1, sent + 6):
-            publish(index)
-        wait_until(lambda: site.ask(f"/demo/{DEVICE}/useful.svg")[1] != before, "more in the picture")
-        assert "off by 3.3 points" in browser.text("#useful-said")  # ten heartbeats of 300
-        assert browser.violations() == []
-        assert browser.complaints() == []
+@pytest.mark.parametrize(("terminal", "screen"), [(True, True), (False, True), (True, False)])
+def test_a_browser_is_opened_where_somebody_looks(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, screen: bool
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setattr("fugu.cli.demo.page._screen", lambda: screen)
+    with Page(browser=True) as page:
+        assert opened == ([page.address] if terminal and screen else [])
+    with Page(browser=False):
+        assert len(opened) <= 1
 
-        description = encode_description(describe(policy))
-        topic = description_topic(FLEET, DEVICE, "heart-rate")
-        wait_until(lambda: link.publish(topic, description, retain=True) is not None, "room for a message")
-        browser.open(f"{site.address}/device/{DEVICE}")
-        wait_until(lambda: browser.count(".attack canvas") == 1, "what an attacker makes of counts")
-        said = browser.text("section[aria-label='Stream heart-rate']")
-        assert "believes the typical chain of its class" in said
-        assert "weighs the counts of window above, one window at a time" in said
-        assert "Attacker “single window” reads the newest count" in said
-        assert browser.violations() == []
 
-        above = np.add.reduceat(person.states[BEATS:] == 1, np.arange(0, 88 * BEATS, BEATS))[1:5]
-        truth = {f"{share:.6f}"[:6].encode() for share in above / BEATS}
-        for path in NORMAL:
-            status, body = site.ask(path)
-            assert status == 200, path
-            assert b"truth" not in body
-            assert not [one for one in truth if one in body]
-        assert site.ask("/demo/watch-N05")[0] == 404
-        assert site.ask("/demo", Host=f"evil.example:{site.port}")[0] == 421
-        browser.open(f"{site.address}/demo")
-        wait_until(lambda: browser.run("return document.querySelector('#private').naturalWidth") == 560, "a picture")
-    assert not site.answers()
-    wait_until(lambda: "has ended" in browser.text("#view"), "a word about the end")
-    assert browser.run("return document.querySelector('#useful').naturalWidth") == 560
-    link.stop()
+@pytest.mark.long
+def test_the_page_is_right_at_every_width_and_grows(tmp_path: Path, nights: list[Replay]) -> None:
+    with chromium(tmp_path / "profile") as browser:
+        with Page(browser=False) as page:
+            page.show(title="Three nights", stage="replaying", done=0.4, left=30)
+            for count in (1, 2):
+                session.show_replay(page, nights[:count])
+            browser.open(page.address)
+            wait_until(lambda: browser.count("img:not([hidden])") == 6 and browser.run(LOADED), "prepared pictures")
+            assert "token" not in browser.run("return location.href")
+            assert "replaying, about 30 s left" in browser.text("#stage")
+            assert browser.run("return document.querySelector('progress').value") == 0.4
+            assert "0 of 88 values have come from the device. The others in the picture were prepared" in browser.text()
+            assert "Any single heartbeat: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
+            assert "Any 10 minutes: " in browser.text()
+            assert "Any 1 hour: nothing is promised" in browser.text()
+            for width, columns in WIDTHS.items():
+                for dark in (False, True):
+                    browser.look(width, dark=dark)
+                    check_layout(browser, width, columns)
+                    assert (max(pixel(browser, "img")) < 80) == dark, "pictures follow the colours of the page"
+                assert browser.violations() == []
+            browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+            check_layout(browser, 1920, 2)
+            assert pixel(browser, "img") == pixel(browser, "main") == (255, 255, 255)
+            browser.look(1200, dark=False)
+
+            some = nights[0].prepared
+            arrived = session._Device(ticks=1500, bytes=74, windows={at: some[at] for at in list(some)[:4]})
+            session._draw(page, 0, nights[0], arrived)
+            page.show(stalled="watch-N10 has stood still", report="report.html")
+            page.link("<!doctype html><title>x</title><h1>all of it</h1>")
+            wait_until(lambda: "What leaves: 74 bytes every 4" in browser.text(), "what came")
+            assert "4 of 88 values have come" in browser.text()
+            assert browser.text("[role=alert]") == "watch-N10 has stood still"
+            page.show(stalled="", ended=True, stage="all has come", paste=["On your sensor", "Paste it.", "fugu agent"])
+            wait_until(lambda: browser.text("#stage") == "all has come", "the end")
+            assert browser.text("pre") == "fugu agent"
+            check_layout(browser, 1200, 3)
+            assert browser.complaints() == []
+            browser.click("#report a")
+            assert browser.text("h1") == "all of it"
+            browser.run("history.back()")
+            wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again")
+        wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
+        assert browser.count("img:not([hidden])") == 6
+
+
+def check_layout(browser: Browser, width: int, columns: int) -> None:
+    """Nothing is beyond the window or cut off, and nothing lies on anything else."""
+    found: dict[str, Any] = browser.run(LAYOUT)
+    assert found["beyond"] <= 0, width
+    assert found["clipped"] == 0, width
+    assert all(0 <= left < right <= width for left, _, right, _ in found["figures"] + found["images"]), width
+    assert max(right - left for left, _, right, _ in found["images"]) <= 640
+    for boxes in (found["figures"], found["blocks"]):
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            for other in boxes[number + 1 :]:
+                assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], width
+    for figure, image in zip(found["figures"], found["images"], strict=True):
+        assert figure[0] < image[0] < image[2] < figure[2]
+        assert figure[1] < image[1] < image[3] < figure[3]
+    rows = np.array([top for _, top, _, _ in found["figures"]])
+    assert max((rows == top).sum() for top in rows) == columns, width
+
+
+def pixel(browser: Browser, selector: str) -> tuple[int, ...]:
+    """Colour of the upper left corner of an element, a little inside."""
+    x, y = browser.run(
+        "const at = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "return [at.left + scrollX + 3, at.top + scrollY + 3]",
+        selector,
+    )
+    clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
+    shot = browser.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    image = base64.b64decode(shot["data"])
+    data, at = b"", 8
+    while at < len(image):
+        length, kind = int.from_bytes(image[at : at + 4], "big"), image[at + 4 : at + 8]
+        data += image[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
+        at += length + 12
+    return tuple(zlib.decompress(data)[1:4])

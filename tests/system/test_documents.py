@@ -16,8 +16,8 @@ import pytest
 from scipy.stats import gamma
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
-from fugu.cli.demo.evaluation import Person, load_people
-from fugu.cli.demo.evaluation import policy_for as demo_policy
+from fugu.cli.demo.evaluation import Replay, load_night
+from fugu.cli.demo.session import NIGHTS
 from fugu.mqtt import Broker
 from gateway.deployment.broker_files import create_broker
 from gateway.deployment.mosquitto import Settings
@@ -273,20 +273,20 @@ def test_the_readme_says_what_its_pictures_show() -> None:
     assert [int(end) for end in found.groups()[1:]] == [round(40 - error), round(40 + error)]
 
 
-def _most_points_off(person: Person) -> float:
+def _most_points_off(night: Replay) -> float:
     """A mean error of a night's shares in points that one run in 10^9 exceeds, for the noise of the device's policy.
 
     The size of discrete Laplace noise of scale b is exceeded as often by an exponential variable of scale b, and 1, or
     more often; the sum of n of these has a gamma distribution.
     """
-    [window] = demo_policy(person, epoch=0.0, period_seconds=1.0).windows
-    windows = person.states.size // window.length - 1
+    [window] = night.policy.windows
+    windows = len(night.windows)
     most = gamma.isf(1e-9 / 3, windows, scale=float(Fraction(window.scale))) / windows + 1.0
     return 100.0 * float(most) / window.length
 
 
 def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fugu", "demo", "--no-live", "--broker-kind", "mosquitto"]
+    command = [sys.executable, "-m", "fugu", "demo", "--no-browser", "--broker-kind", "mosquitto"]
     done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "demo" / "report.html").read_text()
@@ -296,7 +296,7 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
     for word in ("Useful", "Private"):
         assert f"\n{word}: " in done.stdout
-    address = re.search(r"^the page: http://127\.0\.0\.1:(\d+)/demo$", done.stdout, re.MULTILINE)
+    address = re.search(r"^the page, for one browser: http://127\.0\.0\.1:(\d+)/\?token=", done.stdout, re.MULTILINE)
     assert address is not None
     assert not Site(int(address[1])).answers()  # it has ended with the demo
     said = html.unescape(report)
@@ -310,7 +310,7 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
     # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each.
     assert re.search(r"received 208 of 208\b", report)
     errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", said)]
-    bounds = [_most_points_off(person) for person in load_people()]
+    bounds = [_most_points_off(load_night(name)) for name in NIGHTS]
     assert all(0.0 < off < most < 9.0 for off, most in zip(errors, bounds, strict=True)), (errors, bounds)
     attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", said)
     assert len(attacks) == 3

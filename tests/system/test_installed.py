@@ -45,7 +45,7 @@ def holds_all_files(wheel: Path, archive: Path) -> None:
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
     found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
     wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
-    assert {"gateway/page/assets/uplot.js", "fugu/cli/demo/assets/demo.html"} <= wanted
+    assert {"gateway/page/assets/uplot.js", "fugu/cli/demo/assets/page.html"} <= wanted
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(archive) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
@@ -112,7 +112,7 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     shows_its_page(fugu)
     assert run(fugu, "gateway", "asyncapi") == run(home / "bin" / "python", "-c", shipped)
     run(*install, f"{wheel}[demo]")
-    run(fugu, "demo", "--no-live", "--no-page", "--broker-kind", "embedded", "--out", "demo")
+    run(fugu, "demo", "--no-browser", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
     assert "<svg" in report
     assert re.search(r"received 208 of 208\b", report)

@@ -23,7 +23,7 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
 
-__all__ = ["plan_recordings"]
+__all__ = ["asked_words", "offers_of", "other_options", "plan_recordings", "question_asked"]
 
 _READ_BY = ("column", "time", "period", "seed", "fleet", "device", "stream", "epoch", "broker")
 """Options that are no part of the question."""
@@ -47,7 +47,7 @@ def plan_recordings(
     """
     if output is not None and not force:
         refuse_overwriting(output)
-    question, period = _question(options), arguments.period(options.period)
+    question, period = question_asked(options), arguments.period(options.period)
     whose, broker = whose_of(options.fleet, options.device, options.stream, options.epoch), broker_of(options.broker)
     plan: Plan | None = None
     short = ""
@@ -57,9 +57,9 @@ def plan_recordings(
         try:
             plan = find(question, options.seed, progress=progress)
         except TooShortError as error:
-            short, offers = str(error), _offers(find, _shorter(error.baseline_ticks, options), files, progress)
+            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), files, progress)
         else:
-            offers = () if plan.useful else _offers(find, _others(plan.details, options), files, progress)
+            offers = () if plan.useful else offers_of(find, other_options(plan.details, options), files, progress)
     written = () if output is None or plan is None else plan.save(output, force=force, broker=broker)
 
     def show() -> None:
@@ -83,7 +83,7 @@ def plan_recordings(
         raise typer.Exit(NOTHING)
 
 
-def _offers(
+def offers_of(
     find: Planner, others: Iterable[AutoOptions], files: Sequence[Path], progress: Callable[[str, float], None]
 ) -> tuple[str, ...]:
     """Other settings that are useful, as commands with what they give on rows that chose nothing.
@@ -98,19 +98,23 @@ def _offers(
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            best = find(_question(other), other.seed, progress=told).recommended
+            best = find(question_asked(other), other.seed, progress=told).recommended
         except FuguError:
             continue
         if best.kind != "none" and best.held_back_error is not None:
-            words = [(f"--{field.name}", str(getattr(other, field.name))) for field in fields(other)]
-            given = [pair for pair, field in zip(words, fields(other), strict=True) if pair[1] != str(field.default)]
-            line = shlex.join(["fugu", "plan", "auto", *named, *(word for pair in given for word in pair)])
+            line = shlex.join(["fugu", "plan", "auto", *named, *asked_words(other)])
             off = f"{best.held_back_error:.0f} m" if best.unit == "metres" else percent(best.held_back_error)
             offers.append(f"{off} off on held-back rows instead: {line}")
     return tuple(offers)
 
 
-def _others(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
+def asked_words(options: AutoOptions) -> list[str]:
+    """The options that are not the usual ones, as words of a command."""
+    given = [(field.name, str(getattr(options, field.name)), str(field.default)) for field in fields(options)]
+    return [word for name, value, usual in given if value != usual for word in (f"--{name}", value)]
+
+
+def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
     """At most three settings to try."""
     if isinstance(plan, AutoPlan):
         yield from _shorter(plan.states.baseline_ticks, options)
@@ -127,6 +131,7 @@ def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]
         yield replace(options, baseline=str(_BASELINE))
 
 
-def _question(options: AutoOptions) -> Question:
+def question_asked(options: AutoOptions) -> Question:
+    """The question that options ask. FuguError: one of them cannot be read."""
     words = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
     return question_of(words.pop("want"), **words)

@@ -1,4 +1,4 @@
-"""`fugu demo`."""
+"""`fugu demo` and `fugu try`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 import typer
 
 from fugu.cli.commands.options import command
+from fugu.cli.commands.plan_options import AutoOptions
 from fugu.host.arguments import one_of, positive
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
 
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
+trial = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @command(demo)
@@ -20,28 +22,25 @@ def _demo(
     what: str = "hearts",
     *,
     out: Path | None = None,
-    live: bool = True,
-    page: bool = True,
+    browser: bool = True,
     seconds: float = 40.0,
     broker_kind: str = "auto",
 ) -> int:
     """Show the whole system: sleeping hearts, or a walk.
 
-    With real processes and real MQTT, on this machine. Of hearts three recordings, whose live page has the address
-    that is printed. Of a walk on a grid a private measurement, and a map: tables come from the gateway; there are
-    restarts and losses.
+    With real processes and real MQTT, on this machine. Of hearts three recordings, as fugu try shows one of yours. Of a
+    walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and losses.
 
     \b
     examples:
       fugu demo
-      fugu demo --no-live --no-page --out /tmp/demo
+      fugu demo --no-browser --out /tmp/demo
       fugu demo walk --seconds 20
 
     Args:
         what ([hearts|walk]): Counts of three nights, or places.
         out: Folder for report.html and everything that the run writes (default: demo).
-        live: Show hearts in the terminal.
-        page: Show hearts in a browser, on this machine.
+        browser: Open the page of hearts.
         seconds: The walk ends when so many seconds' points have arrived.
         broker_kind: auto, mosquitto or embedded.
     """
@@ -49,7 +48,30 @@ def _demo(
     if one_of(what, "demo", _SHOWN) == "hearts":
         from fugu.cli.demo.session import run
 
-        return run(out or Path("demo"), live, kind, page=page)
+        return run(out or Path("demo"), kind, browser=browser)
     from fugu.cli.demo.location import run as walk
 
     return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)
+
+
+@command(trial)
+def _try(file: Path | None = None, *, options: AutoOptions, browser: bool = True) -> int:
+    """Try a recording of yours: plan, replay it, and see what leaves.
+
+    Plans as fugu plan auto does, with the same options. Then an agent and a gateway on this machine replay the part of
+    the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is left
+    on the disk. Without a file, a night of heartbeats of ours is tried.
+
+    \b
+    examples:
+      fugu try
+      fugu try history.csv
+      fugu try history.csv --protect tick --epsilon 3 --no-browser
+
+    Args:
+        file ([HISTORY.csv]): Readings, plain or gzip, as for fugu plan auto.
+        browser: Open the page.
+    """
+    from fugu.cli.demo.trial import run
+
+    return run(file, options, browser=browser)

@@ -1,14 +1,14 @@
-"""The subscriber's answers held against the recordings, and attackers on them."""
+"""What a subscriber received held against the truth of the recordings, and attackers on it."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_cha
 from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
-from fugu.cli.demo.processes import DemoError
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
+from fugu.contract.frames import WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds
@@ -28,21 +28,19 @@ from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
 from fugu.planning.recording import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
-from fugu.privacy.covering_class import Covered, covering_class
+from fugu.privacy.covering_class import covering_class
 from fugu.privacy.quilts import group_dp_scale, mqm_exact
 
 __all__ = [
     "BEATS",
     "EPSILON",
     "FLEET",
-    "PROMISE",
     "RECORDINGS",
-    "Night",
-    "Person",
+    "Replay",
+    "Results",
     "evaluate",
-    "load_people",
-    "night_so_far",
-    "policy_for",
+    "load_night",
+    "read_night",
     "summary",
 ]
 
@@ -57,99 +55,153 @@ BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
 
 @dataclass(frozen=True)
-class Person:
-    """One recording.
+class Replay:
+    """A recording that a device replays, and the truth.
 
     Attributes:
-        recording: the CSV file.
-        hours: (n,) time of each heartbeat since the first.
-        states: (n,) 1 where the heart rate is above its running baseline, -1 before there is one.
-        covered: the class of chains that covers the recording.
+        name: for people.
+        policy: of the device; its only window counts states.
+        sensor: the table of the sensor in the agent's file.
+        values: (n,) what the sensor reads at each tick; NaN or `None` where nothing.
+        states: (n,) their states, -1 where there is none, as before a running mean.
+        transition: (k, k) the chain that an attacker believes who knows the habits.
+        steady: chains that never change, for quilts to be compared with; `None` without a comparison.
+        of: what is counted, in words after "the share of time".
+        tick: what a tick is called.
+        recorded: what was recorded.
     """
 
     name: str
-    recording: Path
-    hours: Floats
+    policy: Policy
+    sensor: Mapping[str, object]
+    values: Floats | list[str | None]
     states: Ints
-    covered: Covered
+    transition: Floats
+    steady: BinaryChains | None = None
+    of: str = "above the sleeper's own baseline"
+    tick: str = "heartbeat"
+    recorded: str = "heart rate"
 
     @property
     def device(self) -> str:
-        """Name of the person's device."""
-        return f"watch-{self.name}"
+        """Name of its device."""
+        return self.policy.device
 
     @property
-    def segments(self) -> Ints:
-        """The recording has no gaps."""
-        return np.zeros_like(self.states)
+    def hours(self) -> float:
+        """From one tick to the next, in hours."""
+        return self.policy.clock.period_us / 3.6e9
+
+    @property
+    def promise(self) -> float:
+        """By how much the odds on a tick may change, at the most."""
+        return epsilon_to_odds(self.policy.guarantee.epsilon)
+
+    @property
+    def beginning(self) -> int:
+        """Ticks before there is a running mean."""
+        return self.policy.discretiser.baseline_ticks if self.policy.discretiser.kind == "baseline" else 0
+
+    @property
+    def windows(self) -> range:
+        """First ticks of the windows that are to come, but for those that begin before there is a running mean."""
+        [window] = self.policy.windows
+        at = window.start + -(-max(self.beginning - window.start, 0) // window.stride) * window.stride
+        return range(at, self.states.size - window.length + 1, window.stride)
+
+    def counts(self, first: int) -> tuple[Ints, Ints]:
+        """The true counts (g,) of a window, and of how many ticks each is."""
+        [window] = self.policy.windows
+        clock, query = self.policy.clock, window.query
+        span = self.states[first : first + window.length]
+        if query.blocks is None:
+            groups = window.groups(self.policy.discretiser.states)
+            return np.array([np.isin(span, some).sum() for some in groups]), np.full(len(groups), span.size)
+        blocks = np.array(
+            [query.blocks.at(clock.epoch_us + t * clock.period_us) for t in range(first, first + span.size)]
+        )
+        inside = np.isin(span, window.counted(self.policy.discretiser.states))
+        least = len(query.blocks.labels)
+        return np.bincount(blocks[inside], minlength=least), np.bincount(blocks, minlength=least)
+
+    @cached_property
+    def prepared(self) -> dict[int, WindowFrame]:
+        """Frames of the first third of the windows, by first tick: simulated here, with the noise of the policy."""
+        [window] = self.policy.windows
+        frames, rng = {}, np.random.default_rng()
+        success = -math.expm1(-1.0 / float(Fraction(window.scale)))
+        for first in self.windows[: -(-len(self.windows) // 3)]:
+            true, _ = self.counts(first)
+            # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
+            up, down = rng.geometric(success, (2, true.size))
+            index, length = (first - window.start) // window.stride, window.length
+            counts = tuple((true + up - down).tolist())
+            frames[first] = WindowFrame(1, window.name, index - 1, index, first, length, length, counts)
+        return frames
 
 
-def load_people() -> list[Person]:
-    """All recordings, the most restless night first."""
-    return [load_person(name) for name in ("N10", "N05", "N07")]
-
-
-def load_person(name: str) -> Person:
-    """Read a recording, as a device would, and find its class."""
+def read_night(name: str) -> tuple[Path, float, Floats]:
+    """A recorded night: its file, seconds from one heartbeat to the next on average, and heart rates."""
     path = RECORDINGS / f"hr_sleep_{name}.csv.gz"
     with csv_rows(path, FuguError) as (header, rows):
         columns = header.index("t"), header.index("value")
         seconds, values = np.array([[float(row[column]) for column in columns] for _, row in rows]).T
-    segments = np.zeros(len(values), dtype=np.int64)
-    states = states_of(BASELINE, values, segments)
-    return Person(name, path, seconds / 3600.0, states, covering_class(states, segments, 2))
+    return path, round(float(seconds[-1] - seconds[0]) / (len(seconds) - 1), 3), values
 
 
-def policy_for(person: Person, *, epoch: float, period_seconds: float, version: int = 1) -> Policy:
-    """The policy of the person's device: a noisy count of every 300 heartbeats, and nothing else.
+def load_night(name: str, epoch: float | None = None) -> Replay:
+    """A recorded night as a device replays it: a noisy count of every 300 heartbeats, and nothing else.
 
     Args:
-        person: whose.
-        epoch: Unix time of the first heartbeat, in seconds.
-        period_seconds: from one to the next.
-        version: of the policy.
+        name: of the recording.
+        epoch: Unix time of the first heartbeat; by default the night has just ended.
     """
-    plan = joint_plan(person.covered.chains, EPSILON, "universal", [WantedWindow("above", BEATS, ("above",))])
-    header = PolicyHeader(FLEET, person.device, "heart-rate", BASELINE, period_seconds, version=version, epoch=epoch)
-    return build_window_policy(plan, header)
-
-
-PROMISE = epsilon_to_odds(EPSILON)
-"""By how much the odds on a heartbeat may change, at the most."""
+    path, period, values = read_night(name)
+    segments = np.zeros(len(values), dtype=np.int64)
+    states = states_of(BASELINE, values, segments)
+    covered = covering_class(states, segments, 2)
+    plan = joint_plan(covered.chains, EPSILON, "universal", [WantedWindow("above", BEATS, ("above",))])
+    epoch = time.time() - period * len(values) if epoch is None else epoch
+    about = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
+    low, high = covered.low, covered.high
+    steady = BinaryChains(q=(low[0, 1], high[0, 1]), r=(low[1, 0], high[1, 0]))
+    sensor = {"kind": "replay", "file": str(path.resolve()), "column": "value", "loop": False}
+    return Replay(
+        f"Sleeper {name}", build_window_policy(plan, about), sensor, values, states, covered.transition, steady
+    )
 
 
 @dataclass(frozen=True)
-class Night:
-    """One device's night; shares are of the heartbeats of a window, in 0..1.
+class Results:
+    """Windows of one replay that arrived, or were prepared; shares are in 0..1.
 
     Attributes:
-        name: of the recording.
-        expected: number of windows of the recording, but for those before there is a baseline.
-        hours: (w,) middle of each of them that arrived.
-        truth: (w,) the true shares.
+        hours: (w,) middle of each share.
+        truth: (w,) the true shares, (w, g) flattened where windows have several counts.
         released: (w,) the shares that arrived.
+        live: how many windows really arrived; the others were prepared.
         band: half the width of a 95 % interval of a released share.
         quilts: the same with the noise of quilts, for chains inside those of the class that do not change, and an
-            adversary who knows no state.
-        group: the same if all heartbeats of a window are protected as one.
+            adversary who knows no state; `None` unless there are two states.
+        group: the same if all ticks of a window are protected as one; `None` likewise.
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
-            heartbeat, for an attacker who uses all of them (forward-backward with the average chain of the class).
-        ours: (n,) the same of the windows that arrived.
-        learner: (n,) the same, for the attacker who learns the sleeper's habits and moves furthest beyond the promise,
-            which is not made to him; `None` while the night goes on.
-        attack: the most successful attacker on those windows; `None` while the night goes on.
+            tick, for an attacker who uses all of them (forward-backward with the average chain of the class).
+        ours: (n,) the same of the windows that arrived; `None` for counts by parts of the day.
+        learner: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
+            made to him; `None` while the replay goes on.
+        attack: the most successful attacker on those windows; `None` while the replay goes on.
     """
 
-    name: str
-    expected: int
+    replay: Replay
     hours: Floats
     truth: Floats
     released: Floats
+    live: int
     band: float
-    quilts: float
-    group: float
-    ordinary: Floats
-    ours: Floats
+    quilts: float | None
+    group: float | None
+    ordinary: Floats | None
+    ours: Floats | None
     learner: Floats | None
     attack: Attack | None
 
@@ -163,107 +215,114 @@ class Night:
         """How often the truth was inside the band."""
         return float((np.abs(self.released - self.truth) <= self.band).mean())
 
-    @property
-    def broken(self) -> float:
-        """The share of heartbeats on which ordinary randomised response goes beyond the promise."""
-        return float((self.ordinary > EPSILON).mean())
-
-    @property
-    def learned(self) -> float | None:
-        """The share of heartbeats on which the attacker who learns habits goes beyond the promise."""
-        return None if self.learner is None else float((self.learner > EPSILON).mean())
+    def beyond(self, changes: Floats) -> float:
+        """The share of ticks on which odds change by more than is promised."""
+        return float((changes > self.replay.policy.guarantee.epsilon).mean())
 
 
-def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings: Path) -> list[Night]:
-    """Compare what arrived with the recordings, and attack it; without those of whom no window did.
-
-    Args:
-        people: the recordings.
-        policies: by device.
-        readings: what `fugu subscribe --json` printed.
-
-    Raises:
-        DemoError: no window of any device arrived.
-    """
-    windows: dict[str, dict[int, Mapping[str, Any]]] = {person.device: {} for person in people}
-    text = readings.read_text()
-    for line in text[: text.rfind("\n")].splitlines():  # whoever was killed may have written half of one
-        reading = json.loads(line)
-        # Of a window with fewer ticks than its length nobody can say what was counted.
-        if reading["kind"] == "window" and reading["observed"] == reading["length"]:
-            windows[reading["device"]][reading["first"]] = reading
-    # Before there is a baseline nobody is above it.
-    some = [person for person in people if max(windows[person.device], default=0) >= BEATS]
-    if not some:
-        raise DemoError(f"no window of {people[0].device} reached the subscriber")
-    return [_night(person, policies[person.device], windows[person.device], attacked=True) for person in some]
-
-
-def night_so_far(person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]]) -> Night:
-    """A night until the end of the newest window.
+def evaluate(
+    replay: Replay,
+    live: Mapping[int, WindowFrame],
+    others: Mapping[int, WindowFrame] | None = None,
+    *,
+    attacked: bool = False,
+) -> Results | None:
+    """Compare what arrived with the truth, and attack it; `None` if no whole window did.
 
     Args:
-        windows: what has arrived, by first tick, one at least that begins when there is a baseline.
+        replay: the recording.
+        live: windows that arrived, by first tick.
+        others: windows that were prepared, for those that have not arrived.
+        attacked: run all attackers, not only the one who knows the habits; it takes a while.
     """
-    end = max(windows) + policy.windows[0].length
-    return _night(replace(person, hours=person.hours[:end], states=person.states[:end]), policy, windows)
-
-
-def _night(
-    person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]], *, attacked: bool = False
-) -> Night:
-    states, segments, [window] = person.states, person.segments, policy.windows
-    first = np.array(sorted(windows), dtype=np.int64)
-    useful = first >= BEATS
-    length, scale = window.length, Fraction(window.scale)
-    counts = np.array([windows[at]["counts"] for at in first.tolist()], dtype=np.int64)
-    above = np.append(0, np.cumsum(states == 1))
-    present = (states >= 0).astype(np.int64)
-    outputs = CountOutputs(counts, first, length, scale, ((1,),), states.size, 2, present)
-    knowledge, seen = Knowledge(person.covered.transition, segments), states >= 0
-    low, high = person.covered.low, person.covered.high
-    chains = BinaryChains(q=(low[0, 1], high[0, 1]), r=(low[1, 0], high[1, 0]))
-    flip = round(2**32 / (1.0 + PROMISE))
-    ordinary = release_symbols(states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
-    attacks = attack(states, segments, outputs, EPSILON) if attacked else ()
-    learner, told = furthest_learner(attacks), replace(knowledge, truth=states)
+    [window] = replay.policy.windows
+    policy, truths = replay.policy, {}
+    frames = {**(others or {}), **live}
+    for at in sorted(set(replay.windows) & set(frames)):
+        # Of a window in which the device has missed ticks nobody can say what was counted.
+        if frames[at].observed == window.length:
+            truths[at] = replay.counts(at)
+    if not truths:
+        return None
+    first, length, scale = np.array(list(truths)), window.length, Fraction(window.scale)
+    true, ticks = (np.stack(arrays) for arrays in zip(*truths.values(), strict=True))
+    counts = np.array([frames[at].counts for at in truths], dtype=np.int64)
+    parts = counts.shape[1] if window.query.blocks is not None else 1
+    middles = first[:, None] + (np.arange(parts) + 0.5) * length / parts
+    chosen = slice(None) if parts > 1 else slice(varied := int(np.argmax(true.std(axis=0))), varied + 1)
     tail = -math.log(0.05) / length  # of Laplace noise of scale 1: as far as its 95 % reach
-    return Night(
-        person.name,
-        states.size // length - 1,
-        person.hours[first + length // 2][useful],
-        ((above[first + length] - above[first]) / length)[useful],
-        np.clip(counts[:, 0] / length, 0.0, 1.0)[useful],
-        window_error(scale, length).share_95,
-        tail * mqm_exact(chains, None, EPSILON).scale,
-        tail * group_dp_scale(length, EPSILON),
-        odds_change(ordinary, knowledge)[seen],
-        odds_change(outputs, knowledge)[seen],
-        None if learner is None else odds_change(outputs, told, COUNT_ATTACKERS[learner.attacker])[seen],
+    quilts = group = ordinary = None
+    segments, seen, epsilon = np.zeros_like(replay.states), replay.states >= 0, policy.guarantee.epsilon
+    knowledge = Knowledge(replay.transition, segments)
+    if replay.steady is not None:
+        quilts = tail * mqm_exact(replay.steady, None, epsilon).scale
+        group = tail * group_dp_scale(length, epsilon)
+    if replay.transition.shape == (2, 2):
+        flip = round(2**32 / (1.0 + replay.promise))
+        symbols = release_symbols(replay.states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
+        ordinary = odds_change(symbols, knowledge)[seen]
+    ours = learned = None
+    attacks: tuple[Attack, ...] = ()
+    if parts == 1 and window.overlap == 1:
+        end = replay.states.size if attacked else int(first[-1]) + length
+        groups, names = window.groups(policy.discretiser.states), len(policy.discretiser.states)
+        present = seen[:end].astype(np.int64)
+        outputs = CountOutputs(counts, first, length, scale, groups, end, names, present)
+        knowledge = Knowledge(replay.transition, segments[:end])
+        ours = odds_change(outputs, knowledge)[seen[:end]]
+        if attacked:
+            attacks = attack(replay.states, segments, outputs, epsilon)
+            if (learner := furthest_learner(attacks)) is not None:
+                told = replace(knowledge, truth=replay.states)
+                learned = odds_change(outputs, told, COUNT_ATTACKERS[learner.attacker])[seen]
+    return Results(
+        replay,
+        (middles * replay.hours).ravel(),
+        (true / ticks)[:, chosen].ravel(),
+        np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
+        len(set(truths) & set(live)),
+        window_error(scale, length).share_95 * parts,
+        quilts,
+        group,
+        ordinary,
+        ours,
+        learned,
         attacks[0] if attacks else None,
     )
 
 
-def summary(night: Night) -> tuple[str, ...]:
-    """A night in a sentence about use, and one about privacy; once it is over, one each about learners and success."""
-    most, ours, found = math.exp(night.ordinary.max()), math.exp(night.ours.max()), night.attack
-    said = (
-        f"Useful: the released shares are off by {100 * night.error:.1f} points on average (a share of 40 % reads "
-        f"{40 - 100 * night.error:.0f} to {40 + 100 * night.error:.0f} %), and {100 * night.inside:.0f} % of them by "
-        f"at most {100 * night.band:.0f} points.",
-        "Private: for an attacker who already knows the sleeper's habits, what is released changes the odds on a "
-        f"heartbeat by at most x {ours:.1f}, where x {PROMISE:.1f} is promised; ordinary randomised response goes "
-        f"beyond that promise on {100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
-    )
-    if found is None or night.learner is None or night.learned is None:
-        return said
-    return (
-        *said,
-        f"Habits are not protected: for an attacker who learns them, odds change by up to "
-        f"x {math.exp(night.learner.max()):.1f}, and by more than x {PROMISE:.1f} on {100 * night.learned:.0f} % of "
-        "the heartbeats.",
-        f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
-        f"{100 * found.success:.1f} % of the heartbeats ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
-        f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are in "
-        "the class.",
-    )
+def summary(results: Results) -> tuple[str, ...]:
+    """A sentence about use, and one about privacy; once it is over, one each about learners and success."""
+    replay, found = results.replay, results.attack
+    tick, promise = replay.tick, f"x {replay.promise:.1f}"
+    said = [
+        f"Useful: the released shares are off by {100 * results.error:.1f} points on average (a share of 40 % reads "
+        f"{40 - 100 * results.error:.0f} to {40 + 100 * results.error:.0f} %), and {100 * results.inside:.0f} % of "
+        f"them by at most {100 * results.band:.0f} points."
+    ]
+    if results.ours is not None:
+        said.append(
+            "Private: for an attacker who already knows the habits behind it, what is released changes the odds on a "
+            f"{tick} by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"
+        )
+        if results.ordinary is not None:
+            said[-1] += (
+                "; ordinary randomised response goes beyond that promise on "
+                f"{100 * results.beyond(results.ordinary):.0f} % of the {tick}s, "
+                f"up to x {math.exp(results.ordinary.max()):.0f}"
+            )
+        said[-1] += "."
+    if results.learner is not None:
+        said.append(
+            "Habits are not protected: for an attacker who learns them, odds change by up to "
+            f"x {math.exp(results.learner.max()):.1f}, and by more than {promise} on "
+            f"{100 * results.beyond(results.learner):.0f} % of the {tick}s."
+        )
+    if found is not None:
+        said.append(
+            f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
+            f"{100 * found.success:.1f} % of the {tick}s ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
+            f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are "
+            "in the class."
+        )
+    return tuple(said)

@@ -1,107 +1,177 @@
-"""The demo's two pictures, as SVG text that a phone shows as well: what a subscriber gets, and what an attacker."""
+"""The pictures of a replay, as SVG text that a phone shows as well: the recording, what leaves, what attackers get."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.cli.demo.evaluation import BEATS, EPSILON, PROMISE, Night, summary
+from fugu.cli.demo.evaluation import BEATS, EPSILON, Results, summary
 from fugu.svg import points, svg
 
-__all__ = ["html_report", "private_picture", "useful_picture"]
+__all__ = ["html_report", "private_picture", "reading_picture", "useful_picture"]
 
 
 WIDTH, HEIGHT = 560, 470
 LEFT, RIGHT = 62, 545
+TOP, BOTTOM = 110, 318
 MOST_DOTS = 1500
 FACTORS = (1, 2, 5, 10, 20, 50, 100, 1000)
+_STEPS = (1 / 60, 1 / 12, 0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 168, 336, 720)
+"""Hours from one mark of an axis of time to the next."""
+_SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _STYLE = """<style>
-text{font:18px system-ui,sans-serif;fill:#222;stroke:#fff;stroke-width:4px;paint-order:stroke}
-.head{font-weight:700;font-size:20px}.strong{font-weight:700}.small{font-size:16px;fill:#555}
-.good{fill:#0a7d5a}.bad{fill:#b83227}.end{text-anchor:end}.middle{text-anchor:middle}
-path{fill:none;stroke:#222;stroke-width:1.5}path.axis{stroke:#999;stroke-width:1}
-path.band{fill:#0a7d5a;fill-opacity:.16;stroke:none}path.got{stroke:#0a7d5a;stroke-width:2.6}
-path.bar{stroke-width:9}path.tip{fill:#222;stroke:none}path.promise{stroke-dasharray:6 4;stroke-width:2}
-path.dots{stroke-width:3.4;stroke-linecap:round;stroke-opacity:.4;stroke:#b83227}path.dots.good{stroke:#0a7d5a}
-.learner{fill:#8a5a00}path.dots.learner{stroke:#8a5a00}
+svg{--ink:#222;--paper:#fff;--quiet:#555;--good:#0a7d5a;--bad:#b83227;--learner:#8a5a00;--axis:#999}
+@media screen and (prefers-color-scheme:dark){svg{--ink:#e6ebe8;--paper:#1a1f1d;--quiet:#a3aea8;--good:#63c9b9;
+--bad:#ff9a83;--learner:#e3b260;--axis:#6b756f}}
+.paper{fill:var(--paper)}
+text{font:18px system-ui,sans-serif;fill:var(--ink);stroke:var(--paper);stroke-width:4px;paint-order:stroke}
+.head{font-weight:700;font-size:20px}.strong{font-weight:700}.small{font-size:16px;fill:var(--quiet)}
+.good{fill:var(--good)}.bad{fill:var(--bad)}.end{text-anchor:end}.middle{text-anchor:middle}
+path{fill:none;stroke:var(--ink);stroke-width:1.5}path.axis{stroke:var(--axis);stroke-width:1}
+path.band{fill:var(--good);fill-opacity:.16;stroke:none}path.got{stroke:var(--good);stroke-width:2.6}
+path.bar{stroke-width:9}path.tip{fill:var(--ink);stroke:none}path.promise{stroke-dasharray:6 4;stroke-width:2}
+path.dots{stroke-width:3.4;stroke-linecap:round;stroke-opacity:.4;stroke:var(--bad)}path.dots.good{stroke:var(--good)}
+path.later{stroke-opacity:.35}.learner{fill:var(--learner)}path.dots.learner{stroke:var(--learner)}
 </style>"""
 
 
-def useful_picture(night: Night, whole: float | None = None) -> str:
-    """The true and the released shares over a night, and below them how far noise of the same promise reaches.
+def reading_picture(values: Floats | Sequence[str | None], hours: float, done: int, of: str) -> str:
+    """Readings over time, of which the first `done` have been read; names are levels, from the lowest line on.
 
     Args:
+        values: (n,) numbers, NaN where there is none; or names.
+        hours: from one to the next.
+        of: what is recorded, in the head.
+    """
+    if isinstance(values, np.ndarray):
+        numbers, names = values, list[str]()
+    else:
+        names = sorted({value for value in values if value is not None})
+        numbers = np.array([np.nan if value is None else names.index(value) for value in values])
+    low, high = (float(end) for end in (np.nanmin(numbers), np.nanmax(numbers)))
+    top, bottom = TOP, HEIGHT - 45
+    height = (bottom - top) / ((high - low) or 1.0)
+    columns = min(numbers.size, 600)
+    edges = np.linspace(0, numbers.size, columns + 1).astype(np.int64)
+    places = []
+    for begin, end in pairwise(edges.tolist()):
+        span = numbers[begin:end][~np.isnan(numbers[begin:end])]
+        if span.size:
+            x = LEFT + (RIGHT - LEFT) * begin / numbers.size
+            places.append(
+                (int(begin), [(x, bottom - height * (float(value) - low)) for value in (span.min(), span.max())])
+            )
+    read = [spot for begin, spots in places if begin < done for spot in spots]
+    later = [spot for begin, spots in places if begin >= done for spot in spots]
+    marks = [(name, float(level)) for level, name in enumerate(names)] or [
+        (f"{value:.4g}", value) for value in (low, high)
+    ]
+    parts = [
+        _text(8, 75, "these readings never leave the device", "small"),
+        *_hours(numbers.size * hours, bottom),
+        *(f'<path class="axis" d="M{LEFT} {at}H{RIGHT}"/>' for at in (top, bottom)),
+        *(_text(LEFT - 6, bottom + 6 - height * (at - low), escape(name[:7]), "small end") for name, at in marks[:8]),
+        *(f'<path class="{kind}" d="M{points(line)}"/>' for kind, line in (("later", later), ("read", read)) if line),
+    ]
+    return _picture(("Recorded:", escape(of[:44])), parts)
+
+
+def _hours(last: float, bottom: float) -> list[str]:
+    """Marks of an axis of time that ends after so many hours."""
+    step = next((step for step in _STEPS if last <= 7 * step), _STEPS[-1])
+    size, unit = next((size, unit) for size, unit in ((24.0, "d"), (1.0, "h"), (1 / 60, "min")) if step >= 0.999 * size)
+    times = step * np.arange(1, int(last / step + 1e-9) + 1)
+    scale = (RIGHT - LEFT) / last
+    return [_text(LEFT + scale * at, bottom + 21, f"{at / size:.4g} {unit}", "small middle") for at in times.tolist()]
+
+
+def useful_picture(results: Results, whole: float | None = None) -> str:
+    """The true and the released shares over time, and below them how far noise of the same promise reaches.
+
+    Args:
+        results: at least one window of a replay.
         whole: hours of the axis; until the last share if there are none.
     """
-    top, bottom = 110, 318
-    last = float(night.hours[-1]) if whole is None else whole
+    last = float(results.hours[-1]) if whole is None else whole
+    most = max(float(results.truth.max()), float(results.released.max()))
+    most = next(scale for scale in _SCALES if most <= scale)
 
-    def line(shares: Floats, hours: Floats = night.hours) -> str:
+    def line(shares: Floats, hours: Floats = results.hours) -> str:
         across = LEFT + (RIGHT - LEFT) * hours / last
-        down = bottom - (bottom - top) * np.clip(shares, 0.0, 1.0)
+        down = BOTTOM - (BOTTOM - TOP) * np.clip(shares / most, 0.0, 1.0)
         return points(zip(across.tolist(), down.tolist(), strict=True))
 
-    got, truth = line(night.released), line(night.truth)
+    got, truth = line(results.released), line(results.truth)
     both = line(
-        np.append(night.released + night.band, (night.released - night.band)[::-1]),
-        np.append(night.hours, night.hours[::-1]),
+        np.append(results.released + results.band, (results.released - results.band)[::-1]),
+        np.append(results.hours, results.hours[::-1]),
     )
+    marks = [(0.0, "0 %"), (0.5, f"{50 * most:g} %"), (1.0, f"{100 * most:g} %")]
     parts = [
         '<path class="band" d="M8 60h40v18h-40z"/><path class="got" d="M8 69h40"/><path d="M8 92h40"/>',
         _text(56, 75, "what a subscriber gets, with its 95 % band", "good"),
-        _text(56, 98, "the truth, which stays on the wrist"),
-        *(f'<path class="axis" d="M{LEFT} {at}H{RIGHT}"/>' for at in (top, (top + bottom) // 2, bottom)),
-        *(_text(LEFT - 6, bottom + 6 - (bottom - top) * at / 100, f"{at} %", "small end") for at in (0, 50, 100)),
-        *(
-            _text(LEFT + (RIGHT - LEFT) * h / last, bottom + 21, f"{h} h", "small middle")
-            for h in range(1, int(last) + 1)
-        ),
+        _text(56, 98, "the truth, which stays on the device"),
+        *(f'<path class="axis" d="M{LEFT} {at}H{RIGHT}"/>' for at in (TOP, (TOP + BOTTOM) // 2, BOTTOM)),
+        *(_text(LEFT - 6, BOTTOM + 6 - (BOTTOM - TOP) * at, name, "small end") for at, name in marks),
+        *_hours(last, BOTTOM),
         f'<path class="band" d="M{both}Z"/><path class="got" d="M{got}"/><path d="M{truth}"/>',
         _text(8, 374, "How far off a value is (95 %), under the same promise:", "small"),
     ]
-    reaches = (("Fugu Edge", night.band), ("Markov quilts", night.quilts), ("group privacy", night.group))
+    reaches = (("Fugu Edge", results.band), ("Markov quilts", results.quilts), ("group privacy", results.group))
     for row, (name, reach) in enumerate(reaches):
+        if reach is None:
+            continue
         at, end = 402 + 28 * row, 146 + 290 * min(reach, 1.0)
         kind = "bar" if row else "bar got"
         parts.append(_text(8, at, name, "" if row else "good") + f'<path class="{kind}" d="M146 {at - 6}H{end:.1f}"/>')
         if reach > 1.0:  # it does not fit
             parts.append(f'<path class="tip" d="M{end:.1f} {at - 14}l13 8l-13 8z"/>')
         parts.append(_text(end + 18, at, f"&#177; {100 * reach:.0f} %", "" if row else "good"))
-    return _picture(("Useful: share of 300 heartbeats above", "the sleeper's own baseline, in one night"), parts)
+    return _picture(_useful_head(results), parts)
 
 
-def private_picture(night: Night) -> str:
-    """By how much odds change on each heartbeat, on a log axis, against the promise."""
+def _useful_head(results: Results) -> tuple[str, str]:
+    replay = results.replay
+    [window] = replay.policy.windows
+    ticks = f"{window.length} {replay.tick}s" + (", for each part of the day" if window.blocks is not None else "")
+    return f"Useful: share of {ticks}", escape(replay.of[:48])
+
+
+def private_picture(results: Results) -> str:
+    """By how much odds change on each tick, on a log axis, against the promise."""
+    tick, promise = results.replay.tick, results.replay.promise
     rows = [
-        ("Ordinary randomised response, habits known", night.ordinary, "bad"),
-        ("Fugu Edge, attacker knows the habits", night.ours, "good"),
+        ("Ordinary randomised response, habits known", results.ordinary, "bad"),
+        ("Fugu Edge, attacker knows the habits", results.ours, "good"),
+        ("Fugu Edge, attacker learns the habits (no promise)", results.learner, "learner"),
     ]
-    if night.learner is not None:
-        rows.append(("Fugu Edge, attacker learns the habits (no promise)", night.learner, "learner"))
-    most = max(40.0, 1.2 * math.exp(max(float(changes.max()) for _, changes, _ in rows)))
+    shown = [(name, changes, kind) for name, changes, kind in rows if changes is not None]
+    most = max(40.0, 1.2 * math.exp(max((float(changes.max()) for _, changes, _ in shown), default=0.0)))
     unit = (RIGHT - 20) / math.log(most)
     marks = [(20 + unit * math.log(factor), factor) for factor in FACTORS if factor <= most]
-    promised = 20 + unit * math.log(PROMISE)
+    promised = min(20 + unit * math.log(promise), RIGHT)
+    aside = f'x="{promised + 8:.1f}"' if promised < 250 else f'x="{promised - 8:.1f}" text-anchor="end"'
     parts = [
         f'<path class="promise" d="M{promised:.1f} 68V410"/><path class="axis" d="M20 410H{RIGHT}"/>',
-        _text(promised + 8, 84, f"the promise, habits known: at most &#215; {PROMISE:.1f}"),
+        f'<text {aside} y="84.0">the promise, habits known: at most &#215; {promise:.1f}</text>',
         *(f'<path class="axis" d="M{x:.1f} 410v7"/>' + _text(x, 436, f"&#215; {f}", "small middle") for x, f in marks),
-        _text(20, 460, "A dot is a heartbeat. &#215; 1: nothing was learned.", "small"),
+        _text(20, 460, f"A dot is a {tick}. &#215; 1: nothing was learned.", "small"),
     ]
-    for row, (name, changes, kind) in enumerate(rows):
+    for row, (name, changes, kind) in enumerate(shown):
         top = 114 + 100 * row
-        beyond, most = float((changes > EPSILON).mean()), math.exp(changes.max())
-        said = f"{100 * beyond:.0f} % of heartbeats" if beyond else "no heartbeat"
+        beyond, most = results.beyond(changes), math.exp(changes.max())
+        said = f"{100 * beyond:.0f} % of {tick}s" if beyond else f"no {tick}"
         said += (
-            f" beyond &#215; {PROMISE:.1f}, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
+            f" beyond &#215; {promise:.1f}, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
         )
         parts += [_text(20, top, f"{name}:", f"{kind} strong"), _text(20, top + 24, said, kind)]
         parts.append(_dots(20 + unit * changes, top + 32, kind))
-    return _picture(("Private: by how much an attacker's", "odds on each heartbeat change"), parts)
+    return _picture(("Private: by how much an attacker's", f"odds on each {tick} change"), parts)
 
 
 def _dots(places: Floats, top: int, kind: str) -> str:
@@ -124,14 +194,15 @@ def _picture(head: tuple[str, str], parts: list[str]) -> str:
 
 
 _CSS = """
-body{font:17px/1.5 system-ui,sans-serif;max-width:1160px;margin:1em auto;padding:0 1em;color:#222}h1{font-size:1.5em}
+body{font:17px/1.5 system-ui,sans-serif;max-width:1160px;margin:1em auto;padding:0 1em;color-scheme:light dark}
+h1{font-size:1.5em}
 .two{display:grid;grid-template-columns:1fr 1fr;gap:1.5em}figure{margin:0}figcaption{margin:.5em;font-size:.9em}
-svg{width:100%;height:auto;display:block}
+svg{width:100%;max-width:40rem;height:auto;display:block;margin:auto}
 p,ul{max-width:46em}@media(max-width:760px){.two{grid-template-columns:1fr}}
 """
 
 
-def html_report(nights: Sequence[Night], broker: str, seconds: float, missing: Sequence[str] = ()) -> str:
+def html_report(nights: Sequence[Results], broker: str, seconds: float, missing: Sequence[str] = ()) -> str:
     """The whole report.
 
     Args:
@@ -141,13 +212,13 @@ def html_report(nights: Sequence[Night], broker: str, seconds: float, missing: S
         missing: sentences that say what did not come.
     """
     first, *others = nights
-    windows, expected = (sum(values) for values in zip(*((len(n.hours), n.expected) for n in nights), strict=True))
+    windows, expected = (sum(values) for values in zip(*((n.live, len(n.replay.windows)) for n in nights), strict=True))
     return "\n".join(
         [
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Fugu Edge demo</title>',
             f'<meta name="viewport" content="width=device-width"><style>{_CSS}</style>',
             f"<h1>A night of heartbeats, useful and private</h1>{_night(first)}",
-            *(f"<h2>Another sleeper, {escape(night.name)}</h2>{_night(night)}" for night in others),
+            *(f"<h2>{escape(night.replay.name)}</h2>{_night(night)}" for night in others),
             "<h2>What was done</h2><ul>",
             *(f"<li>Missing: {escape(sentence)}.</li>" for sentence in missing),
             f"<li>{len(nights)} devices replayed recorded nights in {seconds:.0f} s and sent a noisy count of every "
@@ -170,7 +241,7 @@ def html_report(nights: Sequence[Night], broker: str, seconds: float, missing: S
     )
 
 
-def _night(night: Night) -> str:
+def _night(night: Results) -> str:
     useful, private, *attackers = map(escape, summary(night))
     return (
         f'<div class="two"><figure>{useful_picture(night)}<figcaption>{useful}</figcaption></figure>'

@@ -1,172 +1,290 @@
-"""One run of the demo: processes started, watched and stopped in order; then the evaluation."""
+"""Replays: processes started, watched and stopped in order, a page that grows with what comes, and the attackers."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
-from rich.live import Live
-
-from firmware_sim.devices import AgentProcess, write_device
-from fugu.cli.demo.evaluation import FLEET, Person, evaluate, load_people, policy_for, summary
-from fugu.cli.demo.page import Observer
-from fugu.cli.demo.pictures import html_report, private_picture, useful_picture
-from fugu.cli.demo.processes import DemoError, gateway, start_broker, subscriber
-from fugu.cli.view.terminal import console, say
+from firmware_sim.devices import write_config
+from fugu.cli.demo.evaluation import Replay, Results, evaluate, load_night, read_night, summary
+from fugu.cli.demo.page import Page
+from fugu.cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
+from fugu.cli.demo.processes import DemoError, gateway, start_broker
+from fugu.cli.view.auto_plan import time_words
+from fugu.cli.view.guarantee import stretch_odds
+from fugu.cli.view.terminal import say, working
 from fugu.contract.errors import FuguError
-from fugu.contract.policy import Policy
-from fugu.mqtt import Broker
+from fugu.contract.frames import Status, WindowFrame
+from fugu.contract.topics import parse_topic, status_topic, window_topic
+from fugu.mqtt import Broker, Link
 
-__all__ = ["run"]
+__all__ = ["NIGHTS", "run", "show_replay", "stream"]
 
-PERIOD_SECONDS = 0.001
-_LEADS = (8.0, 40.0, 200.0)
-"""Seconds to start in before the first heartbeat: if they are too few, all is started anew with the next."""
+NIGHTS = ("N10", "N05", "N07")
+"""The most restless one first."""
+_TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
+"""From tick to tick of a replay, unless it would then take longer than that."""
 _MOST_SECONDS = 600.0
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
 """A device of which nothing changes for so long is named, and then left out."""
 
 
-def run(out: Path, live: bool, broker: str, *, page: bool) -> int:
+def run(out: Path, broker: str, *, browser: bool) -> int:
     """Run the demo until the nights are over, and write its report; returns 1 if something is missing in it.
 
     Args:
         out: folder for `report.html`, its first two pictures, `useful.svg` and `private.svg`, and the processes' logs.
-        live: show a table that renews itself.
         broker: "auto", "mosquitto" or "embedded".
-        page: serve the live page, if that can be.
+        browser: open the page.
 
     Raises:
         FuguError: if a process does not start or ends early, or nothing has come of any device.
     """
     out.mkdir(parents=True, exist_ok=True)
-    say("reading three nights, and fitting a class of chains to each ...")
-    people = load_people()
-    with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
-        readings = Path(folder) / "readings.jsonl"
-        policies, name, seconds, missing = _stream(people, Path(folder), readings, out, live, broker, page)
-        say("attacking what was released ...")
-        nights = evaluate(people, policies, readings)
-    arrived = {night.name for night in nights}
-    missing += [f"no window of {one.device} reached the subscriber" for one in people if one.name not in arrived]
-    (out / "report.html").write_text(html_report(nights, name, seconds, missing))
-    (out / "useful.svg").write_text(useful_picture(nights[0]))
-    (out / "private.svg").write_text(private_picture(nights[0]))
-    for sentence in summary(nights[0])[:2]:
-        say(f"\n{sentence}")
-    say(f"\nthe other nights, and what attackers reached: {out / 'report.html'}")
-    for sentence in missing:
-        say(f"missing: {sentence}")
+    with Page(browser=browser) as page:
+        page.show(title="Three nights of heartbeats, useful and private", stage="reading three nights")
+        say("reading three nights, and fitting a class of chains to each ...")
+        for at, name in enumerate(NIGHTS):
+            _, period, values = read_night(name)
+            page.show_replay(at, name=f"Sleeper {name}", live=f"{len(values)} heartbeats.")
+            page.draw(**{f"reading-{at}": reading_picture(values, period / 3600.0, 0, "heart rate")})
+        replays = []
+        for name in NIGHTS:
+            replays.append(load_night(name))
+            show_replay(page, replays)
+        name, seconds, nights, missing = stream(page, replays, out, broker)
+        report = html_report(nights, name, seconds, missing)
+        (out / "report.html").write_text(report)
+        (out / "useful.svg").write_text(useful_picture(nights[0]))
+        (out / "private.svg").write_text(private_picture(nights[0]))
+        for sentence in summary(nights[0])[:2]:
+            say(f"\n{sentence}")
+        say(f"\nthe other nights, and what attackers reached: {out / 'report.html'}")
+        for sentence in missing:
+            say(f"missing: {sentence}")
+        page.link(report)
+        page.show(stage="all three nights have been sent and attacked", ended=True)
+        page.stay()
     return 1 if missing else 0
 
 
-def _stream(
-    people: Sequence[Person], folder: Path, readings: Path, out: Path, live: bool, kind: str, page: bool
-) -> tuple[dict[str, Policy], str, float, list[str]]:
-    """Run all processes; the devices' policies, the broker's name, for how many seconds they sent, what is missing."""
-    with ExitStack() as stack:
+def show_replay(page: Page, replays: Sequence[Replay]) -> None:
+    """Show what is recorded, the first windows as they were prepared, and what is promised."""
+    at = len(replays) - 1
+    replay = replays[at]
+    bound = replay.policy.bound(replay.policy.verify())
+    promise = stretch_odds(bound.rows(replay.policy.clock.period_us), replay.tick, bound.epsilon(1))
+    page.show_replay(at, name=replay.name, promise=promise)
+    _draw(page, at, replay, _Device())
+
+
+@dataclass
+class _Device:
+    """What was heard of one device, and when its progress was last another than before."""
+
+    moved: float = 0.0
+    ticks: int = 0
+    outbox_depth: int = 0
+    error: str = ""
+    bytes: int = 0
+    windows: dict[int, WindowFrame] = field(default_factory=dict)
+
+
+class Subscriber:
+    """Subscribes to all that the devices of some replays publish."""
+
+    def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
+        self.devices = {replay.device: _Device() for replay in replays}
+        self._lengths = {replay.device: replay.states.size for replay in replays}
+        self._lock = Lock()
+        fleet = replays[0].policy.fleet
+        topics = status_topic(fleet, "+"), window_topic(fleet, "+", "+")
+        self.link = Link(broker, client_id="replay", subscriptions=topics, on_message=self._received)
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        try:
+            parsed = parse_topic(topic)
+            with self._lock:
+                device = self.devices[parsed.device]
+                before = device.ticks, device.outbox_depth, len(device.windows)
+                if parsed.kind == "status":
+                    status = Status.decode(payload)
+                    device.error = " ".join(status.codes)
+                    if status.online:  # a will is the broker's
+                        device.outbox_depth = status.outbox_depth
+                        device.ticks = max([device.ticks, *(stream.next_tick for stream in status.streams)])
+                elif parsed.kind == "window":
+                    frame = WindowFrame.decode(payload)
+                    device.windows[frame.first] = frame
+                    device.bytes = len(payload)
+                    device.ticks = max(device.ticks, frame.first + frame.length)
+                if (device.ticks, device.outbox_depth, len(device.windows)) != before:
+                    device.moved = time.monotonic()
+        except (FuguError, KeyError):
+            return
+
+    def heard(self, device: str) -> _Device:
+        """What was heard of a device until now."""
+        with self._lock:
+            one = self.devices[device]
+            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, one.bytes, dict(one.windows))
+
+    def stands(self, device: str, since: float) -> tuple[float, str]:
+        """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
+        one, length = self.heard(device), self._lengths[device]
+        where = f"tick {min(one.ticks, length)} of {length}, {one.outbox_depth} messages waiting"
+        return time.monotonic() - max(one.moved, since), where
+
+
+def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple[str, float, list[Results], list[str]]:
+    """Replay recordings through a broker, a gateway and devices; the broker's name, seconds, results, what is missing.
+
+    Args:
+        page: shows what comes.
+        replays: a device each, all of one fleet.
+        out: folder for logs.
+        kind: of the broker.
+    """
+    with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
-        say(f"{name} on port {port}; devices, a gateway and a subscriber; a night in half a minute ...")
-        observer = Observer(Broker(port=port), FLEET, {person.device: len(person.states) for person in people})
-        observer.link.start()
-        stack.callback(observer.link.stop)
-        stack.enter_context(subscriber(port, FLEET, readings, out))
-        for version, lead in enumerate(_LEADS, start=1):
-            epoch, attempt = round(time.time() + lead, 3), stack.enter_context(ExitStack())
-            policies = {
-                person.device: policy_for(person, epoch=epoch, period_seconds=PERIOD_SECONDS, version=version)
-                for person in people
-            }
-            if page and version == 1:
-                _show(stack, people, policies, Broker(port=port))
-            serving, processes = _start(attempt, people, policies, folder / str(version), out, port)
-            while time.time() < epoch and not observer.online(version) and not _over(observer, serving, processes):
-                observer.link.maintain()
-                time.sleep(0.02)
-            if time.time() < epoch:
-                missing = _watch(observer, serving, processes, live, f"Three nights over {name}", epoch)
-                return policies, name, time.time() - epoch, missing
-            attempt.close()
-    raise DemoError(f"devices and gateway did not start within {_LEADS[-1]:.0f} s: see their logs in {out}")
-
-
-def _show(stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], broker: Broker) -> None:
-    """Serve the page, and say where; the demo goes on without it if that cannot be."""
-    try:
-        from fugu.cli.demo.page import demo_page
-
-        shown = stack.enter_context(demo_page(people, policies, broker))
-    except (FuguError, ImportError, OSError) as error:
-        say(f"no page: {error}")
-    else:
-        say(f"the page: {shown.settings.address}demo")
+        subscriber = Subscriber(Broker(port=port), replays)
+        subscriber.link.start()
+        stack.callback(subscriber.link.stop)
+        say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
+        began = time.monotonic()
+        serving, devices = _start(stack, replays, Path(folder), out, port)
+        missing = _watch(page, subscriber, serving, devices, replays)
+        seconds = time.monotonic() - began
+    page.show(stage="attacking what was released", left=None)
+    say("attacking what was released ...")
+    results = []
+    for at, replay in enumerate(replays):
+        found = evaluate(replay, subscriber.heard(replay.device).windows, attacked=True)
+        if found is None:
+            missing.append(f"no window of {replay.device} reached the subscriber")
+        else:
+            results.append(found)
+            _draw(page, at, replay, subscriber.heard(replay.device), found)
+    if not results:
+        raise DemoError(f"no window of {replays[0].device} reached the subscriber")
+    return name, seconds, results, missing
 
 
 def _start(
-    stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], folder: Path, out: Path, port: int
-) -> tuple[subprocess.Popen[bytes], dict[str, AgentProcess]]:
-    """Start a gateway, and then the devices, which are not to send anything if they are late."""
-    (folder / "policies").mkdir(parents=True)
-    for device, policy in policies.items():
-        (folder / "policies" / f"{device}.json").write_text(policy.to_json())
-    serving = stack.enter_context(gateway(port, FLEET, folder, folder / "gateway.sqlite", out / "gateway.log"))
-    processes, broker, drain = dict[str, AgentProcess](), Broker(port=port), _MOST_SECONDS
-    for person in people:
-        policy, place = policies[person.device], folder / person.device
-        config = write_device(place, policy, person.recording, "value", broker, status_seconds=0.5, drain_seconds=drain)
-        processes[person.device] = AgentProcess(config, out / f"{person.device}.log")
-        stack.callback(processes[person.device].kill)
-    return serving, processes
+    stack: ExitStack, replays: Sequence[Replay], folder: Path, out: Path, port: int
+) -> tuple[subprocess.Popen[bytes], dict[str, subprocess.Popen[bytes]]]:
+    """Start a gateway and the devices, which keep what they send until the gateway has it."""
+    (folder / "policies").mkdir()
+    for replay in replays:
+        (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
+    fleet, store = replays[0].policy.fleet, folder / "gateway.sqlite"
+    serving = stack.enter_context(gateway(port, fleet, folder, store, out / "gateway.log", wait=False))
+    devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
+    for replay in replays:
+        place, policy = folder / replay.device, replay.policy
+        place.mkdir()
+        (place / "policy.json").write_text(policy.to_json())
+        options = {
+            **{"fleet": fleet, "device": replay.device, "outbox": "outbox.sqlite"},
+            **{"ceiling": policy.guarantee.epsilon, "status_seconds": 0.5, "drain_seconds": _MOST_SECONDS},
+        }
+        config = write_config(place, options, broker, {"policy.json": dict(replay.sensor)})
+        pace = min(_TICK_SECONDS, _REPLAY_SECONDS / replay.states.size)
+        command = [sys.executable, "-m", "fugu.cli.demo.device", str(config), str(pace)]
+        with (out / f"{replay.device}.log").open("wb") as log:
+            devices[replay.device] = subprocess.Popen(command, stdout=log, stderr=log)
+        stack.callback(_kill, devices[replay.device])
+    return serving, devices
 
 
-def _over(observer: Observer, serving: subprocess.Popen[bytes], processes: Mapping[str, AgentProcess]) -> bool:
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _watch(
+    page: Page,
+    subscriber: Subscriber,
+    serving: subprocess.Popen[bytes],
+    devices: dict[str, subprocess.Popen[bytes]],
+    replays: Sequence[Replay],
+) -> list[str]:
+    """Show what has come until the recordings are over, and all that was released is durable.
+
+    A device that stands still is named, and after a while killed; returns a sentence for each.
+    """
+    began = time.monotonic()
+    named, missing, drawn = dict[str, str](), list[str](), dict[str, int]()
+    ticks = sum(replay.states.size for replay in replays)
+    with working("replaying", measured=True) as progress:
+        while not _over(subscriber, serving, devices):
+            subscriber.link.maintain()
+            late = time.monotonic() - began > _MOST_SECONDS
+            for device, process in [*devices.items()]:
+                still, where = subscriber.stands(device, began)
+                if process.poll() is not None or not (late or still > _STILL_SECONDS):
+                    named.pop(device, None)
+                    continue
+                if device not in named:
+                    named[device] = f"{device} (process {process.pid}) has stood still for {still:.0f} s: {where}"
+                    say(named[device])
+                if late or still > _GIVEN_UP_SECONDS:
+                    missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
+                    _kill(devices.pop(device))
+            heard = [subscriber.heard(replay.device) for replay in replays]
+            done = sum(min(one.ticks, replay.states.size) for one, replay in zip(heard, replays, strict=True)) / ticks
+            left = (time.monotonic() - began) * (1.0 - done) / done if done else None
+            windows = sum(len(one.windows) for one in heard)
+            stage = f"replaying: {windows} of {sum(len(replay.windows) for replay in replays)} values have come"
+            page.show(stage=stage, done=done, left=left, stalled="; ".join(named.values()))
+            progress(stage.partition(": ")[2], done)
+            for at, (one, replay) in enumerate(zip(heard, replays, strict=True)):
+                if len(one.windows) > drawn.get(replay.device, 0):
+                    drawn[replay.device] = len(one.windows)
+                    _draw(page, at, replay, one)
+            time.sleep(0.1)
+    page.show(stalled="")
+    return missing
+
+
+def _over(
+    subscriber: Subscriber, serving: subprocess.Popen[bytes], devices: Mapping[str, subprocess.Popen[bytes]]
+) -> bool:
     """True if all devices are through with their recordings."""
-    codes = [process.process.poll() for process in processes.values()]
+    codes = [process.poll() for process in devices.values()]
     if any(codes):
-        raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")
+        errors = {name: one.error for name, one in subscriber.devices.items() if one.error}
+        raise DemoError(f"a device has stopped: {errors or 'see its log'}")
     if serving.poll() is not None:
         raise DemoError("the gateway has ended: see gateway.log")
     return None not in codes
 
 
-def _watch(
-    observer: Observer,
-    serving: subprocess.Popen[bytes],
-    processes: dict[str, AgentProcess],
-    live: bool,
-    title: str,
-    epoch: float,
-) -> list[str]:
-    """Show what the observer sees until the recordings are over, and all that was released is durable.
-
-    A device that stands still is named, and after a while killed; returns a sentence for each.
-    """
-    end = time.monotonic() + _MOST_SECONDS
-    named, missing = set[str](), list[str]()
-    with ExitStack() as stack:
-        view = stack.enter_context(Live(console=console(), refresh_per_second=4)) if live else None
-        while not _over(observer, serving, processes):
-            observer.link.maintain()
-            late = time.monotonic() > end
-            for device, agent in [*processes.items()]:
-                since = time.monotonic() - (time.time() - epoch)
-                seconds, where = observer.stands(device, since)
-                if agent.process.poll() is not None or not (late or seconds > _STILL_SECONDS):
-                    continue
-                if device not in named:
-                    named.add(device)
-                    say(f"{device} (process {agent.process.pid}) has stood still for {seconds:.0f} s: {where}")
-                if late or seconds > _GIVEN_UP_SECONDS:
-                    missing.append(f"{device} stood still for {seconds:.0f} s and was ended: {where}")
-                    agent.kill()
-                    del processes[device]
-            if view is not None:
-                view.update(observer.table(title))
-            time.sleep(0.1)
-    if not live:
-        console().print(observer.table(title))
-    return missing
+def _draw(page: Page, at: int, replay: Replay, heard: _Device, results: Results | None = None) -> None:
+    """Show what has come of a replay; where nothing has come yet, what was prepared."""
+    if results is None:
+        results = evaluate(replay, heard.windows, replay.prepared)
+    whole = replay.states.size * replay.hours
+    pictures = {f"reading-{at}": reading_picture(replay.values, replay.hours, heard.ticks, replay.recorded)}
+    said: tuple[str, ...] = ()
+    if results is not None:
+        pictures[f"useful-{at}"] = useful_picture(results, whole)
+        if results.ours is not None:
+            pictures[f"private-{at}"] = private_picture(results)
+        said = summary(results)
+    [window] = replay.policy.windows
+    every = time_words(window.stride * replay.policy.clock.period_us / 1e6)
+    leaves = f"What leaves: {heard.bytes} bytes every {every}, measured. " if heard.bytes else ""
+    live = f"{len(heard.windows)} of {len(replay.windows)} values have come from the device."
+    if results is not None and results.live < results.truth.size:
+        live += " The others in the picture were prepared: the same noise, drawn beforehand on this machine."
+    shown = f"{min(heard.ticks, replay.states.size)} of {replay.states.size} {replay.tick}s have been read."
+    page.draw(**pictures)
+    page.show_replay(at, live=live, said=[shown, leaves + "".join(said[:1]), " ".join(said[1:])])

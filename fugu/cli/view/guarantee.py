@@ -21,6 +21,7 @@ __all__ = [
     "stretch_cells",
     "stretch_documents",
     "stretch_lines",
+    "stretch_odds",
     "stretch_words",
 ]
 
@@ -79,6 +80,16 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
     return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
+
+
+def stretch_odds(stretches: Sequence[Stretch], tick: str, epsilon: float) -> list[str]:
+    """A sentence in odds for each of a tick, ten minutes and an hour; epsilon is that of a tick."""
+    told = [f"Any single {tick}: an attacker's odds on it change by a factor of at most {math.exp(epsilon):.2g}."]
+    for stretch in stretches:
+        if stretch.name in ("10 minutes", "1 hour"):
+            odds = f"an attacker's odds on how they were change by a factor of at most {math.exp(stretch.epsilon):.2g}"
+            told.append(f"Any {stretch.name}: {odds if stretch.protected else 'nothing is promised'}.")
+    return told
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
