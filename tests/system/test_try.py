@@ -43,7 +43,7 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     done = tried(tmp_path, "--protect", "tick")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("the page, for one browser: http://127.0.0.1:")
-    assert "\nRelease the share " in done.stdout
+    assert "elease the share " in done.stdout
     assert "\nUseful: the released shares are off by " in done.stdout
     assert "\nThe strongest of " in done.stdout
     block = done.stdout.partition("\non your sensor:\n\n")[2].strip()
