@@ -1,4 +1,4 @@
-"""What a subscriber received held against the truth of the recordings, and attackers on it."""
+"""The truth of recordings beside the windows that a subscriber received, and attackers on those."""
 
 from __future__ import annotations
 

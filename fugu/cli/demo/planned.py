@@ -108,7 +108,7 @@ def _epoch(plan: AutoPlan) -> float:
 
 
 def _replay(plan: AutoPlan, policy: Policy, path: Path) -> Replay:
-    """What an agent with the configuration of the plan replays, read as it reads it."""
+    """The replay of an agent with the configuration of the plan, read as it reads it."""
     [stream] = tomllib.loads(agent_configuration(plan, policy, path, "policy.json", _BROKER))["streams"]
     sensor = stream["sensor"] | {"loop": False}
     source, read = open_sensor({"silence": "samples", **sensor}), list[float | str | None]()

@@ -88,7 +88,7 @@ def show_replay(page: Page, replays: Sequence[Replay]) -> None:
 
 @dataclass
 class _Device:
-    """What was heard of one device, and when its progress was last another than before."""
+    """State of one device as it was heard, and when its progress was last another than before."""
 
     moved: float = 0.0
     ticks: int = 0
@@ -132,7 +132,7 @@ class Subscriber:
             return
 
     def heard(self, device: str) -> _Device:
-        """What was heard of a device until now."""
+        """State of a device until now."""
         with self._lock:
             one = self.devices[device]
             return _Device(one.moved, one.ticks, one.outbox_depth, one.error, one.bytes, dict(one.windows))
