@@ -1,4 +1,4 @@
-"""The audit of a ledger: from its entries alone, the most that every audience and every reader has learned of a tick.
+"""The audit of a ledger: from its entries alone, the most that every audience and reader has learned of a stretch.
 
 `gateway.releases.audit` replays charges. What they lose is the bound of the chain accountant, or of quilts, tick by
 tick; or, where there is none, that of a stream whose every tick is charged as much as its most charged one: never less.
@@ -17,12 +17,14 @@ from typing import NamedTuple, cast
 import numpy as np
 from pydantic import ValidationError
 
+from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
+from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import open_broker
@@ -174,11 +176,14 @@ def _stream_loss(told: Told) -> StreamLoss:
         loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
-    shape = _without_gaps(told.runs) if ticks == 1 else ()
+    shape = _without_gaps(told.runs)
     if shape and shape[-1].last < _LONGEST:
         gaps = shape[-1].last < told.runs[-1].last - told.runs[0].first
         try:
-            epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape, gaps=gaps) for one in classes)
+            if ticks == 1:
+                epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape, gaps=gaps) for one in classes)
+            else:
+                epsilon, tick = max(_by_stretch(one, shape, ticks) for one in classes)
         except ChainClassError:
             return loss
         if epsilon <= constant:
@@ -219,9 +224,7 @@ def _by_tick(
     Steps that tell nothing (gaps) only shrink the bound by odds ratios, a quilt's, and that of two sticky states; of
     other chains they may turn one secret into another.
     """
-    rates = np.zeros(runs[-1].last + 1)
-    for run in runs:
-        rates[run.first : run.last + 1] = float_above(Fraction(run.charge, PER_NAT))
+    rates = _rates(runs)
     if mechanism == "chain":
         accountant = ChainAccountant(chains)
         known = adversary == "ignorant" and (accountant.sticky or not gaps)
@@ -230,6 +233,23 @@ def _by_tick(
         return found.epsilon, int(found.by_tick.argmax())
     losses = quilt_accountant(_members(chains), rates)
     return float(losses.max()), int(losses.argmax())
+
+
+@lru_cache(maxsize=1024)
+def _by_stretch(chains: ChainClass, runs: tuple[ChargedTicks, ...], ticks: int) -> tuple[float, int]:
+    """Bound what the worst stretch of a stream loses that tells nothing but in these runs; its first tick.
+
+    By odds ratios: for every adversary, and steps that tell nothing only shrink it.
+    """
+    found = stretch_losses(chains.odds_bound, _rates(runs), ticks)
+    return float(found.max()), int(found.argmax())
+
+
+def _rates(runs: Sequence[ChargedTicks]) -> Floats:
+    rates = np.zeros(runs[-1].last + 1)
+    for run in runs:
+        rates[run.first : run.last + 1] = float_above(Fraction(run.charge, PER_NAT))
+    return rates
 
 
 def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:

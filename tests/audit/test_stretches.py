@@ -16,19 +16,23 @@ from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, path
 from fugu.audit.witness import witness
 from fugu.chains.arrays import Ints
 from fugu.cli.view.audit import show_stream
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Adversary, Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
+from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
+from gateway.audit.ledger import _stream_loss
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import audit_stream
 from gateway.audit.stretches import attack_published_stretches, stretch_findings
+from gateway.releases.audit import Told
 from gateway.releases.config import ReleaseConfig
+from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise
 from tests.support.audited import planned
 
 CHAINS = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
@@ -191,3 +195,53 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
     half = street._replace(epsilon=0.1)
     wrong = {one.ticks: one for one in attack_audiences([policy], (half,), made, seed=1, trials=500)}
     assert wrong[ticks].refuted
+
+
+def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> None:
+    """Seven ticks that tell as much as they are charged: every path, every output, weights of all ticks beside."""
+    rng, ticks, step = np.random.default_rng(7), 7, np.array([[0.9, 0.1], [0.1, 0.9]])
+    paths_ = np.array(list(product(range(2), repeat=ticks)))
+    chance = np.array([math.prod(step[a, b] for a, b in pairwise(path)) for path in paths_])
+    reached = []
+    for case in range(40):
+        rates = np.where(rng.random(ticks) < 0.3, 0.0, rng.uniform(0.0, 1.0, ticks))
+        agree = paths_[:, None, :] == paths_[None, :, :]
+        outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)  # of each path, up to a number: one for each tick
+        weights = chance * np.exp(rng.uniform(-4, 4, (ticks, 2)))[np.arange(ticks), paths_].prod(axis=1)
+        if case == 0:  # nothing known, and most is told: the first example of the page of proofs
+            weights, rates[:] = chance, 0.7
+            outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)
+        for length in (1, 2, 3, 7, 9):
+            found = stretch_losses(81.0 * (1 + 1e-12), rates, length)
+            assert len(found) == max(1, ticks - length + 1)
+            for first, bound in enumerate(found):
+                inside = paths_[:, first : first + length] @ (2 ** np.arange(min(length, ticks)))
+                given = [
+                    weights[inside == one] @ outputs[inside == one] / weights[inside == one].sum()
+                    for one in range(2 ** min(length, ticks))
+                ]
+                logs = np.log(np.array(given))
+                lost = float((logs.max(axis=0) - logs.min(axis=0)).max())
+                assert lost <= bound + 1e-12
+                reached.append(lost / max(bound, 1e-9) if length < ticks else 0.0)
+    assert max(reached) > 0.8
+
+
+def test_charges_far_apart_are_not_all_those_of_a_stretch() -> None:
+    """A ledger that charged one tick much and others little: the worst stretch is around that tick, and loses less."""
+    charges = [Fraction(1, 100)] * 400
+    charges[200] = Fraction(1, 2)
+    runs = tuple(
+        ChargedTicks(first, last, int(charges[first] * PER_NAT)) for first, last in ((0, 199), (200, 200), (201, 399))
+    )
+    chains = f"[{BoundedChains(states=2, odds_ratio=100.0).model_dump_json()}]"
+    promise = Promise(20.0, "universal", 9)
+    told = Told(Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs)
+    found = _stream_loss(told)
+    ticks = promise.ticks(1_000_000)
+    assert found.by == "every tick"
+    assert found.epsilon is not None
+    assert 0.5 + 0.01 * (ticks - 1) < found.epsilon < 0.5 + 0.01 * (ticks - 1 + 9) + 0.4
+    assert 200 - ticks < found.tick <= 200
+    single = _stream_loss(told._replace(runs=()))
+    assert (single.by, single.epsilon is not None and single.epsilon > 5.0) == ("constant charge", True)

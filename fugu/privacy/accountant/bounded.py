@@ -185,13 +185,29 @@ def odds_ratio_loss(odds: float, rate: float) -> float:
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick, for every adversary and every start, when steps have bounded odds ratios."""
     largest = rates.max(axis=(1, 2))
-    ahead, behind = np.zeros(len(rates)), np.zeros(len(rates))
-    for tick in range(len(rates) - 2, -1, -1):
-        ahead[tick] = odds_ratio_step(odds, largest[tick + 1] + ahead[tick + 1])
-    for tick in range(1, len(rates)):
-        behind[tick] = odds_ratio_step(odds, largest[tick - 1] + behind[tick - 1])
+    leakages = _behind(odds, largest) + _behind(odds, largest[::-1])[::-1]
     others = 1.0 - np.eye(rates.shape[1])
-    return np.asarray(rates + (ahead + behind)[:, None, None] * others)
+    return np.asarray(rates + leakages[:, None, None] * others)
+
+
+def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
+    """Losses of every stretch of so many ticks, by its first tick, of a stream that tells nothing but rates (n,).
+
+    They hold for every adversary and every start, and are rounded up. A stretch loses what its own ticks tell, and what
+    those on either side do; all of the stream where it is no longer. Source: docs/proofs/stretches.md, theorem 1.
+    """
+    ticks = min(ticks, len(rates))
+    before, after = _behind(odds, rates), _behind(odds, rates[::-1])[::-1]
+    told = np.convolve(rates, np.ones(ticks), "valid")
+    return np.asarray((told + before[: len(told)] + after[ticks - 1 :]) * (1.0 + OUTWARD))
+
+
+def _behind(odds: float, rates: Floats) -> Floats:
+    """What the ticks before each tell of it."""
+    found = np.zeros(len(rates))
+    for tick in range(1, len(rates)):
+        found[tick] = odds_ratio_step(odds, rates[tick - 1] + found[tick - 1])
+    return found
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:
