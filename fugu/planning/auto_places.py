@@ -132,7 +132,10 @@ def plan_places(
         PlanningError: there are too few places, or only one.
     """
     if question.protect:
-        raise PlanningError("points of places are planned for single ticks only: --protect tick, or without it")
+        raise PlanningError(
+            "points of places are planned for single ticks: what points before and after tell of a stretch has no bound "
+            "where steps between places are impossible, as most are: --protect tick, or without it"
+        )
     question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)
     known = traces.places[sets.fit.rows]

@@ -63,9 +63,9 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             reading = next(one for one in heard if isinstance(one, CountReading))
             count = reading.window
             assert count.blocks == query.blocks.labels
-            assert count.observed == TICKS
-            assert abs(count.values[BUSY] - places[:TICKS].count(BUSY)) < 40
-            assert max(abs(value) for place, value in enumerate(count.values) if place != BUSY) < 40
+            assert TICKS - 1 <= count.observed <= TICKS  # the clock stood at the first tick
+            assert abs(count.values[BUSY] - places[:TICKS].count(BUSY)) < 24
+            assert max(abs(value) for place, value in enumerate(count.values) if place != BUSY) < 24
             assert all(
                 low <= value <= high for low, value, high in zip(count.low, count.values, count.high, strict=True)
             )
@@ -73,7 +73,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             share = [f"sensor.home_watch_hr_window_day_{place}" for place in range(6)]
             wait_until(lambda: all(listener.state(one) not in (None, "unavailable") for one in share), "shares")
             shown = float(listener.state(share[BUSY]) or "")
-            assert shown == pytest.approx(600 * count.values[BUSY] / TICKS, abs=0.01)
+            assert shown == pytest.approx(600 * count.values[BUSY] / count.observed, abs=0.01)
             beside = listener.attributes(share[BUSY])
             assert beside["low"] <= shown <= beside["high"]
             wait_until(lambda: browser.count(".share.parts") == 6, "the parts of the day")
@@ -81,7 +81,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             assert "high, share of each part of the day" in parts
             assert all(label in parts for label in query.blocks.labels)
             assert browser.count(".share.parts svg path.band") == 6
-            assert browser.complaints() == []
+            assert browser.complaints() == [] == listener.problems
     finally:
         agent.stop()
         running.join(PATIENCE)

@@ -42,7 +42,8 @@ def plan_measure(
     """
     if arguments.protected(protect):
         raise CommandLineError(
-            "points are planned for single ticks, which is all that is proven of them: --protect tick"
+            "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
+            "steps between places are impossible, as most are: --protect tick"
         )
     wanted = read_spec(file)
     if wanted.states > _SLOW_PLACES and not quick:
