@@ -221,7 +221,7 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
     dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
     parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
     parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
-    for place in range(0, len(begins), -(-len(begins) // _MOST_WORDS)):
+    for place in range(0, len(begins), max(1, -(-len(begins) // _MOST_WORDS))):
         at = _LEFT + place * step
         parts.append(f'<path d="M{at:.1f} {bottom}v5" stroke="#888"/>')
         parts.append(f'<text x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(begins[place])}</text>')
