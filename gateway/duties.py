@@ -185,7 +185,9 @@ class Alone:
             describing.changed = told.renew
         if settings.releases is not None:
             self._releasing = Releasing(
-                *(settings.releases, settings, link, store, catalogue, progress, counters), shared=settings.shards > 1
+                *(settings.releases, settings, link, store, catalogue, progress, counters),
+                monitor=monitor,
+                shared=settings.shards > 1,
             )
             loop.parts.append(self._releasing)
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fugu.contract.errors import Reason
+from fugu.contract.errors import Reason, printable
 from fugu.contract.reports import MAX_NAMES, AlarmCode, HealthAlarm
 
 __all__ = ["BY_COUNTER", "BY_REASON", "OF_DEVICES", "Alarm", "Alarms"]
 
 _MOST_NAMES = 200
 """Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
+_MOST_DETAIL = 190
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _GAUGE = "fugu_gateway_alarms"
@@ -40,6 +41,7 @@ class Kind(NamedTuple):
         reasons: of messages of a device; the alarm is noted whenever one is refused for one of them.
         metric: an expression in the metrics that says the same, for its alert rule.
         patience: how long the alert rule waits.
+        explained: its advice begins with the detail of the first one.
     """
 
     severity: Literal["critical", "warning"]
@@ -51,6 +53,7 @@ class Kind(NamedTuple):
     reasons: tuple[Reason, ...] = ()
     metric: str = ""
     patience: str = ""
+    explained: bool = False
 
 
 KINDS = {
@@ -112,9 +115,9 @@ KINDS = {
     ),
     AlarmCode.RELEASE_REFUSED: Kind(
         *("warning", "a window was not released: its audience has been told enough, or it cannot be computed"),
-        "read the gateway's log: what was refused is not released later",
+        "what was refused is not released later: fugu gateway ledger show has what each audience is allowed",
         holds=_DAY,
-        counter="releases_refused",
+        explained=True,
     ),
     AlarmCode.STORE: Kind(
         *("critical", "the store takes nothing"),
@@ -259,11 +262,12 @@ class Alarms:
 def _together(code: AlarmCode, alarms: Iterable[Alarm]) -> HealthAlarm:
     every = list(alarms)
     names = tuple(alarm.name for alarm in every if alarm.name)
+    kind, detail = KINDS[code], printable(every[0].detail)[:_MOST_DETAIL]
     return HealthAlarm(
         code,
         int(min(alarm.since for alarm in every)),
         sum(alarm.count for alarm in every),
         names[:MAX_NAMES],
         len(every) - len(names[:MAX_NAMES]) - (not names),
-        KINDS[code].advice,
+        f"{detail}. {kind.advice[0].upper()}{kind.advice[1:]}" if kind.explained and detail else kind.advice,
     )

@@ -116,7 +116,7 @@ class Monitor:
         self._known = set(sources.known)
         self._stored = InForce(sources.catalogue)
         self._notes: queue.SimpleQueue[tuple[AlarmCode, str, str, int]] = queue.SimpleQueue()
-        self._holding: dict[AlarmCode, tuple[str, ...]] = {}
+        self._holding: dict[AlarmCode, dict[str, str]] = {}
         self._heard: dict[str, Heard] = {}
         self._repeats: Counter[str] = Counter()
         self._repeats_since = seconds()
@@ -166,9 +166,9 @@ class Monitor:
             if (more := self._repeats[device] - max(before, _MOST_REPEATS)) > 0:
                 self.note(AlarmCode.REPEATS, device, times=more)
 
-    def hold(self, code: AlarmCode, names: Iterable[str]) -> None:
-        """Something holds for those names, and for no others, until this is called again."""
-        self._holding[code] = tuple(names)
+    def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
+        """Something holds for those names, and for no others, until this is called again; details are by name."""
+        self._holding[code] = {name: (details or {}).get(name, "") for name in names}
 
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Something happened before the start, in Unix seconds; call it before `start`."""
@@ -245,8 +245,8 @@ class Monitor:
                 self.alarms.note(code, times=more)
                 self._seen[counter] = count
         for held, names in list(self._holding.items()):
-            for name in names:
-                self.alarms.note(held, name, times=0)
+            for name, detail in names.items():
+                self.alarms.note(held, name, detail, times=0)
         if self._sources.round_age() > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()

@@ -137,6 +137,13 @@ class Metrics:
             yield GaugeMetricFamily(_PREFIX + name, about, value)
         alarms = GaugeMetricFamily(_PREFIX + "alarms", "Who or what has an alarm now, by its code", labels=["code"])
         found = {alarm.code: max(1, len(alarm.names) + alarm.others) for alarm in health.alarms}
+        named = GaugeMetricFamily(
+            _PREFIX + "release_refused", "Releases with an alarm, which says why on the page", labels=["release"]
+        )
+        for alarm in health.alarms:
+            for release in alarm.names if alarm.code is AlarmCode.RELEASE_REFUSED else ():
+                named.add_metric([release], 1)
+        yield named
         for code in AlarmCode:
             alarms.add_metric([code], found.get(code, 0))
         yield alarms

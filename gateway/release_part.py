@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
+from fugu.contract.reports import AlarmCode
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
+from gateway.health import Monitor
 from gateway.journal.arrivals import Heard
 from gateway.part import Part
 from gateway.releases.ledger import ledger_beside
@@ -51,13 +53,20 @@ class Releasing(Part):
         progress: StoreProgress,
         counters: Counter[str],
         *,
+        monitor: Monitor,
         shared: bool = False,
     ) -> None:
         path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(path, Path) else Lease("releases", take=shared)
         self._releases = made = open_releases(releases, path, store, catalogue, lease=lease)
-        self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)
+        self._monitor = monitor
+        self._schedule = ReleaseSchedule(
+            *(made.jobs, made.maker, progress, made.record, link, counters),
+            impossible=made.impossible,
+            refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
+        )
         self._counters = counters
+        self._say_impossible()
         self._to_renew = self._ended = False
 
     def close(self) -> None:
@@ -125,6 +134,7 @@ class Releasing(Part):
     def _renew(self) -> None:
         try:
             self._releases.renew()
+            self._say_impossible()
         except (FuguError, DatabaseError) as error:
             if isinstance(error, AwayError) or is_lost(error):
                 raise
@@ -132,6 +142,10 @@ class Releasing(Part):
             self._counters["ledger_errors"] += 1
             self._ended = True
         self._to_renew = False
+
+    def _say_impossible(self) -> None:
+        impossible = self._releases.impossible
+        self._monitor.hold(AlarmCode.RELEASE_REFUSED, impossible, impossible)
 
 
 class OfShards(NamedTuple):

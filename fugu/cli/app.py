@@ -67,6 +67,7 @@ COMMANDS = {
         "home-assistant": "Add Home Assistant.",
         "join": "Let an account read the releases of one more audience.",
         "leave": "Take the releases of an audience from an account.",
+        "retire": "Take the releases of an audience from every account.",
         "remove": "Take an account away, such as that of a lost device.",
     }.items()},
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),

@@ -24,7 +24,7 @@ from fugu.contract.topics import Kind, Topic
 from fugu.host.database import DatabaseError
 from gateway.findings import OF_DEVICES
 from gateway.location import Location
-from gateway.releases.entries import SITE, Account, Promise, nats
+from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
 from gateway.releases.ledger import Ledger
 
 __all__ = ["FleetQuery", "FleetView", "LedgerView"]
@@ -351,5 +351,6 @@ def _budget(account: Account, promised: Promise | None) -> dict[str, Any]:
         **{"adversary": adversary, "seconds": seconds},
         **{"allowance": nats(account.allowance), "base": nats(account.base), "spent": nats(account.spent_together)},
         **{"left": nats(account.remaining), "first": account.first, "last": account.last},
+        "problem": standing_problem(account.key, account.allowance, account.base),
         **{"together": account.together, "alone": account.exclusive, "mechanism": account.mechanism},
     }

@@ -59,6 +59,7 @@ __all__ = [
     "peak",
     "peak_of_sum",
     "refusal",
+    "standing_problem",
     "together_name",
     "uncharged",
     "units_above",
@@ -381,6 +382,17 @@ def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> 
     if audience != SITE and noise not in DEVICE_WINDOWS and min(charges, default=0) == 0:
         return f"charges nothing, and audience {audience} does not see the symbols"
     return ""
+
+
+def standing_problem(key: Key, allowance: int, base: int) -> str:
+    """Why nothing can ever be released of a stream to an audience, and what to change; empty if something can."""
+    if base <= allowance:
+        return ""
+    return (
+        f"{key}: nothing can ever be released, because what the device releases itself takes {nats(base):.3g} nats of "
+        f"the {nats(allowance):.3g} that the audience is allowed: plan its windows with more noise, or ask for a new "
+        "audience with a larger epsilon"
+    )
 
 
 def refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:

@@ -19,7 +19,16 @@ from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import SITE, Allowance, Key, Stream, named_streams, together_name, units_above
+from gateway.releases.entries import (
+    SITE,
+    Allowance,
+    Key,
+    Stream,
+    named_streams,
+    standing_problem,
+    together_name,
+    units_above,
+)
 from gateway.releases.inputs import Question
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 
@@ -259,24 +268,36 @@ def _site(policies: Sequence[Policy]) -> tuple[Audience, int]:
     return Audience(epsilon=max(policy.bound().epsilon(ticks) for policy in policies), adversary=weakest), ticks
 
 
-def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
-    """Largest charge to each stream for each audience: the least that any of its policies allows.
+def allowances(
+    config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue
+) -> tuple[list[Allowance], dict[str, str]]:
+    """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
 
-    Streams that move together have one allowance, and the windows of all of them stand against it.
+    Streams that move together have one allowance, and the windows of all of them stand against it. A job that can never
+    release anything is there by its name, with the reason and what to change.
     """
     groups = streams_together(catalogue)
-    asked = [(job.question, job.plan.audience) for job in made]
-    keys = {(device, one.stream, name, one.mechanism) for one, name in asked for device in one.devices}
-    found = []
-    for device, stream, name, mechanism in sorted(keys):
-        if name != SITE:
-            audience = config.audiences[name]
-            members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
-            policies = [policy for one in members for policy in catalogue.policies(*one)]
+    asking: dict[tuple[str, str, str, Mechanism], list[str]] = {}
+    for job in made:
+        for device in job.question.devices if job.plan.audience != SITE else ():
+            asked = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
+            asking.setdefault(asked, []).append(job.name)
+    found: list[Allowance] = []
+    impossible: dict[str, str] = {}
+    for (device, stream, name, mechanism), names in sorted(asking.items()):
+        key = Key(device, stream, name)
+        audience = config.audiences[name]
+        members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
+        policies = [policy for one in members for policy in catalogue.policies(*one)]
+        base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
+        try:
             most = _allowance(policies, audience, mechanism)
-            base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
-            chains = tuple(dict.fromkeys(policy.chains for policy in policies))
-            key = Key(device, stream, name)
-            period = min(policy.clock.period_us for policy in policies)
-            found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
-    return found
+        except ChainClassError as error:
+            impossible |= dict.fromkeys(names, f"{key}: nothing can ever be released: {error}")
+            continue
+        if problem := standing_problem(key, most, base):
+            impossible |= dict.fromkeys(names, problem)
+        chains = tuple(dict.fromkeys(policy.chains for policy in policies))
+        period = min(policy.clock.period_us for policy in policies)
+        found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
+    return found, impossible

@@ -19,6 +19,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, cause
@@ -161,7 +162,7 @@ class ReleaseSchedule:
     """Makes and publishes the releases that are due; the maker's ledger belongs to the calling thread.
 
     Counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`; `seconds` is
-    monotonic.
+    monotonic. `impossible` jobs, by name, are left out; `refused` is told of a window the name of its job, and why.
     """
 
     def __init__(
@@ -173,8 +174,13 @@ class ReleaseSchedule:
         link: Link,
         counters: Counter[str],
         seconds: Callable[[], float] = time.monotonic,
+        *,
+        impossible: Mapping[str, str] = MappingProxyType({}),
+        refused: Callable[[str, str], None] = lambda _name, _why: None,
     ) -> None:
         self._seconds = seconds
+        self._impossible = impossible
+        self._refused = refused
         self._gap_since: dict[str, tuple[int, float]] = {}
         self._waited_through: dict[str, int] = {}
         self._connected = float("-inf")
@@ -233,7 +239,7 @@ class ReleaseSchedule:
         """By device and stream the first tick that a release still to be made needs. DatabaseError, LedgerError."""
         found: dict[tuple[str, str], int] = {}
         for job in self._jobs:
-            if (first := self._first(job)) is not None:
+            if job.name not in self._impossible and (first := self._first(job)) is not None:
                 for device in job.question.devices:
                     key = device, job.plan.stream
                     found[key] = min(first, found.get(key, first))
@@ -330,6 +336,8 @@ class ReleaseSchedule:
     def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
         self._counters[counter] += 1
         _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
+        if counter == "releases_refused":
+            self._refused(job.name, text)
         self._ledger.set_progress(job.name, following)
         self._done(job, following)
 
@@ -348,7 +356,7 @@ class ReleaseSchedule:
         self._scan_after, self._look_again = now + _SCAN_SECONDS, now + _LOOK_SECONDS
         under_way = {work.job.name for work in self._works}
         for job in self._jobs:
-            if job.name in under_way:
+            if job.name in under_way or job.name in self._impossible:
                 continue
             with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
                 first = self._first(job)
@@ -419,7 +427,9 @@ class ReleaseSchedule:
         if self._again is None and self._can_start:
             self._again = deque(self._ledger.newest_published(self._sent_through))
         while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
-            if (message_id := self._link.publish(entry.topic, entry.payload, retain=True)) is None:
+            known = any(job.topic == entry.topic for job in self._jobs)
+            payload = entry.payload if known else b""  # of a release that is made no more, the broker keeps nothing
+            if (message_id := self._link.publish(entry.topic, payload, retain=True)) is None:
                 return
             self._again.popleft()
             self._in_flight[message_id] = 0

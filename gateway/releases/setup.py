@@ -32,13 +32,15 @@ __all__ = ["open_releases", "release_now"]
 class Releases(NamedTuple):
     """Ready to release, with allowances and streams that move together as the policies of this moment give them.
 
-    `renew` updates the ledger's accounts. FuguError if something cannot be accounted for; DatabaseError.
+    `renew` updates the ledger's accounts, and `impossible`: by its name, why a job can never release anything.
+    FuguError if something cannot be accounted for; DatabaseError.
     """
 
     ledger: Ledger
     maker: Maker
     record: ReleaseRecord
     jobs: list[Job]
+    impossible: dict[str, str]
     renew: Callable[[], None]
 
 
@@ -58,8 +60,9 @@ def open_releases(
     now = now_us or (lambda: time.time_ns() // 1000)
     plan = load_releases(config)
     wanted = jobs(plan, catalogue)
+    impossible: dict[str, str] = {}
 
-    def renewed(known: Ledger | None = None) -> list[Allowance]:
+    def renewed(known: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
         if plan.readers is not None:
             alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
@@ -75,15 +78,17 @@ def open_releases(
         maker = Maker(store, catalogue, opened, secrets.randbelow, now)
 
         def renew() -> None:
-            granted, together = renewed(opened), streams_together(catalogue)
+            (granted, problems), together = renewed(opened), streams_together(catalogue)
             opened.charge_together(together, time_us=now())
             opened.set_allowances(granted, time_us=now())
+            impossible.clear()
+            impossible.update(problems)
 
         renew()
     except BaseException:
         opened.close()
         raise
-    return Releases(opened, maker, record, wanted, renew)
+    return Releases(opened, maker, record, wanted, impossible, renew)
 
 
 _ANSWER_SECONDS = 20.0
@@ -117,6 +122,10 @@ def release_now(
             wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
             if not wanted:
                 raise ReleaseConfigError(f"no release {name} is configured")
+            if problem := next(
+                (releases.impossible[job.name] for job in wanted if job.name in releases.impossible), ""
+            ):
+                raise LedgerError(f"release {name}: {problem}")
             entries: list[Entry] = []
             try:
                 for job in wanted:

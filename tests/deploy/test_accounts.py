@@ -362,7 +362,7 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
     "command",
     [
         *("broker", "renew", "device", "streams", "gateway", "operator", "subscriber", "home-assistant", "join"),
-        *("leave", "remove"),
+        *("leave", "retire", "remove"),
     ],
 )
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:

@@ -179,6 +179,11 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
     assert fugu(*leave, "poor", "--audience", "street").code == 1
     assert "release/street" not in (broker / "access.acl").read_text().partition("user poor")[2].partition("user")[0]
     assert fugu(*join, "poor").code == 1  # what it read was read
+    retired = fugu("deploy", "retire", "press", "--broker", broker)
+    assert (retired.code, retired.out.count("\n")) == (0, 1)
+    assert "rich reads no more releases for press" in retired.out
+    assert "release/press" not in (broker / "access.acl").read_text()
+    assert fugu("deploy", "retire", "press", "--broker", broker).code == 2
     assert fugu("deploy", "remove", "--broker", broker, "poor").code == 0
     again = fugu(*new, "--name", "poor", tmp_path / "again")
     assert (again.code, again.err) == (1, "fugu: the account poor was removed\n")

@@ -131,19 +131,25 @@ def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -
     scene.monitor.refused("ring", Reason.WINDOW_MISMATCH)
     scene.monitor.refused("wrist", Reason.UNKNOWN_POLICY_VERSION)  # as after a rollout
     scene.monitor.refused("", Reason.TOPIC)
-    scene.counters.update(store_errors=2, ledger_errors=1, releases_refused=3)
+    scene.counters.update(store_errors=2, ledger_errors=1)
+    for _ in range(3):
+        scene.monitor.note(AlarmCode.RELEASE_REFUSED, "active", "audience street: 0.1 nats too much")
     assert scene.after(1.0) == {
         (AlarmCode.UNKNOWN_DEVICE, "stranger"),
         (AlarmCode.FUTURE, "watch"),
         (AlarmCode.MALFORMED, "ring"),
-        *((code, "") for code in (AlarmCode.STORE, AlarmCode.LEDGER, AlarmCode.RELEASE_REFUSED)),
+        *((code, "") for code in (AlarmCode.STORE, AlarmCode.LEDGER)),
+        (AlarmCode.RELEASE_REFUSED, "active"),
     }
     counts = {alarm.code: alarm.count for alarm in scene.monitor.alarms.current()}
     assert (counts[AlarmCode.STORE], counts[AlarmCode.RELEASE_REFUSED], counts[AlarmCode.MALFORMED]) == (2, 3, 2)
     assert scene.after(61.0) == {
         *((AlarmCode.UNKNOWN_DEVICE, "stranger"), (AlarmCode.FUTURE, "watch"), (AlarmCode.MALFORMED, "ring")),
-        (AlarmCode.RELEASE_REFUSED, ""),
+        (AlarmCode.RELEASE_REFUSED, "active"),
     }
+    (refused,) = (one for one in scene.monitor.health().alarms if one.code is AlarmCode.RELEASE_REFUSED)
+    assert refused.names == ("active",)
+    assert refused.advice.startswith("audience street: 0.1 nats too much. What was refused is not released later")
 
 
 def test_a_worker_that_is_stuck_is_told_by_another_thread(tmp_path: Path) -> None:

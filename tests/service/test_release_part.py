@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.frames import PolicyStatus
+from fugu.contract.policy import Policy
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import policy_status_topic
+from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
 from gateway.describe import Describing
@@ -16,22 +20,48 @@ from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.settings import GatewaySettings
-from tests.support.release_scenes import FLEET, scheduled, write_config
-from tests.support.scenes import Scene, catalogue, frames
+from tests.support.release_scenes import FLEET, PUBLIC, scheduled, write_config
+from tests.support.scenes import Scene, catalogue, frames, policy
+
+
+class Noted:
+    """What a monitor is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str]] = []
+        self.held: dict[str, str] = {}
+
+    def note(self, _code: AlarmCode, name: str, detail: str) -> None:
+        self.notes.append((name, detail))
+
+    def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
+        self.held = {name: details[name] for name in names}
 
 
 class Parts:
     """The part of a gateway that makes releases, without a broker; 40 ticks are stored."""
 
-    def __init__(self, folder: Path) -> None:
-        scene = Scene(folder / "s.sqlite", 8, FLEET)
+    def __init__(
+        self, folder: Path, *releases: str, audiences: str = PUBLIC, fleet: tuple[Policy, ...] = FLEET
+    ) -> None:
+        scene = Scene(folder / "s.sqlite", 8, fleet)
         scene.record(*frames([10] * 4))
-        config = write_config(folder, scheduled(devices=["watch"]))
+        config = write_config(folder, *(releases or [scheduled(devices=["watch"])]), audiences=audiences)
         settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.counters: Counter[str] = Counter()
         progress = StoreProgress(scene.store, scene.recorder)
         link = Link(Broker(), client_id="none")
-        self.part = Releasing(config, settings, link, scene.store, catalogue(FLEET), progress, self.counters)
+        self.noted, known = Noted(), catalogue(fleet)
+        self.part = Releasing(
+            config,
+            settings,
+            link,
+            scene.store,
+            known,
+            progress,
+            self.counters,
+            monitor=self.noted,  # type: ignore[arg-type]
+        )
         self.ledger = Ledger(folder / "s-ledger.sqlite", create=False)
 
 
@@ -83,3 +113,42 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document() -> None:
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
             describing.heard(policy_status_topic(fleet, "watch"), said.encode())
             assert held[-1:] == expected
+
+
+def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_made(tmp_path: Path) -> None:
+    """The device's own windows take more than one of two audiences is allowed."""
+    window = Window(name="ten", length=10, stride=10, states=("level 1",), scale="20")
+    fleet = (policy(1, windows=(window,)), policy(1, device="ring"))
+    narrow = '[audiences.narrow]\nepsilon = 0.01\nadversary = "informed"\n'
+    wide = '[audiences.wide]\nepsilon = 2.0\nadversary = "informed"\n'
+    parts = Parts(
+        tmp_path,
+        *(
+            scheduled("never", "narrow", devices=["watch"]),
+            scheduled("made", "wide", devices=["watch"], source="symbols", share=0.25),
+        ),
+        audiences=narrow + wide,
+        fleet=fleet,
+    )
+    why = parts.noted.held.pop("never")
+    assert "nothing can ever be released, because what the device releases itself takes" in why
+    assert "a new audience with a larger epsilon" in why
+    assert parts.noted.held == {}
+    parts.part.stored()
+    while parts.part.busy:
+        parts.part.pump(idle=True)
+    assert {entry.name for entry in parts.ledger.entries()} == {"made"}
+    assert (parts.counters["releases_refused"], parts.noted.notes) == (0, [])
+    assert all(device != "watch" or first > 0 for (device, _), first in parts.part.needed().items())
+    parts.part.close()
+
+
+def test_a_window_that_is_refused_is_noted_with_its_release_and_the_reason(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, scheduled("first", devices=["watch"]), scheduled("second", devices=["watch"]))
+    parts.part.stored()
+    while parts.part.busy:
+        parts.part.pump(idle=True)
+    assert parts.counters["releases_refused"] > 0
+    assert {name for name, _ in parts.noted.notes} <= {"first", "second"}
+    assert all("too much" in why for _, why in parts.noted.notes)
+    parts.part.close()

@@ -57,7 +57,7 @@ def catalogue(*policies: Policy) -> Catalogue:
 
 
 def granted(known: Catalogue) -> Allowance:
-    (one,) = allowances(CONFIG, jobs(CONFIG, known), known)
+    (one,), _ = allowances(CONFIG, jobs(CONFIG, known), known)
     return one
 
 

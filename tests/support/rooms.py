@@ -101,8 +101,8 @@ ROOMS: dict[str, set[str]] = {
     "gateway.settings": {"fugu.contract", "fugu.mqtt", *_SET},
     "gateway.release_part": {
         *_EDGE,
-        *("gateway.estimates", "gateway.journal", "gateway.part", "gateway.releases", "gateway.settings"),
-        *("gateway.shard_watch", "gateway.store"),
+        *("gateway.estimates", "gateway.health", "gateway.journal", "gateway.part", "gateway.releases"),
+        *("gateway.settings", "gateway.shard_watch", "gateway.store"),
     },
     "gateway.duties": {
         *(_EDGE | {"fugu.places"}),

@@ -190,6 +190,28 @@ def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -
     print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
+@command(app, "retire")
+def retire(audience: Annotated[str, typer.Argument(metavar="AUDIENCE")], *, broker: BrokerFolderOption) -> None:
+    """Take the releases of an audience from every account.
+
+    Then take it and its releases out of releases.toml: the gateway clears what the broker has kept for it. What it was
+    told still counts, and its name stays taken.
+
+    \b
+    examples:
+      fugu deploy retire street --broker broker
+    """
+    from gateway.deployment.readers import left
+
+    opened = open_broker(broker)
+    readers = [one for one in opened.settings.accounts if one.role == "reader" and audience in one.audiences]
+    if not readers:
+        raise CommandLineError(f"no account reads releases for {audience}")
+    for one in readers:
+        opened.change(left(one, audience))
+        print(f"{one.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
+
+
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> tuple[Path, Path, str]:
     if releases is None or policies is None:
         raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")

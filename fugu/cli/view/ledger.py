@@ -8,7 +8,7 @@ from typing import Any
 from fugu.cli.view.fleet import counted, moment_text
 from fugu.cli.view.terminal import say, show_newest, show_table
 from fugu.contract.reports import ReleaseFrame
-from gateway.releases.entries import Account, Entry, nats
+from gateway.releases.entries import Account, Entry, nats, standing_problem
 
 __all__ = ["account_document", "entry_document", "show_ledger", "show_releases"]
 
@@ -29,6 +29,7 @@ def account_document(account: Account) -> dict[str, Any]:
         "first": account.first if account.runs else None,
         "last": account.last if account.runs else None,
         "exclusive": account.exclusive or None,
+        "problem": standing_problem(account.key, account.allowance, account.base) or None,
     }
 
 
@@ -50,6 +51,9 @@ def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
     for name, audience in sorted({(one.together, one.key.audience) for one in accounts if one.together}):
         most = max(one.spent_together for one in accounts if (one.together, one.key.audience) == (name, audience))
         say(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
+    for one in accounts:
+        if problem := standing_problem(one.key, one.allowance, one.base):
+            say(f"{problem}.")
     made = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries

@@ -37,5 +37,5 @@ function row(one) {
     make("p", {}, make("strong", {}, one.audience), one.epsilon === null ? "" : ` ${loss(one.epsilon)} of ${one.seconds ? `any ${duration(one.seconds)}` : "a tick"}, ${one.adversary}, by ${one.mechanism}`),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: 100 * share(one.base), height: 12 }), draw("rect", { class: "spent", x: 100 * share(one.base), width: 100 * (used - share(one.base)), height: 12 })),
-    make("p", { class: "small" }, words.join("")));
+    make("p", { class: one.problem ? "small bad" : "small" }, one.problem ? `▲ ${one.problem}` : words.join("")));
 }
