@@ -1,4 +1,4 @@
-"""What an account was told of devices: the newest values, and a week of them, in bounded memory.
+"""Memory of what an account was told of devices: the newest values, and a week of them, bounded.
 
 Nothing is stored, and nothing else is asked: it begins with the page. Devices that nobody has looked at for the longest
 give way to others.
