@@ -133,8 +133,8 @@ def plan_places(
     """
     if question.protect:
         raise PlanningError(
-            "points of places are planned for single ticks: what points before and after tell of a stretch has no bound "
-            "where steps between places are impossible, as most are: --protect tick, or without it"
+            "points of places are planned for single ticks: what points before and after tell of a stretch has no "
+            "bound where steps between places are impossible, as most are: --protect tick, or without it"
         )
     question = replace(question, protect=0)
     sets = three_sets(traces.trace, 0)

@@ -93,7 +93,7 @@ def attack_published_stretches(
 
 
 def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
-    """What refutes a promise."""
+    """Findings for promises that are refuted."""
     return [
         Finding(
             "epsilon-refuted",

@@ -203,7 +203,7 @@ def stretch_losses(odds: float, rates: Floats, ticks: int) -> Floats:
 
 
 def _behind(odds: float, rates: Floats) -> Floats:
-    """What the ticks before each tell of it."""
+    """The leakage of all ticks before each tick, in nats."""
     found = np.zeros(len(rates))
     for tick in range(1, len(rates)):
         found[tick] = odds_ratio_step(odds, rates[tick - 1] + found[tick - 1])
