@@ -64,10 +64,9 @@ bench:
 papers: setup-test
 	.venv/bin/python -m papers all
 
-# The reference of all public names, from their docstrings: build/reference/index.html.
+# The manual as a site that needs no network: build/site/index.html.
 docs: setup-test
-	PYTHONWARNINGS=ignore .venv/bin/python -m pdoc --docformat google --output-directory build/reference \
-	    fugu edge_agent gateway
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 # Asks the package index for versions and hashes; its address is written nowhere.
 constraints: setup-test

@@ -101,9 +101,12 @@ class Subscription(Subscriber):
     64 MB of others wait to be iterated over (`not_taken`). `messages` counts all that were looked at.
 
     Args:
-        device, stream: names, or "+" for all.
-        symbols, windows: what devices release: symbols or points, and noisy counts of windows.
-        estimates, counts: the same of what the gateway makes of these.
+        device: a name, or "+" for all.
+        stream: a name, or "+" for all.
+        symbols: hand out the symbols or points that devices release.
+        windows: hand out the noisy counts that devices release.
+        estimates: hand out what the gateway makes of symbols and points.
+        counts: hand out what the gateway makes of noisy counts.
         releases: the gateway's releases; they are not a device's, and come only if all devices are wanted.
         descriptions: hand them out as readings, too; they are heard and used (`decoder.descriptions`) in any case.
         timeout: end the iteration after this many seconds without a reading; `None` waits for ever.

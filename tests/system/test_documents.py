@@ -227,6 +227,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "home-assistant",
         "measure",
         "operate",
+        "own-topic",
         "page",
         "plan",
         "postgresql",
