@@ -68,7 +68,7 @@ def test_it_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     assert [name for name in fugu.__all__ if not re.search(rf'id="fugu\.(\w+\.)*{name}"', names)] == []
     commands = (tmp_path / "site/commands.html").read_text()
     assert [name for name in COMMANDS if f"fugu {name}" not in commands] == []
-    assert (tmp_path / "site/search/search_index.js").exists()
+    assert (tmp_path / "site/search/search_index.json").exists()
 
 
 def test_the_six_pictures_are_those_that_the_code_draws_and_the_page_says_their_numbers() -> None:
