@@ -99,6 +99,13 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
             wait_until(lambda: "This account has heard nothing of the device itself" in browser.text("main"))
             assert browser.count(".left li") == browser.count(".stream") == 0
             assert b"inside" not in pages["street"].ask("/events/releases")[1]
+            wait_until(lambda: b'"kind":"history"' in pages["site"].ask("/events/device/watch")[1], "a history")
+            for path in (
+                "/events/device/watch",
+                "/events/fleet",
+            ):  # of another's devices it has heard, and keeps, nothing
+                said = pages["street"].ask(path)[1]
+                assert not [word for word in (b'"history"', b'"estimate"', b'"count"', b'"newest"') if word in said]
             assert browser.complaints() == []
         finally:
             codes = [one.stop() for one in (*pages.values(), gateway)]

@@ -60,8 +60,9 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             assert "point (" in said
             assert "hr under policy 1, next tick" in said
             assert "runs document 1; accepted the newest" in said
-            assert "it gives “" in browser.text(".attack")  # in a sentence; who that is, is folded
-            assert "forward-backward" not in browser.text(".attack")
+            hr = "section[aria-label='Stream hr'] .attack"
+            wait_until(lambda: "it gives “" in browser.text(hr), "what an attacker makes of it, in a sentence")
+            assert "forward-backward" not in browser.text(hr)  # who that is, is folded
             open_details(browser)
             wait_until(lambda: browser.count(".attack canvas") == 1, "a band")
             stream = browser.text("section[aria-label='Stream hr']")
