@@ -1,22 +1,37 @@
-"""Attacking what a recording would have released by a policy."""
+"""Attacking what a recording would have released by a policy: ticks, and stretches where these are what is promised."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from fugu.attackers.evaluation import Attack, attack
-from fugu.attackers.outputs import Outputs, known_every, release_counts, release_symbols
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
+from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
+from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 
-__all__ = ["Trial", "attack_policy"]
+__all__ = [
+    "StretchTrial",
+    "Trial",
+    "attack_policy",
+    "attack_policy_stretches",
+    "attack_published_stretches",
+    "attacked_stretches",
+    "unknown_ticks",
+]
+
+_DAY_US = 86_400_000_000
+_FOLLOWED = 3000
+"""Ticks of a stretch, or of a window, whose courses are followed; it takes long beyond."""
+_ROUNDING = 1e-9
 
 
 class Trial(NamedTuple):
@@ -47,12 +62,28 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
     """
+    states, releases = _released(policy, readings)
+    k = len(policy.discretiser.states)
+    chains = f"class of the policy ({policy.guarantee.adversary})"
+    for released, noise, epsilon, outputs in releases:
+        found = attack(states, readings.segments, outputs, epsilon, known=known_every(states, known))
+        yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, found)
+
+
+def attack_policy_stretches(policy: Policy, readings: Readings) -> list[StretchTrial]:
+    """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
+    states, releases = _released(policy, readings)
+    alone = [(what, one) for what, _, _, one in releases if isinstance(one, SymbolOutputs) or one.beside is None]
+    return attack_published_stretches(policy, readings.source, states, readings.segments, alone)
+
+
+def _released(policy: Policy, readings: Readings) -> tuple[Ints, list[tuple[str, float, float, Outputs]]]:
+    """The states of a recording, and what is released of them: a name, noise and epsilon about a tick of each."""
     segments, names = readings.segments, policy.discretiser.states
     states = states_of(policy.discretiser, readings.values, segments)
     if not (states >= 0).any():
         raise PlanningError(f"{readings.source}: no reading has a state under this policy")
     generator, k = np.random.default_rng(1), len(names)
-    chains = f"class of the policy ({policy.guarantee.adversary})"
     seen = None if policy.table is None else release_symbols(states, policy.table, generator)
     releases: list[tuple[str, float, float, Outputs]] = []
     whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
@@ -73,6 +104,77 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
             releases.append((f"symbols, {window.name}", float(scale), whole, both))
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
-    for released, noise, epsilon, outputs in releases:
-        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, found)
+    return states, releases
+
+
+class StretchTrial(NamedTuple):
+    """Attacks on stretches of so many ticks, one for each secret; without any `why` says why, and is empty otherwise.
+
+    `source` is whose states they are.
+
+    `in_class` says that the believed chain is of the class: then no output moves odds further than is promised.
+    """
+
+    source: str
+    released: str
+    ticks: int
+    epsilon: float
+    attacks: tuple[StretchAttack, ...]
+    why: str
+    in_class: bool
+
+    @property
+    def least(self) -> float:
+        """Epsilon is at least this, by what was true and, in the class, by how far odds moved."""
+        shown = [one.epsilon_low for one in self.attacks]
+        if self.in_class:
+            shown += [math.log(one.furthest) - _ROUNDING for one in self.attacks]
+        return max(shown, default=0.0)
+
+
+_ROUNDING = 1e-9
+
+
+def attack_published_stretches(
+    policy: Policy, source: str, states: Ints, segments: Ints, released: Iterable[tuple[str, Outputs]]
+) -> list[StretchTrial]:
+    """Attack what was released of (n,) states; nothing if the promise is about single ticks."""
+    if policy.guarantee.stretch_ticks == 1:
+        return []
+    unknown = unknown_ticks(policy, _FOLLOWED)
+    return [attacked_stretches(policy, source, what, states, segments, one, unknown, None) for what, one in released]
+
+
+def attacked_stretches(
+    policy: Policy,
+    source: str,
+    what: str,
+    states: Ints,
+    segments: Ints,
+    outputs: Outputs,
+    unknown: int,
+    chain: Floats | None,
+) -> StretchTrial:
+    """Attack one output, by a chain of the class or the mean chain of the states; so many ticks are not known."""
+    ticks = policy.guarantee.stretch_ticks
+    bound = policy.bound()
+    if isinstance(outputs, CountOutputs):
+        bound = policy.windows_bound() or bound
+        if ticks > outputs.length:
+            ticks = ticks // outputs.length * outputs.length
+    trial = StretchTrial(source, what, ticks, bound.epsilon(ticks), (), "", chain is not None)
+    length = outputs.length if isinstance(outputs, CountOutputs) else 1
+    if max(ticks, length) > _FOLLOWED:
+        return trial._replace(why=f"courses of more than {_FOLLOWED} ticks are not followed")
+    counted = (outputs.states - 1,) if isinstance(outputs, SymbolOutputs) else outputs.groups[-1]
+    found = attack_stretches(states, segments, outputs, counted, ticks, unknown, trial.epsilon, chain)
+    scored = max((one.scored for one in found), default=0)
+    if scored < FEWEST:
+        return trial._replace(why=f"too short: {scored} stretches could be scored, and it takes {FEWEST}")
+    return trial._replace(attacks=tuple(one for one in found if one.scored >= FEWEST))
+
+
+def unknown_ticks(policy: Policy, far: int) -> int:
+    """Ticks that the attacker does not know: a day, but none so far from the stretch that it makes no difference."""
+    ticks = policy.guarantee.stretch_ticks
+    return max(ticks, min(-(-_DAY_US // policy.clock.period_us), ticks + 2 * far))

@@ -29,7 +29,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import Trial
+from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -38,12 +38,7 @@ from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, released, windows
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
-from gateway.audit.stretches import (
-    StretchTrial,
-    attack_published_stretches,
-    attack_simulated_stretches,
-    stretch_findings,
-)
+from gateway.audit.stretches import attack_simulated_stretches, stretch_findings
 from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
@@ -177,7 +172,7 @@ def attack_stream(
     if not trials:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
     alone = [(what, one) for what, _, _, one in made if isinstance(one, SymbolOutputs) or one.beside is None]
-    return trials, attack_published_stretches(policy, states, segments, alone)
+    return trials, attack_published_stretches(policy, readings.source, states, segments, alone)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:

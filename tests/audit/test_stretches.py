@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
+from fugu.planning.attacked import attack_published_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, planned_audiences
@@ -29,11 +31,12 @@ from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import _stream_loss
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import audit_stream
-from gateway.audit.stretches import attack_published_stretches, stretch_findings
+from gateway.audit.stretches import stretch_findings
 from gateway.releases.audit import Told
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise
 from tests.support.audited import planned
+from tests.support.command import Fugu
 
 CHAINS = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
 CHAIN = MarkovChain.stationary([[0.95, 0.05], [0.1, 0.9]])
@@ -155,10 +158,10 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     segments, rng = np.zeros_like(states), np.random.default_rng(2)
     drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
     outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
-    found = attack_published_stretches(policy, states, segments, [("window hour", outputs)])
+    found = attack_published_stretches(policy, "truth", states, segments, [("window hour", outputs)])
     assert found[0].attacks
     assert bool(stretch_findings(found)) == wrong
-    assert not attack_published_stretches(promised(policy, 1), states, segments, [("window hour", outputs)])
+    assert not attack_published_stretches(promised(policy, 1), "truth", states, segments, [("window hour", outputs)])
 
 
 def test_a_recording_that_is_too_short_is_said_to_be() -> None:
@@ -166,7 +169,7 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert policy.table is not None
     states = states_of(150)
     outputs = release_symbols(states, policy.table, np.random.default_rng(2))
-    (one,) = attack_published_stretches(policy, states, np.zeros_like(states), [("symbols", outputs)])
+    (one,) = attack_published_stretches(policy, "truth", states, np.zeros_like(states), [("symbols", outputs)])
     assert not one.attacks
     assert one.why.startswith("too short: ")
 
@@ -245,3 +248,15 @@ def test_charges_far_apart_are_not_all_those_of_a_stretch() -> None:
     assert 200 - ticks < found.tick <= 200
     single = _stream_loss(told._replace(runs=()))
     assert (single.by, single.epsilon is not None and single.epsilon > 5.0) == ("constant charge", True)
+
+
+def test_the_command_attacks_stretches_of_a_recording(fugu: Fugu, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(counting(10).to_json())
+    rows = "".join(f"{2.0 * state}\n" for state in states_of(20_000).tolist())
+    (tmp_path / "truth.csv").write_text(f"value\n{rows}")
+    words = ("check", "attack", tmp_path / "truth.csv", "--policy", tmp_path / "policy.json")
+    (told,) = fugu(*words, "--json").json()["stretches"]
+    assert (told["source"], told["released"], told["ticks"]) == ("truth.csv", "window hour", 10)
+    assert {one["secret"] for one in told["attacks"]} == set(SECRETS)
+    assert all(one["scored"] >= 200 and one["epsilon_low"] <= told["epsilon"] for one in told["attacks"])
+    assert "truth.csv: window hour, 10 ticks" in fugu(*words).out

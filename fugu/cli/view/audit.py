@@ -12,7 +12,7 @@ from fugu.cli.view.guarantee import show_stretches
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
-from fugu.planning.attacked import Trial
+from fugu.planning.attacked import StretchTrial, Trial
 from gateway.releases.entries import nats
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
     from gateway.audit.statement import Statement
     from gateway.audit.stream import StreamAudit
-    from gateway.audit.stretches import StretchTrial
 
 
 __all__ = [
@@ -29,9 +28,11 @@ __all__ = [
     "show_ledger_audit",
     "show_statement",
     "show_stream",
+    "show_stretch_trials",
     "show_tested",
     "show_trials",
     "stream_document",
+    "stretch_trial_document",
     "tested_document",
     "trial_document",
 ]
@@ -173,9 +174,7 @@ def stream_document(audit: StreamAudit) -> dict[str, Any]:
         "confirmed": not audit.findings,
         "audiences": finite,
         "trials": [trial_document(trial) for trial in audit.trials],
-        "stretches": [
-            {**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in audit.stretches
-        ],
+        "stretches": [stretch_trial_document(one) for one in audit.stretches],
         "findings": [one._asdict() for one in audit.findings],
         "not_attacked": list(audit.left),
     }
@@ -198,7 +197,7 @@ def show_stream(audit: StreamAudit) -> None:
         "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
         "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
-    _show_stretch_trials(audit.stretches)
+    show_stretch_trials(audit.stretches)
     if audit.trials:
         show_trials(audit.trials)
     for one in audit.left:
@@ -213,11 +212,17 @@ def _about(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
-def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
+def stretch_trial_document(trial: StretchTrial) -> dict[str, Any]:
+    """Attacks on stretches as an object for JSON."""
+    return {**trial._asdict(), "attacks": [attack._asdict() for attack in trial.attacks]}
+
+
+def show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
     """Print what attackers of stretches reached, who know all other days."""
     rows = [
         (
-            *(_about(one.released, one.ticks), attack.secret, str(attack.scored), f"{attack.success:.3f}"),
+            *(_about(f"{one.source}: {one.released}", one.ticks), attack.secret),
+            *(str(attack.scored), f"{attack.success:.3f}"),
             *(f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.guess:.3f}", f"{attack.ceiling:.3f}"),
             *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(one.epsilon):.3g}"),
         )
@@ -229,7 +234,7 @@ def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
         show_table("Stretches, to who knows all other days", ("released", *titles), rows)
     for one in trials:
         if one.why:
-            say(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.released}: {one.why}")
+            say(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.source}: {one.released}: {one.why}")
 
 
 def _finite(epsilon: float) -> float | None:
