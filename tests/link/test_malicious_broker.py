@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -121,7 +122,17 @@ def test_a_connection_that_is_accepted_again_and_again_is_left(protocol: Protoco
 
 
 @pytest.mark.long
-def test_answers_do_not_pile_up_for_a_broker_that_never_reads() -> None:
+def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system keeps little of what is not taken: else it would have to be filled first, by millions of answers."""
+    connect = socket.create_connection
+
+    def connected(*given: Any, **named: Any) -> socket.socket:
+        made = connect(*given, **named)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 12)
+        return made
+
+    monkeypatch.setattr(socket, "create_connection", connected)
+
     def attack(victim: Victim) -> None:
         victim.accept()
         victim.send_without_reading(b"\xc0\0" * 4096)
