@@ -71,15 +71,10 @@ def row(words: list[str]) -> list[str]:
     period, best = found["readings"].get("period_seconds"), found["recommended"]
     yes = best["kind"] != "none"
     judged = [one for one in found["candidates"] if one["guess_error"] and not math.isnan(one["expected_error"])]
+    promise = found["promise"].removeprefix("promise: ")
     if not yes and not judged:
-        return [
-            name,
-            " ".join(words[1:]),
-            found["promise"][9:],
-            f"no: {found['verdict'][0][_FIRST]}",
-            *["-"] * 4,
-            f"{seconds:.0f}",
-        ]
+        why = found["verdict"][-1].partition(":")[0]
+        return [name, asked(best, words[1:]), promise, f"no: {why}", *["-"] * 4, f"{seconds:.0f}"]
     if not yes:
         best = min(judged, key=lambda one: one["expected_error"] / one["guess_error"])
     error = best["held_back_error"] if yes else best["expected_error"]
@@ -87,15 +82,7 @@ def row(words: list[str]) -> list[str]:
     attack = best["attack"]
     right = ["-", "-"] if attack is None else [percent(attack["success"]), percent(attack["guess"])]
     verdict = f"{'**yes**' if yes else 'no'}, {length(best, period)}"
-    return [
-        name,
-        asked(best, words[1:]),
-        found["promise"].removeprefix("promise: "),
-        verdict,
-        *shown,
-        *right,
-        f"{seconds:.0f}",
-    ]
+    return [name, asked(best, words[1:]), promise, verdict, *shown, *right, f"{seconds:.0f}"]
 
 
 def main() -> int:
