@@ -51,7 +51,6 @@ def application(
     hosts: Sequence[str],
     secure: bool,
     stop: asyncio.Event,
-    additions: Sequence[Route] = (),
 ) -> ASGIApp:
     """The page as an ASGI application.
 
@@ -61,7 +60,6 @@ def application(
         hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
         secure: whether it is served over TLS.
         stop: set when open streams are to end.
-        additions: what else is served, to whom the page is.
     """
     assets = {one.name: one.read_bytes() for one in (files("gateway.page") / "assets").iterdir() if one.is_file()}
     tabs = _Tabs(feed, login, stop)
@@ -123,7 +121,6 @@ def application(
         Route("/assets/{name}", asset),
         Route("/events/{what}", tabs.answer),
         Route("/events/device/{device}", tabs.answer),
-        *additions,
     ]
 
     @asynccontextmanager

@@ -11,7 +11,6 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -26,15 +25,9 @@ from fugu.mqtt import Broker
 from gateway.page.login import SESSION_SECONDS, Login, PageError
 
 if TYPE_CHECKING:
-    from starlette.routing import Route
-
     from gateway.location import Location
-    from gateway.page.feed import Feed
 
 __all__ = ["PageBeside", "PageSettings", "serve"]
-
-Additions = Callable[["Feed"], "Sequence[Route]"]
-"""Makes what a program that has a page beside it serves there besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +77,16 @@ def serve(
     settings: PageSettings,
     listener: socket.socket | None = None,
     parent: Connection | None = None,
-    additions: Additions | None = None,
 ) -> None:
     """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
 
     The end of `parent`, from which nothing else comes, ends the page, too. Raises FuguError if a file cannot be read,
     or nobody can listen there.
     """
-    asyncio.run(_serve(settings, listener, parent, additions))
+    asyncio.run(_serve(settings, listener, parent))
 
 
-async def _serve(
-    settings: PageSettings, listener: socket.socket | None, parent: Connection | None, additions: Additions | None
-) -> None:
+async def _serve(settings: PageSettings, listener: socket.socket | None, parent: Connection | None) -> None:
     # Not at the top: the command explains itself where the web server is not installed.
     import uvicorn
 
@@ -118,7 +108,6 @@ async def _serve(
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
         stop=stop,
-        additions=() if additions is None else additions(feed),
     )
     config = uvicorn.Config(
         app,
@@ -173,16 +162,15 @@ class PageBeside:
 
     The address is taken at once, before anything else starts, and kept until the end: no other program gets it while
     the page's process is started again, which happens when it ends by itself. That process ends with this one, however
-    this one ends. `additions` is a function of a module, because the process is a new one.
+    this one ends.
 
     Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
     """
 
-    def __init__(self, settings: PageSettings, additions: Additions | None = None) -> None:
+    def __init__(self, settings: PageSettings) -> None:
         _check(settings)
         self._listener = _listen(settings)
         self.settings = replace(settings, listen=(settings.listen[0], self._listener.getsockname()[1]))
-        self._additions = additions
         self._context = multiprocessing.get_context("spawn")
         self._logs = log_settings()
         self._ending = threading.Event()
@@ -228,7 +216,7 @@ class PageBeside:
             self._pipe, theirs = self._context.Pipe()
             self._process = self._context.Process(
                 target=_serve_beside,
-                args=(self.settings, self._listener, theirs, self._logs, self._additions),
+                args=(self.settings, self._listener, theirs, self._logs),
                 name="fugu-page",
             )
             self._process.start()
@@ -236,15 +224,13 @@ class PageBeside:
             return self._process
 
 
-def _serve_beside(
-    settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings, additions: Additions | None
-) -> None:
+def _serve_beside(settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings) -> None:
     if (starter := multiprocessing.parent_process()) is not None and starter.pid is not None:
         end_with_parent(starter.pid)
     os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     log_to_stderr(logs.log_format, verbose=False)
-    serve(settings, listener, parent, additions)
+    serve(settings, listener, parent)
 
 
 def _check(settings: PageSettings) -> None:
