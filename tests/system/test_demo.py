@@ -339,3 +339,11 @@ def test_a_process_that_does_not_end_is_killed_and_named(
 def test_what_did_not_come_is_in_the_report(night: Results) -> None:
     report = html_report([night], "broker", 1.0, ["watch-N07 stood still for 60 s & was ended"])
     assert "<li>Missing: watch-N07 stood still for 60 s &amp; was ended.</li>" in report
+
+
+def test_where_there_is_no_broker_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "find_spec", lambda _name: None)
+    monkeypatch.setattr("shutil.which", lambda _name, path="": None)
+    for kind, wanted in (("auto", "fugu-edge"), ("embedded", "fugu-edge"), ("mosquitto", "apt-get install mosquitto")):
+        with pytest.raises(DemoError, match=wanted):
+            processes.find_mosquitto(kind)

@@ -164,7 +164,7 @@ def test_reproducing(tmp_path: Path) -> None:
 
 def test_planning_from_a_recording(tmp_path: Path) -> None:
     with Page("docs/plan.md", tmp_path, {}) as page:
-        assert page.run() == 8
+        assert page.run() == 9
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 

@@ -19,6 +19,7 @@ from fugu.cli.commands.auto_plan import asked_words, offers_of, other_options, q
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.demo.evaluation import Replay, summary
 from fugu.cli.demo.page import Page
+from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import show_replay, stream
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.auto_plan import verdict
@@ -78,7 +79,11 @@ def plan_and_replay(page: Page, path: Path, readings: Readings, options: AutoOpt
     policy = auto_policy(plan, whose._replace(epoch=_epoch(plan)))
     show_replay(page, [replay := _replay(plan, policy, path)])
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
-        _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
+        try:
+            _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
+        except DemoError as error:  # the logs are deleted
+            last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
+            raise DemoError("; ".join([str(error), *last])) from None
     block = _block(plan, policy, path, asked_words(options))
     page.show(stage="all of it has been sent and attacked", ended=True, paste=[*_SENSOR_WORDS, block])
     for sentence in summary(results):

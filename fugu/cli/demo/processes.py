@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from fugu.cli.view.terminal import say
 from fugu.contract.errors import FuguError
 from fugu.host.toml_file import toml_lines
 
-__all__ = ["STOP_SECONDS", "DemoError", "gateway", "start_broker", "subscriber"]
+__all__ = ["STOP_SECONDS", "DemoError", "find_mosquitto", "gateway", "start_broker", "subscriber"]
 
 
 _BROKER_SECONDS = 300.0
@@ -47,9 +48,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
     Raises:
         DemoError: if it does not start.
     """
-    mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-    if kind == "mosquitto" and mosquitto is None:
-        raise DemoError("mosquitto is not installed: apt-get install mosquitto")
+    mosquitto = find_mosquitto(kind)
     port = _free_port()
     if mosquitto is not None and kind != "embedded":
         config = folder / "mosquitto.conf"
@@ -64,6 +63,16 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         yield port, name
     finally:
         _end(process, "the broker", folder / "broker.log")
+
+
+def find_mosquitto(kind: str) -> str | None:
+    """The path of Mosquitto, if a broker of that kind would be it. DemoError: it is needed, or there is no broker."""
+    mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if kind == "mosquitto" and mosquitto is None:
+        raise DemoError("mosquitto is not installed: apt-get install mosquitto")
+    if (mosquitto is None or kind == "embedded") and find_spec("amqtt") is None:
+        raise DemoError("there is no broker: apt-get install mosquitto, or pip install 'fugu-edge[demo]'")
+    return mosquitto
 
 
 def _free_port() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.demo.drawing import reading_picture
 from fugu.cli.demo.page import Page
+from fugu.cli.demo.processes import find_mosquitto
 from fugu.host.arguments import period
 from fugu.planning.readings import read_readings
 
@@ -24,6 +25,7 @@ def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
     """
     path = _OURS if file is None else file
     readings = read_readings(path, options.column, options.time, period(options.period))
+    find_mosquitto("auto")
     with Page(browser=browser) as page:
         hours = (readings.period_seconds or 1.0) / 3600.0
         page.show(title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0)
