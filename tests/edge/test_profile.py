@@ -13,6 +13,7 @@ from edge_agent.plan import AgentPlan, WindowPlan
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import Query
+from fugu.host.clock import Wake
 from fugu.planning.day_blocks import transitions
 from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
 
@@ -49,6 +50,13 @@ def kept(run: list[int], window: WindowPlan, frame: WindowFrame, last: bool) -> 
     return [tick for tick in inside if tick <= max(recorded, default=-1)]
 
 
+class Minutes(JumpingClock):
+    """A clock of which no wait is shorter than a minute: with ticks of ten, an agent has little to do in between."""
+
+    def wait(self, wake: Wake, seconds: float) -> None:
+        super().wait(wake, max(seconds, 60.0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("epoch", "seconds"), [(SUMMER, 4 * 3600), (WINTER, 1800)], ids=["a day of 23 hours", "a day of 25 hours"]
@@ -57,7 +65,7 @@ def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, 
     """Every tick is in the state that is counted: so what is compared is where each of them counts."""
     one, now, runs = plan(tmp_path, epoch, seconds), epoch * SECOND, list[list[int]]()
     for ticks in (200, 70, 400):  # restarts around the change, and the last run begins another profile
-        clock = JumpingClock(now)
+        clock = Minutes(now)
         end = now + ticks * PERIOD * SECOND
         run(one, clock, lambda clock=clock, end=end: clock.now > end)  # type: ignore[misc]
         before = runs[-1][-1] if runs else -1
