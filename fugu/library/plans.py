@@ -134,6 +134,9 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan: {self.verdict[0]}>"
 
+    def __str__(self) -> str:
+        return "\n".join(self.verdict)
+
     def _repr_html_(self) -> str:
         return self.html()
 
