@@ -10,6 +10,7 @@ import typer
 from fugu.cli.commands.options import JsonOption, command
 from fugu.cli.view.terminal import answer, working
 from fugu.contract.policy import Policy
+from fugu.library.checks import attack
 from fugu.library.policies import load_policy
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def _attack(
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
     from fugu.cli.view.audit import show_stretch_trials, show_trials, stretch_trial_document, trial_document
-    from fugu.library.checks import attack
     from fugu.planning.attacked import attack_policy_stretches
     from fugu.planning.readings import read_readings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,9 +12,8 @@ from fugu.cli.view.policy import measure_policy_document, policy_document, show_
 from fugu.cli.view.terminal import answer, working
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
-
-if TYPE_CHECKING:
-    from fugu.library.checks import Check
+from fugu.library.checks import Check
+from fugu.library.checks import check as checked
 
 app = command_group("Policies: what a device does with a stream.")
 
@@ -43,8 +41,6 @@ def check(
         ceiling (E@TIME): Largest epsilon that is accepted, of a tick or about any stretch of that time.
         recording (FILE): Somebody's readings: are they in the policy's class?
     """
-    from fugu.library.checks import check as checked
-
     with working("deriving what the streams lose"):
         found = checked(file, recording, ceiling=ceiling)
     made, recorded = found.policy, found.recorded
