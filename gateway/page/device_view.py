@@ -189,7 +189,7 @@ class DeviceView:
         return placed_shares(self._newest.get(stream), said.shares) if isinstance(said, StateEstimate) else {}
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
-        said = said_of(report, self._newest.get(topic.stream))
+        said = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
         fields = {name: _text(value) if isinstance(value, datetime) else value
                   for name, value in report.flat().items()}  # fmt: skip
         return {**fields, "said": said and said.event()}

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from fugu.contract.descriptions import Description
+from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
@@ -50,11 +50,11 @@ class Said(NamedTuple):
         return {"of": self.of, "names": self.names, "unit": self.unit, "row": _row([self.time, *_flat(self.numbers)])}
 
 
-def said_of(report: Estimate | WindowCount, told: Description | None) -> Said | None:
+def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> Said | None:
     """Numbers of a report, of a count as shares of the ticks on which the device ran.
 
-    `None` of places and profiles of a day, which are no line over time, and of a count without its description, which
-    alone says whether it was clipped.
+    `None` of places and profiles of a day, which are no line over time, and of a count that is none of the described
+    windows, which alone say whether it was clipped.
     """
     if isinstance(report, PlaceEstimate):
         return None
@@ -67,7 +67,7 @@ def said_of(report: Estimate | WindowCount, told: Description | None) -> Said | 
     each = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
         return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each)
-    window = None if told is None else next((one for one in told.windows if one.name == report.window), None)
+    window = next((one for one in windows if one.name == report.window), None)
     if window is None or report.blocks:
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
@@ -143,8 +143,8 @@ class Memory:
 class _Stream:
     def __init__(self) -> None:
         self.newest: dict[str, tuple[Topic, bytes]] = {}
-        self._described = Descriptions()
-        self._told: Description | None = None
+        self._windows: tuple[DescribedWindow, ...] = ()
+        self._promise: dict[str, Any] | None = None
         self._series: dict[str, _Series] = {}
         self._estimate: Estimate | None = None
         self._unread: bytes | None = None
@@ -156,16 +156,22 @@ class _Stream:
     def take(self, topic: Topic, payload: bytes) -> None:
         key: str = topic.kind
         if topic.kind == "description":
-            told = self._described.take(topic.fleet, topic.device, topic.stream, payload)
-            if told is None:
+            # Only what is needed of it is kept: there may be thousands of streams.
+            if (told := Descriptions().take(topic.fleet, topic.device, topic.stream, payload)) is None:
                 return
-            self._told = told
+            ticks = told.guarantee.stretch_ticks
+            about = next((one.name for one in told.guarantee.stretches if one.ticks == ticks > 1), None)
+            self._windows = told.windows
+            self._promise = {
+                **{"epsilon": told.guarantee.epsilon, "ticks": ticks},
+                **{"period": told.period_seconds, "name": about},
+            }
         elif topic.kind == "estimate":
             self._unread = payload
         else:
             report = WindowCount.decode(payload)
             key += report.window
-            self._keep(said_of(report, self._told))
+            self._keep(said_of(report, self._windows))
         if key in self.newest or len(self.newest) < _MOST_STREAMS:
             self.newest[key] = topic, payload
 
@@ -178,7 +184,7 @@ class _Stream:
         except FuguError:
             return
         self._estimate = report
-        self._keep(said_of(report, self._told))
+        self._keep(said_of(report, self._windows))
 
     def _keep(self, said: Said | None) -> None:
         if said is None:
@@ -196,18 +202,14 @@ class _Stream:
 
     def headline(self) -> dict[str, Any]:
         counted = sorted(self._series.values(), key=lambda one: (one.newest.of == "", -one.newest.time))
-        place = state = promise = None
+        place = state = None
         match self._estimate:
             case PlaceEstimate(time=time, accuracy=accuracy):
                 place = {"accuracy": accuracy, "time": unix_us(time) / 1e6}
             case StateEstimate(state=name, probability=probability):
                 state = {"state": name, "probability": probability}
-        if (told := self._told) is not None:
-            ticks = told.guarantee.stretch_ticks
-            about = next((one.name for one in told.guarantee.stretches if one.ticks == ticks > 1), None)
-            promise = {"epsilon": told.guarantee.epsilon, "ticks": ticks, "period": told.period_seconds, "name": about}
         newest = counted[0].newest.event() if counted else None
-        return {"newest": newest, "place": place, "state": state, "promise": promise}
+        return {"newest": newest, "place": place, "state": state, "promise": self._promise}
 
 
 class _Series:
