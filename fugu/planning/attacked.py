@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
-from fugu.planning.readings import Readings
+from fugu.planning.readings import Readings, read_readings
 from fugu.planning.recording import states_of
 
 __all__ = [
@@ -70,8 +71,9 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
         yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, found)
 
 
-def attack_policy_stretches(policy: Policy, readings: Readings) -> list[StretchTrial]:
+def attack_policy_stretches(policy: Policy, file: Path, column: str | None) -> list[StretchTrial]:
     """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
+    readings = read_readings(file, column)
     states, releases = _released(policy, readings)
     alone = [(what, one) for what, _, _, one in releases if isinstance(one, SymbolOutputs) or one.beside is None]
     return attack_published_stretches(policy, readings.source, states, readings.segments, alone)

@@ -47,7 +47,6 @@ def _attack(
     """
     from fugu.cli.view.audit import show_stretch_trials, show_trials, stretch_trial_document, trial_document
     from fugu.planning.attacked import attack_policy_stretches
-    from fugu.planning.readings import read_readings
 
     made = load_policy(policy)
     trials: list[Trial] = []
@@ -57,7 +56,7 @@ def _attack(
             told(file.name)
             trials += attack(made, file, column=column, known=known)
             if isinstance(made, Policy):
-                stretches += attack_policy_stretches(made, read_readings(file, column))
+                stretches += attack_policy_stretches(made, file, column)
 
     def document() -> dict[str, Any]:
         told = [stretch_trial_document(one) for one in stretches]
