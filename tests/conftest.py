@@ -158,6 +158,13 @@ def _abort(process: int) -> None:
         os.close(ended)
 
 
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder that is not in memory, for a test of what is on a disk."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A running PostgreSQL for all tests of the process: each takes a schema of its own."""

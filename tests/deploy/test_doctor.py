@@ -40,6 +40,12 @@ from tests.support.shipped import Shipped
 from tests.support.signing import Keys, policy_document
 
 
+@pytest.fixture
+def tmp_path(disk: Path) -> Path:
+    """A folder on a disk: in memory nothing is well."""
+    return disk
+
+
 def worst(findings: list[Finding], check: str) -> str:
     """The worst verdict of a check."""
     found = [finding.verdict for finding in findings if finding.check == check]

@@ -7,9 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -48,13 +46,6 @@ Path("/wear/end").exists()
 frames = agent._outbox.frames
 print(json.dumps([frames.depth(), *(int(after[name]) - int(before[name]) for name in ("write_bytes", "wchar"))]))
 """
-
-
-@pytest.fixture
-def disk() -> Iterator[Path]:
-    """A folder that is not in memory: what is written there is counted."""
-    with TemporaryDirectory(dir="/var/tmp") as folder:
-        yield Path(folder)
 
 
 @pytest.mark.long

@@ -38,17 +38,17 @@ from tests.support.proofs import PROOFS, anchor, headings
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
+def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy, and that the units are part of the package."""
-    with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
+    with Page("docs/deploy.md", disk, {"1883": str(broker.port)}) as page:
         assert page.run() == 7
-        wait_until(lambda: (tmp_path / "outbox.sqlite").exists())
+        wait_until(lambda: (disk / "outbox.sqlite").exists())
         listed = subprocess.run(
-            [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
+            [disk / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
         ).stdout.lower()
     assert "paho-mqtt" in listed
     assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
-    assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 4
+    assert len(list((disk / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 4
 
 
 def test_a_broker_with_credentials(tmp_path: Path) -> None:
