@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Errors", "Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "whose_of"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
+_MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
 Planner = Callable[..., "Plan"]
@@ -288,7 +289,7 @@ def plan(
         stream: Which of its streams (default: after the column).
         seed: Of the simulated devices.
         options: `baseline`, `threshold`, `states`, `within`, `adversary`, `devices`, `latency`, `blocks`, `days`,
-            `window`: the options of `fugu plan auto`, with the same words.
+            `window`, `missing`, `cell`: the options of `fugu plan auto`, with the same words.
 
     Raises:
         FuguError: the recording does not fit, or cannot answer such a question. One line says what to do.
@@ -359,6 +360,8 @@ def question_of(
     blocks: str = "4h",
     days: int | None = None,
     window: str | float | None = None,
+    missing: str | None = None,
+    cell: float | None = None,
 ) -> Question:
     """Read a question from the words of a command line or a program.
 
@@ -395,6 +398,8 @@ def question_of(
         blocks=blocks,
         days=days,
         protect=arguments.protected(None if protect is None else str(protect)),
+        missing=None if missing is None else arguments.one_of(missing, "missing", _MISSING),
+        cell=None if cell is None else arguments.positive(float(cell), "cell"),
         window=length,
         window_is_time=is_length_time,
     )

@@ -46,17 +46,28 @@ from fugu.planning.candidates import (
     window_scale,
 )
 from fugu.planning.errors import PlanningError
+from fugu.planning.gaps import Gaps, gaps_of
 from fugu.planning.grid_model import place_columns
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
 from fugu.planning.protection import long_stay, protected_seconds
-from fugu.planning.question import ChosenStates, Cut, Question, Sampled, ThreeSets, choose_states, sampled, three_sets
+from fugu.planning.question import (
+    ChosenStates,
+    Cut,
+    Question,
+    Sampled,
+    ThreeSets,
+    choose_states,
+    merged_states,
+    sampled,
+    three_sets,
+)
 from fugu.planning.readings import Readings
-from fugu.planning.recording import states_of
+from fugu.planning.recording import MOST_MISSING, states_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union
+from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
 from fugu.privacy.window_mechanisms import lawful_scale
 
 if TYPE_CHECKING:
@@ -113,7 +124,9 @@ class AutoPlan(NamedTuple):
     least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
     recommended. `stay` is in ticks what 99 % of stays in a state are no longer than, None without any; it is of the
     recording, and goes into no policy. `held_back` are the rows of the third set, increasing, as indices of readings;
-    `covered` is the share of stretches of the worst length that the class covers; `told` is an example.
+    `covered` is the share of stretches of the worst length that the class covers; `told` is an example. `gaps` are
+    those of ticks without a reading, `merged` states without rare ones, None if none is rare. For each of several
+    donors, `left_out` is epsilon about him if the others were planned for alike; infinite without a bound.
     """
 
     recommended: Candidate
@@ -129,6 +142,9 @@ class AutoPlan(NamedTuple):
     held_back: Ints
     covered: float | None
     stay: int | None
+    gaps: Gaps | None
+    merged: tuple[str, ...] | None
+    left_out: tuple[float, ...]
 
 
 class _Problem(NamedTuple):
@@ -197,6 +213,13 @@ def plan_auto(
     data = problem.data(1)
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
+    missing = states.discretiser.missing
+    gaps = gaps_of(data.whole, None if missing is None else k - 1) if readings.missing_share > MOST_MISSING else None
+    if question.missing == "ignore" and gaps is not None and gaps.dependent:
+        raise PlanningError(
+            f"{readings.source}: which ticks are missing depends on states (p = {min(gaps.before, gaps.after):.2g}), "
+            "and would tell of them: without --missing ignore, missing is a state that is protected"
+        )
     progress("the class of chains", 0.1)
     chains: CoveringChains | None = None
     try:
@@ -226,7 +249,39 @@ def plan_auto(
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
     whole = states_of(states.discretiser, readings.values, readings.segments)
-    return AutoPlan(*found, used.sets.test.rows, covered, long_stay(whole, readings.segments))
+    return AutoPlan(
+        *(*found, used.sets.test.rows, covered, long_stay(whole, readings.segments)),
+        *(gaps, merged_states(states, data.whole), _left_out(problem, recommended)),
+    )
+
+
+def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
+    """Epsilon about each donor of a plan like a recommended one for the others: by their class, as wide, and his."""
+    donors = problem.covered(candidate.every) if candidate.kind != "none" else ()
+    if len(donors) < 2 or candidate.chains is None:
+        return ()
+    question, period = problem.question, problem.readings.period_seconds
+    step = period and period * candidate.every
+    wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([one.chains for one in donors]).odds_bound))
+    bins, found = problem.bins if candidate.blocks is None else (problem.states.counted,), []
+    for place, donor in enumerate(donors):
+        others = union([one.chains for other, one in enumerate(donors) if other != place])
+        others = others if wider == 1.0 else widened(others, wider)
+        try:
+            if candidate.table is not None:
+                outputs = StreamOutputs(symbol_table(others, question, candidate.epsilon, step))
+            else:
+                window = wanted_window(candidate.window_ticks or SHORTEST, bins)
+                scale = window_scale(others, question, candidate.epsilon, bins, period)
+                outputs = StreamOutputs(None, (window.window(scale),))
+            chains = donor.chains
+            if others.changes:  # a policy with such a class promises for chains that change
+                chains = widened(chains, 1.0)
+            lost = chains.ratio_loss(*outputs.ratios, candidate.adversary)
+            found.append(outputs.bound(chains, candidate.adversary, lost.epsilon).epsilon(question.ticks(step)))
+        except FuguError:
+            found.append(math.inf)
+    return tuple(found)
 
 
 class _Outcome(NamedTuple):

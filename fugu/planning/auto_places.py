@@ -27,7 +27,7 @@ from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, nothing, sent, useful, useful_for
-from fugu.planning.errors import PlanningError
+from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
     METRES_PER_DEGREE,
     GridModel,
@@ -53,7 +53,7 @@ _FINEST, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 _MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
-_UNKNOWN_PERIOD = 1.0
+_UNKNOWN_PERIOD, _LEAST_LEFT = 1.0, 20
 _Progress = Callable[[str, float], None]
 
 
@@ -144,7 +144,8 @@ def plan_places(
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
     reasons: list[str] = []
-    wanted = [(metres, every) for metres in _sizes(known) for every in _PERIODS]
+    sizes = _sizes(known) if question.cell is None else [question.cell]
+    wanted = [(metres, every) for metres in sizes for every in _PERIODS]
     for place, (metres, every) in enumerate(wanted):
         progress("cells and their chains", 0.3 * place / len(wanted))
         if question.latency_seconds is not None and every * (period or 0.0) > question.latency_seconds:
@@ -175,7 +176,12 @@ def plan_places(
         reason = next(iter(reasons), "no points come as soon as is wanted")
         if grids:
             reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
-        raise PlanningError(f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}")
+        off, most = _central(traces.places[sets.choose.rows], known)
+        raise TooShortError(
+            f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}. No point is worth it where guessing the "
+            f"middle, always, is off by {off:.0f} m on average, 95 % within {most:.0f} m",
+            0,
+        )
     progress("attackers", 0.7)
     chosen, failed = _chosen(candidates, planned, question, rng)
     least = min(
@@ -213,10 +219,18 @@ def _sizes(places: Floats) -> list[float]:
     return sorted({float(f"{min(max(across / n, _FINEST), _COARSEST):.2g}") for n in _SIDES}, reverse=True)
 
 
+def _central(places: Floats, known: Floats) -> tuple[float, float]:
+    """How far places (n, 2) are from the middle of those that are known, in metres: on average, and 95 % of them."""
+    middle = np.median(known, axis=0)
+    narrow = np.array([1.0, math.cos(math.radians(float(middle[0])))])
+    off = METRES_PER_DEGREE * _off((places[~np.isnan(places[:, 0])] - middle) * narrow)
+    return (float(off.mean()), float(np.quantile(off, 0.95))) if len(off) else (math.nan, math.nan)
+
+
 def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
     taken = one_in(parts[0].segments, every)
     fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
-    model = fit_grid(fit, metres)
+    model = _returned_to(fit, fit_grid(fit, metres))
     names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
     missing = None if model.missing is None else names[model.missing]
     corners = tuple((x, y) for x, y in model.cells.tolist())
@@ -228,6 +242,33 @@ def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _
         cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
         sets.append(_Set(cut, places, np.cumsum(taken) - 1))
     return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
+
+
+def _returned_to(fit: Traces, model: GridModel) -> GridModel:
+    """The cells that are left often enough to tell how; a place in another one counts as in the nearest of these."""
+    at = fit.places[~np.isnan(fit.places[:, 0])]
+    traces = fit.trace[~np.isnan(fit.places[:, 0])]
+    lattice = np.floor((at - model.origin) / model.step)[:, ::-1]
+    touched, place = np.unique(lattice, axis=0, return_inverse=True)
+    while True:
+        nearest = ((touched[:, None] - model.cells) ** 2).sum(axis=2).argmin(axis=1)[place.ravel()]
+        moves = (np.diff(nearest) != 0) & (np.diff(traces) == 0)
+        left = np.bincount(nearest[:-1][moves], minlength=len(model.cells))
+        rare = left < _LEAST_LEFT
+        rare[model.missing if model.missing is not None else int(left.argmax())] = False
+        if not rare.any() or len(model.cells) <= 2:
+            return model
+        stays = ~rare | (left > np.median(left[rare]))
+        stays[np.argsort(left, kind="stable")[-2:]] = True
+        if stays.all():
+            return model
+        missing = None if model.missing is None else int(stays[: model.missing].sum())
+        model = model._replace(
+            cells=model.cells[stays],
+            counts=model.counts[stays][:, stays],
+            visits=model.visits[stays],
+            missing=missing,
+        )
 
 
 def _guess(grid: _Grid) -> tuple[float, float]:

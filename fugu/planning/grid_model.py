@@ -83,7 +83,7 @@ def place_columns(path: Recorded) -> tuple[str, str] | None:
 def asks_places(file: Recorded, question: Question, column: str | None) -> bool:
     """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
     other = question.want or column or question.states or question.baseline or question.threshold is not None
-    return question.want == "place" or (not other and place_columns(file) is not None)
+    return question.want == "place" or question.cell is not None or (not other and place_columns(file) is not None)
 
 
 def read_traces(path: Recorded) -> Traces:

@@ -12,6 +12,7 @@ at the period of the readings, or at a longer one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -36,6 +37,7 @@ __all__ = [
     "ThreeSets",
     "Want",
     "choose_states",
+    "merged_states",
     "sampled",
     "three_sets",
 ]
@@ -47,6 +49,9 @@ DEFAULT_BASELINE = 300
 _MOST_BASELINE = 2**20
 _MOST_STATES = 16
 _MISSING = "missing"
+_FEW_CODES, _MOST_CODES, _ORDERED = 32, 1024, 0.3
+_LEAST_SHARE, _LEAST_LEFT = 0.05, 20
+"""States that last less of the time, or are left less often, are merged where that is offered."""
 _ON = ("on", "true", "yes", "open", "opened", "home", "detected", "occupied", "motion", "running", "active", "1")
 _PAIR = 2
 _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
@@ -63,7 +68,8 @@ class Question:
     error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group; `latency_seconds` the
     longest until a subscriber knows. A profile is a share for each of the `blocks` of the day, as 4h/Europe/Berlin,
     over `days`; None tries several. Only windows of `window` are compared if it is given, in ticks, or in seconds if
-    `window_is_time`.
+    `window_is_time`. Ticks without a reading have no state if they are to be ignored; else, if many, one of their own.
+    `cell` is the side of a cell of places in metres; None compares several.
     """
 
     epsilon: float = 1.0
@@ -81,6 +87,8 @@ class Question:
     protect: int | None = 0
     window: float | None = None
     window_is_time: bool = False
+    missing: Literal["ignore"] | None = None
+    cell: float | None = None
 
     def ticks(self, period_seconds: float | None) -> int:
         """The most ticks of the stretch that epsilon is about, once it is settled."""
@@ -91,6 +99,8 @@ class Question:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         if self.window is not None and self.want in ("now", "profile", "place"):
             raise PlanningError(f"--want {self.want} has no --window: that is for a share, or a histogram")
+        if self.cell is not None and self.want not in (None, "place"):
+            raise PlanningError(f"--want {self.want} has no --cell: that is for places")
         states = (self.baseline, self.threshold, self.states, self.within)
         if self.want == "place" and (any(given is not None for given in states) or self.devices != 1):
             raise PlanningError(
@@ -116,12 +126,13 @@ class ChosenStates(NamedTuple):
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
     """The states that a question is about; PlanningError if the readings do not have such states."""
-    missing = _MISSING if readings.missing_share > MOST_MISSING else None
+    many = readings.missing_share > MOST_MISSING
+    missing = _MISSING if many and question.missing != "ignore" else None
     made, baseline, notes = _made(readings, question, missing)
     names = made.states[: len(made.states) - (missing is not None)]
-    if missing is not None:
-        share = f"{readings.missing_share:.1%}"
-        notes = (*notes, f"{share} of the readings are missing: a state of its own, protected like the others")
+    if many:
+        what = "a state of its own, protected like the others" if missing else "such ticks have no state"
+        notes = (*notes, f"{readings.missing_share:.1%} of the readings are missing: {what}")
     histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
     counted = tuple(range(1, len(names)))
     share_of = names[1] if len(names) == _PAIR else f"other than {names[0]}"
@@ -141,7 +152,7 @@ def _made(readings: Readings, question: Question, missing: str | None) -> tuple[
             )
         return _categories(values, readings, question.states, missing), 0, ()
     if question.states is not None:
-        return _levels(_numbers(question.states), question.states, missing), 0, ()
+        return _levels([_numbers(state.split("+")) for state in question.states], question.states, missing), 0, ()
     if question.threshold is not None:
         return _thresholds((question.threshold,), ("below", "above"), missing), 0, ()
     if question.baseline is None and readings.kind == "on/off":
@@ -151,7 +162,9 @@ def _made(readings: Readings, question: Question, missing: str | None) -> tuple[
         note = (
             f"the readings are {len(some)} whole numbers: each is a state (--baseline compares with their mean instead)"
         )
-        return _levels(some, tuple(f"{one:g}" for one in some), missing), 0, (note,)
+        return _levels([[one] for one in some], tuple(f"{one:g}" for one in some), missing), 0, (note,)
+    if question.baseline is None and len(some := np.unique(values[readings.present])) <= _MOST_CODES:
+        _refuse_codes(readings, some)
     ticks, notes = _baseline_ticks(readings, question)
     low, high = _range(values)
     states = ("below", "above") if missing is None else ("below", "above", missing)
@@ -181,20 +194,24 @@ def _categories(
     """Names as states, however they are spelled."""
     spelled = {value for value in values if value is not None}
     found = {value.casefold() for value in spelled}
-    wanted = sorted(found, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
-    if len(set(wanted)) != len(wanted) or len(wanted) < _PAIR:
+    given = sorted(found, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
+    groups = [[name] if name in found else name.split("+") for name in given]
+    wanted = [name for group in groups for name in group]
+    if len(set(wanted)) != len(wanted) or len(groups) < _PAIR:
         raise PlanningError("--states needs at least two different names")
     if unknown := [name for name in wanted if name not in found]:
         raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
-    if len(wanted) > _MOST_STATES:
+    if len(groups) > _MOST_STATES:
         numbers = sum(name.lstrip("-")[:1].isdigit() for name in wanted) > 0.5 * len(wanted)
         cure = "numbers need a decimal point and no unit" if numbers else "choose some by --states"
         raise PlanningError(
-            f"{readings.source}: column {readings.column} holds {len(wanted)} names; at most {_MOST_STATES} can be "
+            f"{readings.source}: column {readings.column} holds {len(groups)} names; at most {_MOST_STATES} can be "
             f"states: {cure}"
         )
-    names = [next(value for value in sorted(spelled) if value.casefold() == name)[:64] for name in wanted]
-    categories = {value: wanted.index(value.casefold()) for value in sorted(spelled) if value.casefold() in wanted}
+    first = {name: next(value for value in sorted(spelled) if value.casefold() == name) for name in wanted}
+    names = ["+".join(first[name] for name in group)[:64] for group in groups]
+    places = {name: place for place, group in enumerate(groups) for name in group}
+    categories = {value: places[value.casefold()] for value in sorted(spelled) if value.casefold() in places}
     if states is None and {ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.
         names.sort(key=lambda name: ON_OFF.categories[name.casefold()])
@@ -203,19 +220,34 @@ def _categories(
     return Categories(categories=categories, states=(*names, *extra), missing=missing)
 
 
-def _numbers(states: tuple[str, ...]) -> list[float]:
+def _refuse_codes(readings: Readings, some: Floats) -> None:
+    """Refuse to average whole numbers that may be codes: there are few, or one follows another in no order."""
+    values = np.asarray(readings.values)
+    if (some != np.floor(some)).any():
+        return
+    places = np.searchsorted(some, values[readings.present])
+    moves = np.diff(places) != 0
+    followed = np.corrcoef(places[:-1][moves], places[1:][moves])[0, 1]
+    if len(some) <= _FEW_CODES or not followed >= _ORDERED:
+        raise PlanningError(
+            f"{readings.source}: column {readings.column} holds {len(some)} different whole numbers: are they codes, "
+            "or amounts? Of codes say what is a state, as --states 0,1+2,3+4; of amounts, --baseline 300 or --threshold"
+        )
+
+
+def _numbers(states: Sequence[str]) -> list[float]:
     try:
-        numbers = [float(state) for state in states]
+        return [float(state) for state in states]
     except ValueError:
         raise PlanningError("the readings are numbers: --states must be numbers as well") from None
-    if len(numbers) < _PAIR or sorted(set(numbers)) != numbers or not all(map(math.isfinite, numbers)):
+
+
+def _levels(groups: list[list[float]], names: tuple[str, ...], missing: str | None) -> Thresholds:
+    """A state for each group of numbers: what is nearest to one of them."""
+    numbers = [number for group in groups for number in group]
+    if len(groups) < _PAIR or sorted(set(numbers)) != numbers or not all(map(math.isfinite, numbers)):
         raise PlanningError("--states needs at least two numbers that increase")
-    return numbers
-
-
-def _levels(numbers: list[float], names: tuple[str, ...], missing: str | None) -> Thresholds:
-    """A state for each number: what is nearest to it."""
-    return _thresholds(tuple((low + high) / 2.0 for low, high in pairwise(numbers)), names, missing)
+    return _thresholds(tuple((low[-1] + high[0]) / 2.0 for low, high in pairwise(groups)), names, missing)
 
 
 def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
@@ -231,6 +263,41 @@ def _range(values: Floats) -> tuple[float, float]:
     span = high - low
     unit = 10.0 ** (math.floor(math.log10(span)) - 1)
     return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit
+
+
+def merged_states(chosen: ChosenStates, whole: Sequence[Cut]) -> tuple[str, ...] | None:
+    """States with the rare ones merged, as --states takes them: numbers with a neighbour, names with the next rarest.
+
+    None if none is rare, or there would be fewer than two.
+    """
+    made = chosen.discretiser
+    names = made.states[: len(made.states) - (made.missing is not None)]
+    if chosen.baseline_ticks or len(names) <= _PAIR or any(set(",+") & set(name) for name in names):
+        return None
+    groups = [[state] for state in range(len(names))]
+    while len(groups) > _PAIR:
+        shares, left = np.array([_share_and_left(group, whole) for group in groups]).T
+        rare = (shares < _LEAST_SHARE) | (left < _LEAST_LEFT)
+        if not rare.any():
+            break
+        place = int(np.where(rare, shares, np.inf).argmin())
+        others = [other for other in range(len(groups)) if other != place]
+        if made.kind == "thresholds":
+            others = [other for other in others if abs(other - place) == 1]
+        low, high = sorted((place, min(others, key=lambda other: float(shares[other]))))
+        groups[low] = sorted(groups[low] + groups.pop(high))
+    merged = tuple("+".join(names[state] for state in group) for group in groups)
+    return None if len(groups) == len(names) else merged
+
+
+def _share_and_left(group: list[int], whole: Sequence[Cut]) -> tuple[float, float]:
+    """The least share of a donor's time in some states, and how often they are left at least."""
+    told = []
+    for states, segments in whole:
+        inside = np.isin(states, group)
+        left = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
+        told.append((float(inside.sum() / max((states >= 0).sum(), 1)), float(left.sum())))
+    return min(share for share, _ in told), min(left for _, left in told)
 
 
 BASELINES_APART = 10

@@ -150,7 +150,8 @@ def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: f
         moments.append(wanted[alive])
         segments.append((number + np.cumsum(begins))[alive])
         number += int(begins.sum())
-    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s"]
+    other = "" if period else " (--period SECONDS for another)"
+    notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s{other}"]
     if not works.all():
         notes.append("times at which the source did not work are gaps")
     return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))

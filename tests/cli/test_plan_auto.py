@@ -423,8 +423,18 @@ def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tm
     written = [(tmp_path / "plan" / name).read_text() for name in ("policy.json", "agent.toml", "plan.html")]
     assert not any(name in text for text in (done.out, done.err, *written) for name in ("ann.csv", "bob.csv"))
     assert "2 recordings" in done.out
+    assert "Epsilon 1 is for people like these." in done.out
     policy = read_policy(written[0])
     assert isinstance(policy, Policy)
+    window = f"{policy.windows[0].length * 30}s"
+    left_out = fugu(*AUTO, *files, "--window", window, "--json").json()["left_out"]
+    for place, file in enumerate(reversed(files)):
+        fugu(*AUTO, file, "--window", window, "--within", "50%", "-o", tmp_path / f"plan{place}")
+        alone = read_policy((tmp_path / f"plan{place}" / "policy.json").read_bytes())
+        assert isinstance(alone, Policy)
+        real = recorded_class(alone, files[place]).epsilon
+        assert left_out[place] == pytest.approx(real, rel=1e-6), "that of a plan for the others"
+    assert left_out[1] > 1.0, "who stays longer is not like the other"
     found = [recorded_class(policy, file) for file in files]
     assert all(one.inside and one.epsilon <= 1.0 for one in found)
     assert found[0].odds_ratio < found[1].odds_ratio <= found[0].declared == found[1].declared

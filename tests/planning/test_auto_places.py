@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
+from fugu.contract.discretisers import Cells
 from fugu.places.composition import stream_loss, verify_stream
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
@@ -123,3 +124,24 @@ def test_what_cannot_be_planned_is_one_line(tmp_path: Path, text: str, words: st
     with pytest.raises(PlanningError, match=words) as refused:
         planned(file, 1.0)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.long
+def test_traces_that_go_far_now_and_then_get_a_verdict_with_cells_that_are_left_often(tmp_path: Path) -> None:
+    """Three places by turns, and trips of a day across the country that no chain of cells can be told from."""
+    rng, rows, at = np.random.default_rng(5), ["t,lat,lon"], 0
+    for tick in range(9_000):
+        at = int(rng.integers(3)) if rng.random() < 0.05 else at
+        far = 0.08 * max(0, 12 - abs(tick % 3_000 - 1_500))
+        latitude, longitude = np.array([52.002, 4.003]) + np.array([at, at % 2]) * STEP * 4 + far
+        rows.append(f"{tick * 60},{latitude},{longitude}")
+    (tmp_path / "trips.csv").write_text("\n".join(rows) + "\n")
+    plan = planned(tmp_path / "trips.csv", 1.0)
+    assert plan.candidates
+    for one in plan.candidates:
+        assert isinstance(one.discretiser, Cells)
+        assert 2 <= len(one.discretiser.cells) < 12
+    chosen = plan_places(*read_places(tmp_path / "trips.csv", None), Question(cell=3_000.0), np.random.default_rng(1))
+    assert set(chosen.sides) == {3_000.0}
+    with pytest.raises(PlanningError, match="has no --cell"):
+        Question(want="share", cell=500.0)

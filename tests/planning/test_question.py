@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import DEFAULT_BASELINE, Question, choose_states
+from fugu.planning.question import DEFAULT_BASELINE, Cut, Question, choose_states, merged_states
 from fugu.planning.readings import Kind, Readings
 from fugu.planning.recording import states_of
 
@@ -31,9 +31,9 @@ def test_numbers_are_compared_with_their_own_mean_of_a_public_length() -> None:
     assert found.discretiser.lowest < 50.0 - 30.0 < 90.0 + 30.0 < found.discretiser.highest
 
 
-@pytest.mark.parametrize(("scale", "jumps"), [(1.0, 1), (1e-3, 7), (1e6, 100)])
+@pytest.mark.parametrize(("scale", "jumps"), [(1.0, 1), (1e-3, 7), (1e6 + 0.1, 100)])
 def test_the_length_of_the_mean_does_not_depend_on_the_readings(scale: float, jumps: int) -> None:
-    some = readings(scale * (np.arange(999) // jumps % 17), "numbers")
+    some = readings(scale * (0.5 + np.arange(999) // jumps % 17), "numbers")
     assert choose_states(some, Question()).baseline_ticks == DEFAULT_BASELINE
 
 
@@ -126,6 +126,47 @@ def test_many_missing_readings_are_a_state_and_few_are_not() -> None:
 def test_states_that_are_not_there_are_refused(some: Readings, question: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanningError, match=words):
         choose_states(some, Question(**question))
+
+
+def test_states_are_merged_by_plus_be_they_names_or_neighbouring_numbers() -> None:
+    names = readings(["bath", "hall", "bath", "Kitchen", "a+b"], "names")
+    some = choose_states(names, Question(states=("bath", "hall+kitchen", "a+b"))).discretiser
+    assert isinstance(some, Categories)
+    assert some.states == ("bath", "hall+Kitchen", "a+b")
+    assert some.categories == {"bath": 0, "hall": 1, "Kitchen": 1, "a+b": 2}
+    levels = readings(np.array([0.0, 1.0, 2.0, 4.0]), "levels")
+    found = choose_states(levels, Question(states=("0", "1+2", "4"))).discretiser
+    assert isinstance(found, Thresholds)
+    assert (found.edges, found.states) == ((0.5, 3.0), ("0", "1+2", "4"))
+    with pytest.raises(PlanningError, match="numbers that increase"):
+        choose_states(levels, Question(states=("0+2", "1")))
+
+
+@pytest.mark.parametrize(("kind", "merged"), [("levels", ("0", "1", "2+3+4")), ("names", ("s0", "s1", "s2+s3+s4"))])
+def test_rare_states_are_merged_numbers_with_a_neighbour_and_names_with_the_next_rarest(
+    kind: Kind, merged: tuple[str, ...]
+) -> None:
+    drawn = np.random.default_rng(4).choice(5, size=5_000, p=[0.5, 0.3, 0.17, 0.02, 0.01])
+    values: Any = drawn.astype(np.float64) if kind == "levels" else [f"s{state}" for state in drawn]
+    chosen = choose_states(readings(values, kind), Question())
+    whole = [Cut(drawn, np.zeros(5_000, dtype=np.int64))]
+    assert merged_states(chosen, whole) == merged
+    assert merged_states(chosen, [Cut(drawn % 3, np.zeros(5_000, dtype=np.int64))]) is not None, "never seen is rare"
+    two = choose_states(readings(values, kind), Question(states=(merged[0], "+".join(merged[1:]))))
+    assert merged_states(two, [Cut(np.minimum(drawn, 1), whole[0].segments)]) is None
+
+
+def test_whole_numbers_that_may_be_codes_are_asked_about() -> None:
+    rng = np.random.default_rng(3)
+    codes = readings(np.repeat(rng.integers(12, size=500), 4).astype(np.float64), "numbers")
+    many = readings(np.repeat(rng.integers(200, size=900), 4).astype(np.float64), "numbers")
+    amounts = readings(np.cumsum(rng.integers(-3, 4, size=4_000)).astype(np.float64), "numbers")
+    for some in (codes, many):
+        with pytest.raises(PlanningError, match="different whole numbers: are they codes, or amounts"):
+            choose_states(some, Question())
+        assert choose_states(some, Question(baseline=300)).baseline_ticks == 300
+        assert choose_states(some, Question(threshold=5.0)).discretiser.states == ("below", "above")
+    assert choose_states(amounts, Question()).baseline_ticks == DEFAULT_BASELINE
 
 
 def test_only_one_kind_of_states_can_be_asked_for() -> None:

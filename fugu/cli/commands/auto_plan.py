@@ -64,7 +64,7 @@ def plan_recordings(
 
     def show() -> None:
         if plan is None:
-            print(short)
+            print(f"No: {short}")
         elif isinstance(plan.details, AutoPlan):
             show_auto(plan.details, plan.policy)  # type: ignore[arg-type]
         else:
@@ -115,8 +115,14 @@ def asked_words(options: AutoOptions) -> list[str]:
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
-    """At most three settings to try."""
+    """At most five settings to try."""
     if isinstance(plan, AutoPlan):
+        if plan.states.discretiser.missing is not None and plan.gaps is not None and plan.gaps.independent:
+            options = replace(options, missing="ignore")
+            yield options
+        if plan.merged is not None:
+            options = replace(options, states=",".join(plan.merged))
+            yield options
         yield from _shorter(plan.states.baseline_ticks, options)
     if plan.least_epsilon is not None:
         yield replace(options, epsilon=plan.least_epsilon)

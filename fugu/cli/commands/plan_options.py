@@ -210,7 +210,10 @@ class AutoOptions:
         days (1..): Of a profile (default: 7 and 14 are tried).
         baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
         threshold: States below it, and not below it.
-        states (NAME,NAME...): Names, or numbers, that are states; others are missing.
+        states (NAME,NAME...): Names, or numbers, that are states; others are missing. A+B is one state.
+        missing (ignore): Ticks without a reading have no state; only if they do not depend on states (default: a state
+            of its own, if they are more than 1 %).
+        cell (METRES): Of places: the side of a cell (default: three sizes are compared).
         within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
         devices (1..1000000): Ask for the average of a group of so many.
         latency (TIME): Longest until a subscriber knows: 10m, 1h.
@@ -234,6 +237,8 @@ class AutoOptions:
     baseline: str | None = None
     threshold: float | None = None
     states: str | None = None
+    missing: str | None = None
+    cell: float | None = None
     within: str | None = None
     adversary: AdversaryOption = "universal"
     devices: int = 1

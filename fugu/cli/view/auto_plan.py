@@ -21,6 +21,7 @@ from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, UNKNOWN_PERIOD, AutoPlan, longest_useful
 from fugu.planning.candidates import Candidate, useful
+from fugu.planning.gaps import Gaps
 from fugu.privacy.covering_class import covered_words
 
 __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
@@ -42,6 +43,8 @@ def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
     say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
+    if plan.gaps is not None:
+        say(f"- {_gaps(plan.gaps)}")
     if plan.stay is not None:
         say(f"99 % of stays in a state are no longer than {_span(plan, plan.stay)} (of this recording; in no policy)")
     for sentence in more:
@@ -100,7 +103,34 @@ def verdict(plan: AutoPlan) -> list[str]:
             f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
+    if plan.left_out:
+        told.append(_left_out(plan))
+    if plan.question.missing == "ignore":
+        told.append(
+            "Ticks without a reading have no state (--missing ignore). Which ones those are must not depend on states: "
+            "no epsilon bounds what their pattern tells."
+        )
     return [*told, *_adversary(plan)]
+
+
+def _gaps(gaps: Gaps) -> str:
+    """Whether missing ticks have to do with states, with the test."""
+    tested = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
+    if gaps.dependent:
+        return f"they are {gaps.number} gaps, and depend on the states before or after them {tested}"
+    if gaps.independent:
+        return f"they are {gaps.number} gaps; states before and after them are like all others {tested}"
+    return f"they are {gaps.number} gaps: too few to tell whether they depend on states"
+
+
+def _left_out(plan: AutoPlan) -> str:
+    """For whom epsilon is, by what it would be for each donor if the plan had been made without him."""
+    told = [f"{place} of {len(plan.left_out)}: {one:.2g}" for place, one in enumerate(plan.left_out, 1)]
+    beyond = sum(one > plan.question.epsilon for one in plan.left_out)
+    return (
+        f"Epsilon {plan.question.epsilon:g} is for people like these. Planned without each of them in turn, epsilon is "
+        f"for recording {', '.join(told)}: above the promise for {beyond} of {len(plan.left_out)}."
+    )
 
 
 def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
@@ -332,6 +362,8 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
         "verdict": verdict(plan),
         "least_epsilon": plan.least_epsilon,
         "covered": plan.covered,
+        "gaps": None if plan.gaps is None else plan.gaps._asdict(),
+        "left_out": [one if math.isfinite(one) else None for one in plan.left_out],
         "protected": protected_sentence(plan.recommended.discretiser),
         "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
         "readings": {

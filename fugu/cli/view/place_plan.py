@@ -19,7 +19,7 @@ from fugu.planning.candidates import Candidate
 
 __all__ = ["place_document", "place_page", "show_places"]
 
-_PLACE_COLUMNS = ("a point", "cells of", "of one point", "off by", "95 % within", "held back", "guessing")
+_PLACE_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back", "guessing")
 
 
 def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
@@ -33,7 +33,8 @@ def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
     if plan.candidates:
         title = f"What was compared, all points together within epsilon {plan.question.epsilon:g} about one of them"
         show_table(title, _PLACE_COLUMNS, [_place_row(plan, place) for place in range(len(plan.candidates))])
-        say("off by: mean distance of the best guess from all points so far. guessing: the most central cell, always.")
+        say("of one: epsilon of a single point. off by: mean distance of the best guess from all points so far.")
+        say("guessing: the most central cell, always.")
     if policy is not None:
         show_stretches(_place_stretches(policy))
 
@@ -64,8 +65,8 @@ def place_verdict(plan: PlacePlan) -> list[str]:
         return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
     best = min(plan.candidates, key=lambda each: each.expected_error)
     told.append(
-        f"The most accurate, {place_words(plan, best)}, is off by {best.expected_error:.0f} m on average and no less; "
-        f"always guessing is off by {best.guess_error:.0f} m."
+        f"The most accurate, {place_words(plan, best)}, is off by {best.expected_error:.0f} m on average and no less, "
+        f"95 % within {best.error_95:.0f} m; always guessing is off by {best.guess_error:.0f} m."
     )
     if plan.least_epsilon is not None:
         return [*told, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
