@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.guarantee import Loss
+from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling, Stretch
@@ -41,12 +42,16 @@ class Check(NamedTuple):
     windows: Loss | None
 
 
-def _policy(policy: AnyPolicy | str | Path) -> AnyPolicy:
-    return load_policy(policy) if isinstance(policy, str | Path) else policy
+def _policy(policy: AnyPolicy | str | Path | None) -> AnyPolicy:
+    if isinstance(policy, str | Path):
+        return load_policy(policy)
+    if not isinstance(policy, Policy | MeasurePolicy):
+        raise UsageError("give a policy, or its file; a plan that recommends nothing has none")
+    return policy
 
 
 def check(
-    policy: AnyPolicy | str | Path,
+    policy: AnyPolicy | str | Path | None,
     recording: Source | None = None,
     *,
     ceiling: float | str | None = None,
@@ -80,7 +85,7 @@ def check(
         return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, found, loss, alone)
     policy.verify(None if accepted is None else accepted.epsilon)
     if recording is not None:
-        raise UsageError("--recording is for streams of symbols and windows")
+        raise UsageError("a recording is for streams of symbols and windows")
     if (claimed := policy.stream_loss.epsilon) is None:
         return Check(policy, None, (), None, None, None)
     from fugu.places.composition import measured_stretches, verify_stream
@@ -91,7 +96,7 @@ def check(
 
 
 def attack(
-    policy: AnyPolicy | str | Path,
+    policy: AnyPolicy | str | Path | None,
     recording: Source,
     *,
     column: str | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -301,7 +302,7 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
     assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].split("instead: ")[1])[1:]).code == 0
-    assert list((tmp_path / "plan").iterdir()) == []
+    assert not (tmp_path / "plan").exists()
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
     few = fugu(*AUTO, tmp_path / "few.csv", "--json")
     assert (few.code, json.loads(few.out)["offers"]) == (3, [])
@@ -409,7 +410,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     pasted = fugu(*shlex.split(line)[1:])
     assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
     assert words.startswith("No: nothing is recommended at epsilon 0.1. promise: any single tick")
-    assert "m on average and no less; always guessing is off by" in words
+    assert re.search(r"m on average and no less, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
     assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))
 

@@ -126,6 +126,12 @@ def test_what_does_not_fit_is_refused_in_one_line_without_a_reading(case: str) -
     assert "71" not in text
 
 
+@pytest.mark.parametrize("of", [None, {"epsilon": 1.0}])
+def test_what_is_no_policy_is_refused(of: object) -> None:
+    with pytest.raises(fugu.FuguError, match="a plan that recommends nothing has none"):
+        fugu.check(of)  # type: ignore[arg-type]
+
+
 def test_an_option_that_there_is_not_is_refused_by_its_name() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         fugu.plan(pd.Series(NUMBERS, TIMES), nonsense=1)  # type: ignore[call-arg]
