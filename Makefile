@@ -59,6 +59,11 @@ bench:
 	.venv/bin/python benchmarks/walks.py
 	.venv/bin/python benchmarks/stretches.py
 	.venv/bin/python benchmarks/stretch_attacks.py
+	.venv/bin/python benchmarks/recordings.py
+	.venv/bin/python benchmarks/classes.py
+	.venv/bin/python benchmarks/classes.py --truths 40
+	.venv/bin/python benchmarks/means.py
+	.venv/bin/python benchmarks/groups.py
 
 # Every published figure and table, ours beside it: reproduction/report.html.
 papers: setup-test

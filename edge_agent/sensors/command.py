@@ -101,7 +101,7 @@ class CommandLineSensor(LiveSensor):
         """The newest line, if one came since the last call."""
         runs = self._runs
         update = super().poll(tick)
-        return update if runs else update._replace(works=False)
+        return update if runs or self._runs else update._replace(works=False)  # it may begin meanwhile, or end
 
     def close(self) -> None:
         """End the command."""

@@ -12,7 +12,7 @@ import pytest
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors import command, open_sensor
 from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
-from edge_agent.sensors.source import ChangeSensor, FailedError, Reading
+from edge_agent.sensors.source import ChangeSensor, FailedError, LiveSensor, Reading, SensorUpdate
 from edge_agent.stream import Sensors, check_shared
 from tests.support.agents import SECOND, stream_plan
 from tests.support.brokers import PATIENCE, wait_until
@@ -121,6 +121,21 @@ def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyP
         sensor.close()
         wait_until(lambda: gone(again))
     assert not gone(os.getpid())
+
+
+def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked whether it runs, it does not yet; its first lines are there when they are fetched."""
+    sensor = CommandLineSensor(shell("exec sleep 1000"), "alive")
+    wait_until(lambda: sensor._runs)
+    sensor._runs = False
+
+    def begun(line: CommandLineSensor, tick: int) -> SensorUpdate:
+        line._runs = True
+        return SensorUpdate(Reading("71"), True)
+
+    monkeypatch.setattr(LiveSensor, "poll", begun)
+    assert value(ChangeSensor(sensor, 2).read(0)) == "71"
+    sensor.close()
 
 
 def test_a_command_that_goes_on_runs_once_whatever_clock_its_readers_have() -> None:

@@ -59,7 +59,9 @@ class TwoClocks:
 
 def faketime_library() -> Path | None:
     """The library that gives a process a wall clock of its own (Debian package `faketime`), if it is installed."""
-    places = (at for folder in ("lib*/*", "lib*", "local/lib*") for at in Path("/usr").glob(f"{folder}/faketime/*.so.1"))
+    places = (
+        at for folder in ("lib*/*", "lib*", "local/lib*") for at in Path("/usr").glob(f"{folder}/faketime/*.so.1")
+    )
     return min(places, default=None)
 
 
