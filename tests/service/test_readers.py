@@ -40,7 +40,8 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
     """Charge ticks 0..19 with all that both audiences may be told; return what a tick was charged in the ledger."""
     known = catalogue(versions)
     ledger = Ledger(folder / "l.sqlite")
-    ledger.set_allowances(allowances(CONFIG, jobs(CONFIG, known), known), time_us=1)
+    granted, _ = allowances(CONFIG, jobs(CONFIG, known), known)
+    ledger.set_allowances(granted, time_us=1)
     for name in AUDIENCES:
         free = ledger.account(Key("watch", "hr", name)).remaining
         topic = f"fugu/2/home/release/{name}/of-{name}"

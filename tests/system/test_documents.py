@@ -91,7 +91,7 @@ def test_backing_up(broker: Mosquitto, tmp_path: Path) -> None:
 
 def test_releasing(broker: Mosquitto, tmp_path: Path) -> None:
     with Page("docs/releases.md", tmp_path, {"1883": str(broker.port)}) as page:
-        assert page.run() == 5
+        assert page.run() == 6
 
 
 def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
