@@ -214,11 +214,15 @@ def advance(
     passed = min(max(now_us - state.seen_us, 0), MINUTE_US)
     state = replace(state, clock_us=state.clock_us + passed, seen_us=now_us)
     state = _noticed(state, reports)
-    counts = tally(plan, state, reports)
-    if cause := _stopping(plan, state, counts):
+    if cause := _stopping(plan, state, tally(plan, state, reports)):
         return (), replace(state, phase="stopped", cause=cause)
-    state = _next_stage(plan, state, counts)
-    return _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
+    offered: tuple[str, ...] = ()
+    while True:  # the last device of a stage that gets its offer may be all that the stage waited for
+        state = _next_stage(plan, state, tally(plan, state, reports))
+        more, state = _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
+        if not more:
+            return offered, state
+        offered += more
 
 
 def _noticed(state: State, reports: Mapping[str, Report]) -> State:
