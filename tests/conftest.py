@@ -34,6 +34,8 @@ settings.load_profile("repeatable")
 
 _LOG_CHARACTERS = 8000
 _MEMORY, _GIGABYTES = Path("/dev/shm"), 4
+SERVERS = {"broker", "fleet", "written", "postgres"}
+"""Fixtures that are processes."""
 
 
 def pytest_configure() -> None:
@@ -67,7 +69,10 @@ _LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/sys
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file whose tests are all left out, as `make quick` leaves out those with processes: that takes long."""
+    """Import no file whose tests are all left out, as `make quick` leaves out those with processes: that takes long.
+
+    They have a mark of the file's, or each has one of its own, or asks for what needs a broker.
+    """
     expression: str = config.option.markexpr
     if not re.fullmatch(r"not \w+( and not \w+)*", expression) or not collection_path.match("test_*.py"):
         return None
@@ -75,7 +80,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marks = set(re.findall(r"^pytestmark = pytest\.mark\.(\w+)$", text, re.MULTILINE))
     if re.search(r"^import subprocess$", text, re.MULTILINE):
         marks.add("processes")
-    return True if marks & set(re.findall(r"not (\w+)", expression)) else None
+    left_out = set(re.findall(r"not (\w+)", expression))
+    return True if marks & left_out or ((each := _marks(text)) and all(one & left_out for one in each)) else None
+
+
+def _marks(text: str) -> list[set[str]]:
+    """For each test of a file, as far as its lines say it; nothing of a file that makes tests in another way."""
+    before, *tests = re.split(r"^def test_", text, flags=re.MULTILINE)
+    found = []
+    for test in tests if "TestCase" not in text else ():
+        asked = set(re.findall(r"(\w+):", test.partition("->")[0]))
+        own = re.findall(r"^@pytest\.mark\.(\w+)$", before.rpartition("\n\n\n")[2], re.MULTILINE)
+        found.append({*own, *(["processes"] if asked & SERVERS else [])})
+        before = test
+    return found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,8 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         assert isinstance(item, pytest.Function)  # there are no doctests
-        servers = {"broker", "fleet", "written", "postgres"} & set(item.fixturenames)
-        if servers or _starts_processes(item.module.__name__):
+        if SERVERS & set(item.fixturenames) or _starts_processes(item.module.__name__):
             item.add_marker("processes")
     items.sort(key=lambda item: (not item.nodeid.startswith(_LONGEST), not item.nodeid.startswith("tests/system/")))
 

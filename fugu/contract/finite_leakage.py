@@ -43,7 +43,7 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
     states = range(len(kernel))
     worst = ignorant
     leakages = [uniform(len(kernel), 0.0) for _ in states]
-    power, distance, rarest = kernel, 0, _rarest(kernel)
+    power, distance, rarest, before = kernel, 0, _rarest(kernel), ignorant
     while _rarest(power) * rarest > _LEAST and work.pivots > 0:
         distance += 1
         margin = distance * (4.0 * (len(kernel) + 2.0) * UNIT + 2.0 * error)
@@ -59,7 +59,8 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
         if largest(worst) >= LARGEST or (distance > len(kernel) ** 2 and not possible):
             break
         if possible and distance % _CHECK_EVERY == 0:
-            forgotten = margin + max(math.log(max(column) / min(column)) for column in zip(*power, strict=True))
+            apart = max(math.log(max(column) / min(column)) for column in zip(*power, strict=True))
+            forgotten = margin + apart
             reached = _zip(max, ignorant, *leakages)
             # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
             shape = _plus([[part / largest(reached) for part in row] for row in reached], 1.0)
@@ -72,6 +73,10 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
                 found, slack = _zip(max, worst, tail), slack / 8.0
             if found is not None:
                 return found
+            # What grows from here on are margins: they will not let anything be proven that they do not let now.
+            if apart <= margin and largest(_zip(operator.sub, reached, before)) <= margin:
+                break
+            before = reached
     return unbounded(kernel)
 
 
