@@ -7,7 +7,6 @@ exceptions. They may only fall: a change that mends some lowers the number.
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +36,7 @@ WORDS = 35
 BARE = re.compile(r"(?<![\w.)\]}\\/%])\.\d|(?<=\*\*)\.\d")
 """A decimal without its leading zero; not the end of a name, of a path or of a version, and no field of a format."""
 
+DECIMAL = re.compile(r"(?<![\d:%])\.\d")
 FORMAT = re.compile(r"[:;\"=]\.\d|%[+-]?\.\d")
 """Fields of a format, and styles of pictures and pages."""
 
@@ -94,34 +94,34 @@ def words(sentence: str) -> int:
     return sum(bool(re.fullmatch(r"[(\"']*[A-Za-z][a-z'’-]+[)\"'.,:;?!]*", word)) for word in sentence.split())
 
 
-@functools.cache
-def docstrings() -> list[tuple[str, str]]:
-    """Where each docstring of the product is, also those of fields, and its text."""
-    found = []
-    for file in sorted(file for package in PRODUCT for file in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                for part in node.body:
-                    match part:
-                        case ast.Expr(ast.Constant(str(text))):
-                            found.append((f"{file.relative_to(ROOT)}:{part.lineno}", text.strip()))
-    return found
-
-
-def messages() -> Iterator[tuple[str, str]]:
-    """Strings of the product that a command may print, and where they are."""
-    for file in sorted(file for package in PRODUCT for file in (ROOT / package).rglob("*.py")):
-        tree = ast.parse(file.read_text())
-        formats = {
-            id(part)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FormattedValue) and node.format_spec is not None
-            for part in ast.walk(node.format_spec)
-        }
+def docstrings(like: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Where each docstring of the product is, also those of fields, and its text; of files that hold such a thing."""
+    for file, tree in trees(like):
         for node in ast.walk(tree):
             match node:
-                case ast.Constant(str(text)) if id(node) not in formats and not FORMAT.search(text):
+                case ast.Expr(ast.Constant(str(text))):
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text.strip()
+
+
+def messages(like: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Strings of the product that a command may print, and where they are; of files that hold such a thing."""
+    for file, tree in trees(like):
+        left: list[ast.AST] = [tree]
+        while left:
+            node = left.pop()
+            match node:
+                case ast.FormattedValue():
+                    left.append(node.value)  # its format is no text
+                case ast.Constant(str(text)) if not FORMAT.search(text):
                     yield f"{file.relative_to(ROOT)}:{node.lineno}", text
+                case _:
+                    left += ast.iter_child_nodes(node)
+
+
+def trees(like: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:
+    for file in sorted(file for package in PRODUCT for file in (ROOT / package).rglob("*.py")):
+        if like.search(text := file.read_text()):
+            yield file, ast.parse(text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -130,10 +130,8 @@ def test_numbers_on_pages_have_a_leading_zero(page: Path) -> None:
 
 
 def test_numbers_in_docstrings_and_messages_have_a_leading_zero() -> None:
-    found = [
-        where for where, text in (*docstrings(), *messages()) if BARE.search(text) and re.search(r"[a-z]{2}", text)
-    ]
-    assert found == []
+    texts = (*docstrings(DECIMAL), *messages(DECIMAL))
+    assert [where for where, text in texts if BARE.search(text) and re.search(r"[a-z]{2}", text)] == []
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "CHANGELOG"], ids=lambda page: page.stem)
@@ -159,7 +157,7 @@ def test_long_lines_become_fewer() -> None:
 
 
 def test_docstrings_that_begin_as_a_question_become_fewer() -> None:
-    found = [where for where, text in docstrings() if QUESTION.match(text)]
+    found = [where for where, text in docstrings(re.compile(rf'"\s*{QUESTION.pattern}')) if QUESTION.match(text)]
     assert len(found) <= QUESTIONS, found[:5]
 
 
