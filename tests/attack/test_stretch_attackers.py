@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -33,9 +34,9 @@ TABLE = NoiseTable.binary(round(0.45 * SCALE), round(0.47 * SCALE))
 
 def drawn(chain: np.ndarray, ticks: int, seed: int) -> Ints:
     rng = np.random.default_rng(seed)
-    states = [0]
-    for _ in range(ticks - 1):
-        states.append(int(rng.choice(len(chain), p=chain[states[-1]])))
+    states, steps = [0], chain.cumsum(axis=1).tolist()
+    for draw in rng.random(ticks - 1).tolist():
+        states.append(bisect_right(steps[states[-1]][:-1], draw))
     return np.array(states, dtype=np.int64)
 
 
@@ -85,7 +86,7 @@ def test_the_odds_after_counts_are_those_of_all_courses(
     k = len(chain)
     states = drawn(chain, 40, 4)
     outputs = released(states, k, length, 2, 5)
-    some = list(_by_windows(states, outputs, 0, ticks, unknown))[1:5]
+    some = list(_by_windows(states, outputs, 0, ticks, unknown))[1 : 5 if k == 2 else 2]
     assert some
     for usual in (0.0, 1.0):
         odds = _Odds(chain, np.arange(k) == k - 1, ticks, usual, outputs)

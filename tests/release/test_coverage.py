@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -47,9 +48,16 @@ def truths(ticks: int) -> Iterator[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(4)], ids=str)
-@pytest.mark.parametrize("rho", TABLES, ids=str)
+@pytest.mark.parametrize(
+    ("rho", "scale", "confidence"),
+    [
+        pytest.param(rho, scale, confidence, marks=[] if (i + j + k) % 3 == 0 else pytest.mark.soak)
+        for (i, rho), (j, scale), (k, confidence) in itertools.product(
+            enumerate(TABLES), enumerate((Fraction(1, 10), Fraction(1), Fraction(4))), enumerate((0.5, 0.95, 0.999))
+        )
+    ],
+    ids=str,
+)
 def test_an_interval_of_a_count_covers_as_often_as_it_says(
     rho: tuple[float, float], scale: Fraction, confidence: float
 ) -> None:
@@ -69,7 +77,7 @@ def test_an_interval_of_a_count_covers_as_often_as_it_says(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(2)], ids=str)
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1)], ids=str)
 def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -> None:
     tables, ticks, reach = (binary(0.05, 0.4), binary(0.3, 0.2)), (4, 3), laplace(scale)[0]
     counts = [range(-reach, n + reach + 1) for n in ticks]
@@ -89,7 +97,7 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -
 @pytest.mark.long
 @pytest.mark.parametrize("states", [(0, 0, 0), (0, 1, 2), (1, 1, 2)], ids=str)
 def test_every_bin_of_a_histogram_covers_as_often_as_it_says(states: tuple[int, ...]) -> None:
-    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(2, 3)
+    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(1, 2)
     query, emission = Query("histogram", (0, 1, 2)), inversion(table).emission
     reach, noise = laplace(scale)
     sums: dict[tuple[int, ...], float] = {}
@@ -132,11 +140,15 @@ def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho
     table, path = binary(*rho), np.array([int(state) for state in states])
     emission, scale, query = inversion(table).emission, Fraction(1, 20), Query("dwell", (1,))
     truth = path[:-1].sum() / max((path[:-1] > path[1:]).sum(), 1)
-    held = 0.0
+    chances: dict[tuple[int, ...], float] = defaultdict(float)
     for symbols in itertools.product(range(2), repeat=len(path)):
         counter = SymbolCounter(query)
         counter.add(np.array(symbols), table)
-        found = estimate(query, counter.parts, scale)
-        if found.low[0] <= truth <= found.high[0]:
-            held += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
+        [part] = counter.parts
+        counts = (part.ticks, part.steps, *part.counts.flatten().tolist())
+        chances[counts] += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
+    held = 0.0
+    for (ticks, steps, *counts), chance in chances.items():
+        found = estimate(query, (Part(table, ticks, steps, np.array(counts).reshape(2, 2)),), scale)
+        held += chance * (found.low[0] <= truth <= found.high[0])
     assert held >= 0.95

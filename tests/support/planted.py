@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -66,11 +67,14 @@ def mutants() -> list[Mutant]:
 
 
 def functions(root: Path) -> dict[str, list[Place]]:
-    """Where the functions and classes of the product are, by qualified name."""
+    """Where the functions and classes of the product are that mutants change, by qualified name."""
     found: dict[str, list[Place]] = defaultdict(list)
+    last = {re.split("[./]", mutant.function)[-1] for mutant in mutants()}
+    given = re.compile(rf"^ *(?:async )?(?:def|class) (?:{'|'.join(last)})\b", re.MULTILINE)
     for package in PRODUCT:
         for path in sorted((root / package).rglob("*.py")):
-            for name, node in _named(ast.parse(path.read_text()), ""):
+            source = path.read_text()
+            for name, node in _named(ast.parse(source), "") if given.search(source) else ():
                 assert node.end_lineno is not None
                 found[name].append(Place(path, node.lineno - 1, node.end_lineno))
     return found
