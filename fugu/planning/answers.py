@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from fugu.attackers.evaluation import mean_transitions
 from fugu.attackers.outputs import release_symbols
@@ -190,7 +190,7 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
     each = len(alike) / _BLOCKS
     spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
-    most = float(np.mean(blocks)) + float(stats.t.ppf(_CONFIDENCE, len(blocks) - 1)) * spread
+    most = float(np.mean(blocks)) + float(stdtrit(len(blocks) - 1, _CONFIDENCE)) * spread
     stated = judged.states[judged.states >= 0]
     # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
     guess = 1.0 - float(np.bincount(stated, minlength=k).max()) / max(len(stated), 1)

@@ -203,6 +203,7 @@ def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale
     assert np.abs(exact - prior).max() > 3 * np.abs(tilted - exact).mean()
 
 
+@pytest.mark.long
 def test_two_states_histogram_is_two_counts_of_the_same():
     """Half the noise of a count, in variance: the histogram's posterior is that of the difference of both."""
     states = walked(STICKY, 2000)

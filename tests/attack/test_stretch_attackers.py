@@ -78,7 +78,8 @@ def by_paths(
 
 @pytest.mark.parametrize("chain", [CHAIN, THREE])
 @pytest.mark.parametrize(
-    ("length", "ticks", "unknown"), [(6, 2, 6), (6, 3, 6), (2, 4, 6), (2, 2, 4), (3, 1, 3), (3, 3, 3)]
+    ("length", "ticks", "unknown"),
+    [(6, 2, 6), (6, 3, 6), pytest.param(2, 4, 6, marks=pytest.mark.long), (2, 2, 4), (3, 1, 3), (3, 3, 3)],
 )
 def test_the_odds_after_counts_are_those_of_all_courses(
     chain: np.ndarray, length: int, ticks: int, unknown: int
@@ -105,7 +106,7 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
         assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
-@pytest.mark.parametrize("ticks", [1, 10, 60, 240])
+@pytest.mark.parametrize("ticks", [*(pytest.param(ticks, marks=pytest.mark.long) for ticks in (1, 10)), 60, 240])
 def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(ticks: int) -> None:
     states = drawn(CHAIN, 24_000, 1)
     outputs = released(states, 2, 120, 40, 2)
@@ -122,8 +123,9 @@ def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(tic
         assert all(one.furthest <= math.exp(bound.floor(120)) * (1 + 1e-9) for one in known)
 
 
+@pytest.mark.long
 def test_symbols_move_odds_no_further_than_the_promise() -> None:
-    states = drawn(CHAIN, 4000, 1)
+    states = drawn(CHAIN, 1500, 1)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     chains = BoundedChains(states=2, odds_ratio=float(0.95 * 0.9 / (0.05 * 0.1)) * (1 + 1e-12))
     told = StreamOutputs(TABLE)

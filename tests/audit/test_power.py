@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from fugu.audit import device
 from fugu.audit.device import checked, frequencies, related, smallest_error
@@ -84,6 +83,8 @@ def test_a_hundred_million_draws_alarm_no_more_often_than_stated(distribution: t
 @pytest.mark.parametrize("mean", [100, 1000, 10**6])
 def test_far_tails_of_numbers_of_pairs_are_not_underestimated(mean: int) -> None:
     """Numbers of rare pairs are near Poisson's: a normal's tails are too light for them, by far with a mean of 100."""
+    from scipy import stats  # takes as long to import as many tests to run
+
     for chance in (1e-4, 1e-7, 1e-10, 1e-16):
         most = mean + device._most_deviations(chance, mean**-0.5) * mean**0.5
         assert chance / 100 < stats.poisson.sf(np.ceil(most), mean) <= chance  # whole numbers

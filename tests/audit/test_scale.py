@@ -9,7 +9,6 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from fugu.audit.device import scaled, total_tails
 
@@ -72,6 +71,8 @@ def test_noise_two_per_cent_too_small_is_found(scale: Fraction) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("scale", SCALES)
 def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
+    from scipy import stats  # takes as long to import as many tests to run
+
     zero = (1 - ratio(scale)) / (1 + ratio(scale))
     zeros = next(n for n in range(COUNTS) if stats.binom.sf(n - 1, COUNTS, zero) * 2 < EACH)
     assert stats.binom.sf(zeros - 1, COUNTS, zero * 0.99 + 0.01) > 0.99

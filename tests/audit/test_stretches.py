@@ -106,7 +106,7 @@ class _Fixed:
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("ticks", [4, 12])
+@pytest.mark.parametrize("ticks", [4, pytest.param(12, marks=pytest.mark.long)])
 def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversary, ticks: int) -> None:
     emission = np.array(planned(CHAINS, adversary).table.weights()) / SCALE  # type: ignore[union-attr]
     policy = promised(planned(CHAINS, adversary), ticks)
@@ -117,6 +117,7 @@ def test_the_witness_comes_near_the_certificate_of_a_stretch(adversary: Adversar
         assert shown > 0.99 * policy.guarantee.epsilon
 
 
+@pytest.mark.long
 def test_a_true_promise_about_a_stretch_is_not_refuted_and_a_smaller_one_is() -> None:
     policy = promised(planned(CHAINS), 10)
     found = attacked(policy)
@@ -131,6 +132,7 @@ def test_a_true_promise_about_a_stretch_is_not_refuted_and_a_smaller_one_is() ->
     assert attacked(weak)[10].certified > attacked(weak)[10].promised
 
 
+@pytest.mark.long
 def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     audit = audit_stream([counting(10)], SITE, trials=500)
     (trial,) = audit.stretches
@@ -142,6 +144,7 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
     assert "Stretches, to who knows all other days" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_too_little_noise_for_a_stretch_is_found_by_its_attackers() -> None:
     audit = audit_stream([counting(10, epsilon=0.2)], SITE, trials=500)
     assert [one for one in audit.findings if "about any 10 ticks in a row" in one.about and "hour: " in one.about]
@@ -152,6 +155,7 @@ def states_of(ticks: int) -> Ints:
     return paths(CHAIN, made, 0, 1, np.random.default_rng(3))[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scale", "wrong"), [(160.0, False), (0.3, True)])
 def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) -> None:
     policy, states = counting(60, scale="160"), states_of(30_000)
@@ -174,6 +178,7 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert one.why.startswith("too short: ")
 
 
+@pytest.mark.long
 def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
     policy = planned(CHAINS, "universal")
     walk = {"name": "walk", "audience": "street", "share": 1.0, "stream": "hr", "query": "count", "length": 6}
@@ -200,6 +205,7 @@ def test_an_audience_that_is_promised_a_stretch_is_held_against_it() -> None:
     assert wrong[ticks].refuted
 
 
+@pytest.mark.long
 def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> None:
     """Seven ticks that tell as much as they are charged: every path, every output, weights of all ticks beside."""
     rng, ticks, step = np.random.default_rng(7), 7, np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -250,6 +256,7 @@ def test_charges_far_apart_are_not_all_those_of_a_stretch() -> None:
     assert (single.by, single.epsilon is not None and single.epsilon > 5.0) == ("constant charge", True)
 
 
+@pytest.mark.long
 def test_the_command_attacks_stretches_of_a_recording(fugu: Fugu, tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(counting(10).to_json())
     rows = "".join(f"{2.0 * state}\n" for state in states_of(20_000).tolist())

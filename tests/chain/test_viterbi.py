@@ -33,6 +33,7 @@ def test_equals_the_plain_programme(case):
         assert own == pytest.approx(log_probability, abs=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_long_stream_equals_hmmlearn(k):
     case = random_case(31, k, 3, LONG // 10, gaps=0.0)

@@ -64,6 +64,7 @@ def test_for_people(fugu: Fugu) -> None:
     assert "1.941933623" in done.out
 
 
+@pytest.mark.long
 def test_releases_about_windows(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "chain.json"
     file.write_text(json.dumps({"transition": [[0.99, 0.01], [0.65, 0.35]], "initial": [0.01, 0.99]}))

@@ -91,6 +91,7 @@ def test_factors_against_absence_are_those_of_example_5_3(planner: Planner) -> N
     assert "s0: 1  s1: 0  s2: 1  s3: 2  s4: 1  s5: 2" in planner.run(spec, "--quick").out
 
 
+@pytest.mark.long
 def test_an_attacker_names_few_states_after_a_point(planner: Planner) -> None:
     """The states of example 10.8, of a path and of a clique: no more than epsilon 1 allows."""
     distribution = [0, 0, 0, 1 / 3, 1 / 3, 1 / 3]

@@ -39,7 +39,12 @@ def test_a_stay_ends_at_a_change_a_gap_and_a_missing_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("window", "--window", "1d"), ("window", "--window", "1d", "--symbols", 0.5), ("stream",)]
+    "command",
+    [
+        ("window", "--window", "1d"),
+        ("window", "--window", "1d", "--symbols", 0.5),
+        pytest.param(("stream",), marks=pytest.mark.long),
+    ],
 )
 def test_a_policy_of_an_hour_protects_an_hour_and_hardly_more(
     fugu: Fugu, tmp_path: Path, command: tuple[str, ...]

@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cache
 
 import pytest
-from scipy import stats
 
 from fugu.contract.noise_table import discrete_laplace, uniform_below
 
@@ -100,12 +99,16 @@ def test_the_words_that_are_drawn_make_the_noise(words: list[tuple[int, int]], n
 @pytest.mark.parametrize("name", SCALES)
 def test_the_distribution_is_exact(name: str) -> None:
     """A chi-square test against the closed form."""
+    from scipy import stats  # takes as long to import as many tests to run
+
     scale = Fraction(name)
     assert stats.chisquare(occupation(sample(scale, 11), scale), expectation(scale)).pvalue > SMALLEST_P
 
 
 def test_the_test_of_the_distribution_can_fail() -> None:
     """Noise of a scale 5% too small does not pass for it."""
+    from scipy import stats  # takes as long to import as many tests to run
+
     scale = Fraction(20)
     values = sample(scale * 19 / 20, 11)
     assert stats.chisquare(occupation(values, scale), expectation(scale)).pvalue < SMALLEST_P
@@ -115,6 +118,8 @@ def test_the_test_of_the_distribution_can_fail() -> None:
 @pytest.mark.parametrize("name", SCALES)
 def test_an_independent_implementation_has_the_same_distribution(name: str) -> None:
     """OpenDP's discrete Laplace: a two-sample test."""
+    from scipy import stats  # takes as long to import as many tests to run
+
     pytest.importorskip("opendp")
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_laplace

@@ -65,6 +65,7 @@ def test_of_staircase_noise_it_holds_the_truth_with_its_probability(
     assert abs(found.north) < 1e-9
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(-5, 5)] * 2), min_size=1, max_size=12, unique=True),

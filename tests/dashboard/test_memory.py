@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pytest
+
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.reports import StateEstimate, WindowCount
 from fugu.contract.topics import count_topic, description_topic, estimate_topic, parse_topic
@@ -45,6 +47,7 @@ def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
     return memory
 
 
+@pytest.mark.long
 def test_a_week_of_counts_is_remembered_as_shares_with_their_bands() -> None:
     memory = remembered(*(count(BEGIN + i * FIVE, float(i % 61)) for i in range(10 * 288)))
     (history,) = memory.histories("watch")

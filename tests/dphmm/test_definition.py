@@ -59,7 +59,7 @@ def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(see
     assert worst <= math.ceil(found.factor) + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(0, 90, 2))
+@pytest.mark.parametrize("seed", range(1, 90, 4))
 def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
     """Every pair of states, so every constraint set: any other state of C will do as the partner."""
     values, graph, constraint = random_case(seed)

@@ -117,7 +117,7 @@ def test_against_the_programme_pair_by_pair(seed: int) -> None:
         assert raw == pytest.approx(optimum(values, pairs, 1.0), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(24))
 def test_no_output_of_an_optimal_table_separates_a_protected_pair(seed: int) -> None:
     """Definition 4.4, strict, by brute force; theorem 6.3 for all others; and one weight beyond is refused."""
     values, graph, constraint = random_case(seed)

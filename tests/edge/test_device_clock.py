@@ -95,6 +95,7 @@ def test_a_clock_set_back_by_an_hour_goes_on_above_every_number(tmp_path: Path) 
     device.crash()
 
 
+@pytest.mark.long
 def test_a_wobbling_clock_raises_no_shift(tmp_path: Path) -> None:
     device = Device(tmp_path, TwoClocks(NOW))
     for _ in range(20):

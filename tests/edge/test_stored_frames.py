@@ -118,6 +118,7 @@ def test_the_watermark_s_counter_is_stored_with_the_next_frame(tmp_path: Path) -
     assert outbox_of(tmp_path, 0)[0].counter == 3, "an orderly end stores it"
 
 
+@pytest.mark.long
 def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path) -> None:
     outbox, _ = outbox_of(tmp_path, 0)
     with outbox.frames.changing(forced=False):
@@ -147,6 +148,7 @@ def fill(outbox: Outbox, first: int) -> int:
     raise AssertionError("it is never full")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_tick", [False, True])
 def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tmp_path: Path, by_tick: bool) -> None:
     outbox, _ = outbox_of(tmp_path, 0, Keeping(by_tick, SMALL))
@@ -194,6 +196,7 @@ def test_the_oldest_are_dropped_and_those_after_them_account_for_their_ticks(tmp
     again.close()
 
 
+@pytest.mark.long
 def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path: Path) -> None:
     plan = agent_plan(tmp_path, Broker(port=9), PLAN, max_bytes=SMALL)
     clock = JumpingClock(0)

@@ -62,7 +62,7 @@ def members() -> Iterator[tuple[Chain, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("chain", "chains"), [*members()])
-@pytest.mark.parametrize("length", [1, 2, 9])
+@pytest.mark.parametrize("length", [1, 2, pytest.param(9, marks=pytest.mark.long)])
 def test_the_expectation_of_an_e_value_is_at_most_1_for_every_chain_of_the_class(
     chain: Chain, chains: dict[str, Any], length: int
 ) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
@@ -164,8 +163,11 @@ def test_a_plan_is_what_the_policy_says() -> None:
 # Noise
 
 
+@pytest.mark.long
 def test_the_noise_of_released_counts_has_its_distribution() -> None:
     """The same 6 of 10 ticks in 6000 windows: a chi-square test of what is left when 6 is taken off."""
+    from scipy import stats  # takes as long to import as many tests to run
+
     scale = Fraction(3, 2)
     plan = window_plan(length=10, scale_numerator=3, scale_denominator=2)
     closed = run(counter(plan), [(tick, int(tick % 10 < 6)) for tick in range(60_000)])

@@ -130,6 +130,7 @@ def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> Non
         assert (one.messages_per_day or 0.0) * (one.latency_seconds or 0.0) == pytest.approx(86_400.0)
 
 
+@pytest.mark.long
 def test_nothing_useful_at_an_epsilon_is_not_contradicted_by_a_curve_at_it(chain_plan: AutoPlan) -> None:
     """A curve is drawn with other noise, and falls on the other side of a tie."""
     assert dict(chain_plan.curves[-1].points).keys() >= {1.0, 1.5}
@@ -138,6 +139,7 @@ def test_nothing_useful_at_an_epsilon_is_not_contradicted_by_a_curve_at_it(chain
     assert chain_plan.least_epsilon == 1.0, "where something is recommended"
 
 
+@pytest.mark.long
 def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPlan) -> None:
     def told(error: float) -> str:
         ones = (replace(one, expected_error=error, guess_error=0.05, judged=9) for one in chain_plan.candidates)
@@ -149,6 +151,7 @@ def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPl
     assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 %" in told(0.026)
 
 
+@pytest.mark.long
 def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:
     for curve in chain_plan.curves:
         assert [epsilon for epsilon, _ in curve.points] == sorted(epsilon for epsilon, _ in curve.points)

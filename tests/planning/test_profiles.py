@@ -60,6 +60,7 @@ def found() -> AutoPlan:
     return plan_auto(habit(), Question(), np.random.default_rng(1))
 
 
+@pytest.mark.long
 def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) -> None:
     one = found.recommended
     assert (one.kind, one.answers, one.window_ticks) == ("windows", "profile", 14 * 48)
@@ -72,6 +73,7 @@ def test_a_profile_is_recommended_where_nothing_else_is_useful(found: AutoPlan) 
     assert any("No other answer is useful at epsilon 1" in sentence for sentence in verdict(found))
 
 
+@pytest.mark.long
 def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoPlan) -> None:
     policy = auto_policy(found, Whose(epoch=SINCE))
     (window,) = policy.windows
@@ -84,6 +86,7 @@ def test_its_policy_is_that_of_a_profile_and_passes_a_devices_check(found: AutoP
     assert "the same hour on 14 days" in [row["stretch"] for row in rows]
 
 
+@pytest.mark.long
 def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     question = Question(want="profile", blocks="12h/America/New_York", days=10, protect=0)
     plan = plan_auto(habit(), question, np.random.default_rng(1))
@@ -121,6 +124,7 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
     assert joined([even, even._replace(moments=None)]).moments is None
 
 
+@pytest.mark.long
 def test_what_is_released_alike_has_the_same_blocks(found: AutoPlan) -> None:
     one = found.recommended
     assert one.blocks is not None

@@ -283,6 +283,7 @@ def test_a_class_of_chains_and_any_start() -> None:
     assert "release 2: needs transition matrices" in bounded["sum of losses"].note
 
 
+@pytest.mark.long
 def test_what_cannot_be_said() -> None:
     one = told((STATIONARY,), window(1, 4, "entry", 1.0))
     assert one["sum of losses"].note == "there is one release"

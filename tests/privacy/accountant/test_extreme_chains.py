@@ -82,7 +82,7 @@ def test_near_the_stationary_distribution_is_not_stationary() -> None:
 
 
 @pytest.mark.parametrize("start", [None, [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
-@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("informed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_products_too_small_for_a_float_are_possible(start: list[float] | None, informed: bool) -> None:
     """1e-200 twice is 0 in a float: the ratios of what is left are read off nothing."""
     transition = np.array([[1.0, 1e-200, 0.0], [1e-200, 1.0, 1e-200], [0.5, 0.0, 0.5]])
@@ -147,6 +147,7 @@ def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
     assert said <= claim * (1.0 + 1e-12) <= said * (1.1 if informed else 1.0 + 1e-9)
 
 
+@pytest.mark.long
 def test_any_start_is_a_bound() -> None:
     """Each tick's distribution is maximised apart from the others, and no start need have them all."""
     transition = np.array([[0.9, 0.1], [0.3, 0.7]])

@@ -45,7 +45,7 @@ def exactly(distributions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 12])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int) -> None:
     distributions, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
     found = exactly(distributions, bounds)
