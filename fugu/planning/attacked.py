@@ -134,9 +134,6 @@ class StretchTrial(NamedTuple):
         return max(shown, default=0.0)
 
 
-_ROUNDING = 1e-9
-
-
 def attack_published_stretches(
     policy: Policy, source: str, states: Ints, segments: Ints, released: Iterable[tuple[str, Outputs]]
 ) -> list[StretchTrial]:
