@@ -21,9 +21,11 @@ def patient_clock(streams: int):
         def now_us(self):
             return self._began + self.elapsed_us()
 
-        def drew(self, policy, tick):
-            first, begin = self._first.setdefault(policy.stream, (tick, self.elapsed_us()))
-            self._until[policy.stream] = begin + (tick - first + 2) * policy.period_us
+        def ticked(self, policy, tick):
+            """Wait for the tick after this one, which is due a period after it, however late this one was."""
+            now, period = self.elapsed_us(), policy.period_us
+            first, begin = self._first.setdefault(policy.stream, (tick, now))
+            self._until[policy.stream] = max(begin + (tick - first + 2) * period, now + period)
 
         def elapsed_us(self):
             elapsed = super().elapsed_us() - self._waited
@@ -40,21 +42,19 @@ class Playing:
     """Sensors that read what their recording has for the tick that is being drawn."""
 
     def __init__(self, clock) -> None:
-        from sanitiser.stream import Stream
         from sanitiser.ticks import Ticker
 
         self.tick = 0
-        tick, draw = Ticker._tick, Stream.tick
+        tick = Ticker._tick
 
         def ticking(ticker):
             self.tick = ticker.next_tick
-            return tick(ticker)
+            try:
+                return tick(ticker)
+            finally:
+                clock.ticked(ticker.policy, self.tick)
 
-        def drawing(stream, number, reading):
-            clock.drew(stream.policy, number)
-            return draw(stream, number, reading)
-
-        Ticker._tick, Stream.tick = ticking, drawing
+        Ticker._tick = ticking
 
     def sensor(self, states: str, readings: list):
         """Reads from a file with a byte for the state of each tick, and the reading of each state."""
@@ -100,4 +100,5 @@ def main(file) -> None:
     asyncio.run(run(settings))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import runpy
 from array import array
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from edge_agent.device_clock import TickClock
-from firmware_sim.compiled_policy import board_module
+from firmware_sim.compiled_policy import BOARD, board_module
 from fugu.contract.noise_table import discrete_laplace, uniform_below
 
 NOISE, TICKS = board_module("noise"), board_module("ticks")
@@ -95,6 +96,36 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
         ticker.step()
     assert drawn[before:] == list(range(drawn[before - 1] + 11, drawn[before - 1] + 21))
     assert ticker.trouble is None
+
+
+def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of recordings waits for the slowest stream; the first ran alone, and was 20 periods late."""
+    machine, period, drawn = SimpleNamespace(now=HOUR), 1000, list[str]()
+    both = SimpleNamespace(now_us=lambda _: machine.now, elapsed_us=lambda _: machine.now)
+    monkeypatch.setattr(TICKS, "SystemClock", type("Machine", (), vars(both)))
+    monkeypatch.setattr(TICKS.Ticker, "_tick", TICKS.Ticker._tick)
+    playing = runpy.run_path(str(BOARD / "play.py"))
+    clock = playing["patient_clock"](2)
+    playing["Playing"](clock)
+    anchored = TICKS.Anchored(clock, 0)
+
+    def ticker(name: str) -> Any:
+        policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
+        outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
+        stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
+        given = SimpleNamespace(**policy, windows=(), symbols=False)
+        return TICKS.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
+
+    first, second = ticker("first"), ticker("second")
+    for passed in (0, period, 20 * period):
+        machine.now += passed
+        first.step()
+    assert drawn == ["first"] * 2
+    for _ in range(100):
+        second.step()
+        first.step()
+        machine.now += period
+    assert min(drawn.count("first"), drawn.count("second")) > 90
 
 
 @pytest.mark.parametrize("scale", [(1, 2), (5, 2), (1000, 7), (300, 1)])
