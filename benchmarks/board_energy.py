@@ -27,7 +27,7 @@ _SECONDS = 60.0
 
 
 class Chip(NamedTuple):
-    """What is taken from outside: milliamperes from data sheets, and assumptions.
+    """Inputs from elsewhere: milliamperes from data sheets, and assumptions.
 
     Attributes:
         slower: how many times longer a reading takes than on the machine that measures: assumed, in the proportions of
@@ -101,7 +101,7 @@ print(device.erased / {frames}, device.programmed / {frames}, max(device.by_bloc
 
 
 def energy(policy: Policy, reading_us: float, run: Callable[[str, int], str]) -> dict[str, float | str]:
-    """What a reading costs, and how long the flash lasts, by chip.
+    """Energy of a reading, and how long the flash lasts, by chip.
 
     Args:
         policy: with symbols, a reading every period.

@@ -1,4 +1,4 @@
-"""What the broker writes for each frame that waits while the gateway is away, with the configuration that is shipped.
+"""Bytes that the broker writes for each frame that waits while the gateway is away, with the shipped configuration.
 
 Usage: python benchmarks/broker.py [--json]      (needs mosquitto)
 

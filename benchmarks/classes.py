@@ -87,7 +87,7 @@ def noise(odds: Floats, ticks: int) -> float:
 
 @cache
 def covering(data: Data) -> Floats:
-    """What is built: all but 2 % of the stretches of each length, and slow regimes."""
+    """The method of the product: all but 2 % of the stretches of each length, and slow regimes."""
     return np.array([covering_class(data.states, data.segments, 2).chains.odds_bound])
 
 

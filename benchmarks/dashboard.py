@@ -218,7 +218,7 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
 
 
 def _watched(browser: Browser) -> dict[str, Any]:
-    """What the page has noted within some seconds, and what the browser's main thread has used, in seconds."""
+    """Notes of the page within some seconds, and the time that the browser's main thread has used, in seconds."""
     browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     browser.run(_WATCH)
     before = _used_by(browser)
@@ -264,7 +264,7 @@ class Costs(NamedTuple):
 
 
 def _intake(site: Site, port: int, counted: ingest._Counted, pids: Pids, frames: int, rounds: int) -> dict[str, object]:
-    """What a frame costs until it is durable with and without open pages, in pairs of rounds."""
+    """Cost of a frame until it is durable with and without open pages, in pairs of rounds."""
     done = 0
 
     def one_round(pages: int) -> Costs:

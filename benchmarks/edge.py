@@ -1,4 +1,4 @@
-"""What the edge costs: memory, start, and time per reading beside OpenDP and diffprivlib, in one run.
+"""Costs of the edge: memory, start, and time per reading beside OpenDP and diffprivlib, in one run.
 
 Usage: python benchmarks/edge.py [--json]      (make bench installs the peers and a broker)
 """

@@ -1,4 +1,4 @@
-"""Whether estimates get out while frames come faster than the gateway can take them: Mosquitto, 500 streams.
+"""Delay of estimates under load: frames come faster than the gateway can take them: Mosquitto, 500 streams.
 
 Usage: python benchmarks/estimates.py [--json]      (make bench installs a broker)
 """
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def measured() -> dict[str, float]:
-    """What is stored, waits and was told after half a minute of a flood."""
+    """Counts of stored, waiting and published frames after half a minute of a flood."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         epoch = time.time_ns() // 1000 - 10**7 * 1_000_000

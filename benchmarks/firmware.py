@@ -1,4 +1,4 @@
-"""What the firmware costs on MicroPython's Unix port: memory, size, time per reading, start, and a signature.
+"""Costs of the firmware on MicroPython's Unix port: memory, size, time per reading, start, and a signature.
 
 Also what a reading costs in energy, and a frame in flash, by a model (`board_energy.py`).
 

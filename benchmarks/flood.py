@@ -1,4 +1,4 @@
-"""What one device that floods costs the others: until a frame of an honest one is durable, and what one repeat costs.
+"""Cost of one device that floods to the others: until a frame of an honest one is durable, and what one repeat costs.
 
 Usage: python benchmarks/flood.py [--json] [--seconds N]     (make bench installs a broker)
 

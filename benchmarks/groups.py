@@ -1,4 +1,4 @@
-"""What homes give together: hourly shares of N of them, an hour protected, by a real broker and gateway.
+"""Error of averages over homes: hourly shares of N of them, an hour protected, by a real broker and gateway.
 
 Usage: python benchmarks/groups.py [--json] [--devices 60,400] [--seed N]      (make bench installs a broker)
 

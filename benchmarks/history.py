@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, object]:
-    """What was measured, by name."""
+    """Measurements by name."""
     distribution = stationary_distribution(_CHAIN)
     symbols = [
         simulate(ticks, distribution, _CHAIN, _EMISSION, np.random.default_rng(device)).symbols

@@ -1,4 +1,4 @@
-"""What a frame of 100 ticks costs to take: the whole gateway beside subscribers that do nothing with it.
+"""Cost of taking a frame of 100 ticks: the whole gateway beside subscribers that do nothing with it.
 
 Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N]     (make bench installs a broker)
 

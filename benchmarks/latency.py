@@ -134,7 +134,7 @@ def _exchange(broker: Broker) -> list[float]:
 
 
 def _answered(answers: queue.Queue[int], first: int, number: int) -> bool:
-    """Whether the estimate of a frame has come; the first has to wait for the gateway, and is sent until it has."""
+    """True once the estimate of a frame has come; the first has to wait for the gateway, and is sent until it has."""
     try:
         while answers.get(timeout=60.0 if number else 0.5) < first:
             pass

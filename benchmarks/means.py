@@ -1,4 +1,4 @@
-"""Whether the mean of a reading would be worth releasing: simulated on recordings, a table for docs/plan.md.
+"""Worth of releasing the mean of a reading: simulated on recordings, a table for docs/plan.md.
 
 Usage: python benchmarks/means.py [--column NAME] [--epsilon 1] [--seed N] FILE...      (default: those of tests/data)
 

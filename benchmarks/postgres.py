@@ -112,7 +112,7 @@ def put_blob(database: Database, _number: int, size: int) -> None:
 
 @cache
 def _batch(size: int) -> bytes:
-    """What each frame says of itself, and noise."""
+    """Parts of each frame that say which it is, and noise."""
     symbols = os.urandom((TICKS + 7) // 8 * size)
     heads = (HEAD.pack(i % STREAMS, i // STREAMS * TICKS, i // STREAMS * TICKS - 1, 1, 1) for i in range(size))
     return b"".join(heads) + symbols

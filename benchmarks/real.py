@@ -48,7 +48,7 @@ FEW_STATES = 4  # the most for which the informed adversary is accounted for wit
 
 
 class Recording(NamedTuple):
-    """What is released, and on what belief.
+    """A question to a recording, and the belief behind it.
 
     Attributes:
         title: of the table.

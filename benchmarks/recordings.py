@@ -1,4 +1,4 @@
-"""What `fugu plan auto` says of recordings: a row for each, of one command.
+"""Answers of `fugu plan auto` to recordings: a row for each, of one command.
 
 Usage: python benchmarks/recordings.py [ "FILE [OPTION...]" ... ]      (default: the repository's)
 
@@ -27,7 +27,7 @@ _FIRST = slice(0, 90)
 
 
 def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
-    """What a command says, its exit code, and seconds of processor time."""
+    """Output of a command, its exit code, and seconds of processor time."""
     before = os.times()
     command = [sys.executable, "-m", "fugu", "plan", "auto", *words, "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What it costs to take and store frames without a broker, and what a million devices cost, shard by shard.
+"""Cost of taking and storing frames without a broker, and of a million devices, shard by shard.
 
 Usage: python benchmarks/scale.py [--json] [--devices N] [--shards N]      (default: 10^6 devices in 8 shards)
 
@@ -182,7 +182,7 @@ def known(devices: Sequence[str]) -> Catalogue:
 
 
 class Fleet(NamedTuple):
-    """What a fleet has cost.
+    """Cost of a fleet.
 
     Attributes:
         known: seconds of processor time to make its devices known.

@@ -1,4 +1,4 @@
-"""What a device writes: bytes and forced writes a frame, of an agent at 1 Hz with frames of 100 ticks, on a real disk.
+"""Bytes and forced writes of a device for each frame: an agent at 1 Hz with frames of 100 ticks, on a real disk.
 
 The agent's own program runs on a clock that skips what it would wait for, so that an hour takes seconds. Bytes are
 those of /proc/self/io (those that reach the disk are whole pages of 4 kB), flushes the calls of fsync and fdatasync
@@ -168,7 +168,7 @@ class SkippingClock(SystemClock):
 
 
 def written() -> dict[str, int]:
-    """What this process has written."""
+    """Bytes that this process has written."""
     lines = Path("/proc/self/io").read_text().splitlines()
     values = dict(line.split(": ") for line in lines)
     return {name: int(values[name]) for name in ("write_bytes", "wchar")}

@@ -32,7 +32,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 GLIBC = (31, 41)
 """Minor versions of glibc 2: what an old and a new system may choose differs."""
 BUILT = {"armv7l": {"cffi", "msgpack"}}
-"""What has no wheel for a machine, and is built there from its source."""
+"""Packages that have no wheel for a machine, and are built there from their source."""
 
 
 def main() -> int:
@@ -87,7 +87,7 @@ def for_machine(machine: str, python: str, glibc_minor: int) -> list[str]:
 
 
 def report(*words: str) -> list[dict[str, Any]]:
-    """What pip would install; it installs nothing."""
+    """List the packages that pip would install; it installs nothing."""
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run([*command, *words], stdout=subprocess.PIPE, text=True, check=True)
     installed: list[dict[str, Any]] = json.loads(done.stdout)["install"]

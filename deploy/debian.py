@@ -127,7 +127,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def said(*words: str) -> str:
-    """What a command prints. Raises CalledProcessError if it fails."""
+    """Run a command; returns its output. Raises CalledProcessError if it fails."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout.strip()
 

@@ -1,4 +1,4 @@
-"""Whether a policy's promise holds, for a recording too; and how attackers fare."""
+"""Check a policy's promise, for a recording too; and attack it."""
 
 from __future__ import annotations
 

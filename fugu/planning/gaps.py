@@ -1,4 +1,4 @@
-"""Whether ticks without a reading have to do with the states around them."""
+"""A test of ticks without a reading: do they have to do with the states around them?"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Line:
 
 
 class Board:
-    """What runs on a board.
+    """The program of a board.
 
     `image` is burnt in, `trusted` was accepted of documents; `own`, the image's own policies, say which streams there
     are; `policies` run, verified. `read`, the sensor, or a dictionary of those of each stream, gives an integer, or
@@ -186,7 +186,7 @@ class Board:
         return True
 
     def _codes(self) -> list:
-        """What is wrong with storage, clock and policy; nothing here may depend on a reading."""
+        """Problems with storage, clock and policy; nothing here may depend on a reading."""
         found = [line.ticker.trouble for line in self.lines]
         silent = self.following.silent(self._seconds())
         if not self._clock.anchors or self._clock.jump:

@@ -18,7 +18,7 @@ _TIME_MS = 3600000
 
 
 class Following:
-    """What a board of a fleet follows; `image` is burnt in, `trusted` was accepted before.
+    """Documents that a board of a fleet follows; `image` is burnt in, `trusted` was accepted before.
 
     `version` is of the policies that run; `now` gives Unix time in seconds. `switch` puts policies in force, once what
     is to be kept is stored: called with both, policies may be None. `idle` is called often while something is judged.

@@ -133,12 +133,12 @@ class Envelope:
 
     @property
     def message(self) -> tuple:
-        """What the signatures are of, in parts."""
+        """The signed bytes, in parts."""
         return b"fugu-edge/2/", self.kind.encode(), b"\0", self.payload
 
     @property
     def digest(self) -> bytes:
-        """What names the content, whoever has signed it."""
+        """Digest of the content, without its signatures."""
         digest = hashlib.sha256()
         for part in self.message:
             digest.update(part)

@@ -4,7 +4,7 @@ import gc
 import sys
 
 JUDGES = ("derived", "compiled", "guarantee", "ed25519", "judge")
-"""What judges documents."""
+"""Modules that judge documents."""
 
 
 def release(*names: str) -> None:

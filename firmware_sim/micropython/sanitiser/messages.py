@@ -99,7 +99,7 @@ def status(online: bool, depth: int, codes: list, streams: list, randomness: str
 
 
 def policy_status(version: int, judged: bytes, reason: str, detail: str, refused: int, stale: bool) -> bytes:
-    """What a device says of the documents that it is sent."""
+    """Status of a device about the documents that it is sent."""
     return b"\x0b" + pack([version, judged, reason, detail, refused, stale])
 
 

@@ -179,7 +179,7 @@ class Outbox:
         return "%s/%08x" % (self._folder, one)
 
     def _read(self, one: int):
-        """What a restart has to know, and the frames of a segment; none if it is not there, or not whole."""
+        """Read the facts for a restart, and the frames of a segment; none if it is not there, or not whole."""
         try:
             with open(self._path(one), "rb") as file:
                 data = file.read()
@@ -207,7 +207,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def _state(data: bytes, begin: int):
-    """What a restart has to know, with its checksum, if it is there and whole."""
+    """Facts for a restart, with their checksum, if it is there and whole."""
     at = begin + struct.calcsize(_HEAD)
     if begin < 0 or data[begin : begin + 4] != _MAGIC or at > len(data):
         return None

@@ -40,7 +40,7 @@ class Window:
 
 
 class Policy:
-    """What a board does with its stream."""
+    """Policy of a board's stream."""
 
     @property
     def bits(self) -> int:

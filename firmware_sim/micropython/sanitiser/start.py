@@ -11,7 +11,7 @@ _THRESHOLD = 16384
 
 
 def accepted(image, idle):
-    """What was kept of documents, the image's own policies, and those to run: of the newest document, or the own.
+    """Read stored documents, the image's own policies, and those to run: of the newest document, or the own.
 
     OSError if what was kept is damaged, RefusedError if the image's own policies may not run.
     """

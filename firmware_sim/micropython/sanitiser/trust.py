@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
 
 class TrustState:
-    """What is kept of documents; 0 stands for none.
+    """Stored facts about documents; 0 stands for none.
 
     `root` is the one in force, empty for a board of no fleet. `version`, `digest`, the compiled `policies` and
     `valid_until` are of the newest policy document that was ever accepted; after that time nothing is drawn if
@@ -56,7 +56,7 @@ class TrustState:
 
 
 def load(path: str, enrolled: bytes) -> TrustState:
-    """What was kept; nothing if there is no file. OSError if it cannot be read, or is damaged.
+    """Read the stored trust; a new one if there is no file. OSError if it cannot be read, or is damaged.
 
     No power cut damages it, and versions must not begin anew. If another root is burnt into the image than before, the
     trust in all roots that were followed since ends; versions go on.

@@ -114,7 +114,7 @@ def verdict(plan: AutoPlan) -> list[str]:
 
 
 def _gaps(gaps: Gaps) -> str:
-    """Whether missing ticks have to do with states, with the test."""
+    """A sentence on missing ticks: do they have to do with states, and by which test?"""
     tested = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
     if gaps.dependent:
         return f"they are {gaps.number} gaps, and depend on the states before or after them {tested}"
