@@ -1,4 +1,4 @@
-.PHONY: papers dist demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
+.PHONY: papers dist addon demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: four at a time keep two cores busy.
 FOUR = -n 4 --dist worksteal
@@ -88,6 +88,11 @@ dist:
 	rm -rf dist
 	.venv/bin/python -m build --outdir dist .
 	.venv/bin/twine check --strict dist/*
+
+# The gateway as an app of Home Assistant: copy dist/fugu_edge to its folder /addons.
+addon: dist
+	cp -r deploy/home-assistant dist/fugu_edge
+	cp dist/*.whl deploy/constraints/gateway.txt dist/fugu_edge
 
 setup-demo:
 	deploy/bootstrap.sh demo

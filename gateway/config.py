@@ -128,6 +128,7 @@ class PageConfig(Document):
         listen: HOST:PORT.
         login_file: the hash of the page's password, as `fugu gateway dashboard --new-login` writes it.
         no_login: shows it to whoever is on this machine.
+        ingress: shows it to Home Assistant's Supervisor and nobody else, as an add-on does; there readers log in.
         tls_cert, tls_key: its certificate, where it is beyond loopback.
         audience: whose part of the ledger is shown; all of it if there is none.
         account: whose view it shows.
@@ -136,6 +137,7 @@ class PageConfig(Document):
     listen: str
     login_file: FileName | None = None
     no_login: bool = False
+    ingress: bool = False
     tls_cert: FileName | None = None
     tls_key: FileName | None = None
     session_seconds: float = 43_200.0
@@ -154,6 +156,7 @@ class GatewayConfig(Document):
         ledger: of the releases; beside the store if there is none.
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
         home_assistant: whether Home Assistant is told of devices.
+        page_url: where readers find the live page: Home Assistant links each device to it.
         metrics: PORT or HOST:PORT where Prometheus may ask.
         keep: how long symbols, points and windows are kept, such as 90d or 12h.
         signed: the fleet's registry and keys.
@@ -167,6 +170,7 @@ class GatewayConfig(Document):
     ledger: StoreName | None = None
     on_conflict: Literal["alarm", "stop"] = "alarm"
     home_assistant: bool = False
+    page_url: Annotated[str, Field(pattern=r"^(https?|homeassistant)://[!-~]+$")] | None = None
     metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
     broker: PlacedBroker = Broker()
     keep: Annotated[Keep, PlainValidator(_keep)] = Keep()
@@ -193,6 +197,7 @@ class GatewayConfig(Document):
             on_conflict=self.on_conflict,
             metrics=self.metrics,
             home_assistant=self.home_assistant,
+            page_url=self.page_url,
             **({"shards": shards} if shard is None else Role.parse(shard)._asdict()),
         )
 
@@ -229,8 +234,8 @@ class PageFile(Document):
 def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> PageSettings:
     from gateway.page.server import PageSettings
 
-    if (page.login_file is None) != page.no_login:
-        raise GatewayConfigError("the page needs either login_file or no_login = true")
+    if (page.login_file is not None) + page.no_login + page.ingress != 1:
+        raise GatewayConfigError("the page needs one of login_file, no_login = true and ingress = true")
     where = Broker.parse(page.listen)
     return PageSettings(
         fleet,
@@ -242,6 +247,7 @@ def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Locatio
         session_seconds=page.session_seconds,
         ledger=ledger,
         audience=page.audience,
+        ingress=page.ingress,
     )
 
 

@@ -180,7 +180,7 @@ class Alone:
             loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             described = describing.described if settings.home_assistant else None
-            told = HomeAssistant(settings.fleet, link, store, described, counters)
+            told = HomeAssistant(settings.fleet, link, store, described, counters, page_url=settings.page_url)
             loop.parts.append(told)
             describing.changed = told.renew
         if settings.releases is not None:

@@ -62,7 +62,7 @@ _CLASSES = {"home": "presence", "open": "opening", "occupied": "occupancy"}
 _ON = frozenset({"on", "true", "yes", "detected", "active", *_CLASSES})
 
 
-def gateway_document(fleet: str) -> dict[str, Any]:
+def gateway_document(fleet: str, page_url: str | None = None) -> dict[str, Any]:
     """The document of the gateway itself: whether it has an alarm."""
     alarms = "value_json.alarms | default([])"
     problem = _entity(
@@ -74,20 +74,26 @@ def gateway_document(fleet: str) -> dict[str, Any]:
         device_class="problem",
         entity_category="diagnostic",
     )
-    return _document(fleet, GATEWAY, f"Fugu gateway of {fleet}", {"alarm": problem})
+    return _document(fleet, GATEWAY, f"Fugu gateway of {fleet}", {"alarm": problem}, page_url)
 
 
-def device_document(streams: Iterable[Description]) -> dict[str, Any]:
+def device_document(streams: Iterable[Description], page_url: str | None = None) -> dict[str, Any]:
     """The document of a device, from at least one description of a stream."""
     every = list(streams)
     components = {f"{one.stream}.{name}": component for one in every for name, component in _components(one).items()}
-    document = _document(every[0].fleet, every[0].device, every[0].device, components)
+    if page_url is not None and page_url.startswith("http"):  # a page inside Home Assistant has no address for each
+        page_url = f"{page_url.rstrip('/')}/device/{every[0].device}"
+    document = _document(every[0].fleet, every[0].device, every[0].device, components, page_url)
     document["availability"].append({"topic": available_topic(every[0].fleet, every[0].device)})
     return document
 
 
-def _document(fleet: str, device: str, name: str, components: Mapping[str, Component]) -> dict[str, Any]:
+def _document(
+    fleet: str, device: str, name: str, components: Mapping[str, Component], page_url: str | None
+) -> dict[str, Any]:
     about: dict[str, Any] = {"identifiers": [_unique(fleet, device)], "name": name, "manufacturer": "Fugu Edge"}
+    if page_url is not None:
+        about["configuration_url"] = page_url
     if device != GATEWAY:
         about["via_device"] = _unique(fleet, GATEWAY)
     for key, component in components.items():
@@ -212,9 +218,8 @@ def _state(one: Description) -> Component:
         f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
         expire_after=_expires(one.frame_ticks * one.period_seconds),
     )
-    if label.casefold() in _CLASSES:
-        state["device_class"] = _CLASSES[label.casefold()]
-    return state
+    device_class = _CLASSES.get(label.casefold())  # which has an icon of its own
+    return state | ({"device_class": device_class} if device_class else {"icon": "mdi:eye-outline"})
 
 
 def _points(one: Description) -> dict[str, Component]:
@@ -222,12 +227,14 @@ def _points(one: Description) -> dict[str, Component]:
     topic = estimate_topic(one.fleet, one.device, one.stream)
     if one.place is not None:
         attributes = _said("latitude", "longitude", "time", "useful") | {"gps_accuracy": "value_json.accuracy"}
-        return {"place": _entity("device_tracker", one.stream, topic, "", attributes, source_type="gps")}
+        more = {"source_type": "gps", "icon": "mdi:map-marker-radius"}
+        return {"place": _entity("device_tracker", one.stream, topic, "", attributes, **more)}
     value = _entity(
         *("sensor", one.stream, topic, "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}"),
         _said("low", "high", "time", "useful"),
         state_class="measurement",
         expire_after=_expires(one.frame_ticks * one.period_seconds),
+        icon="mdi:chart-bell-curve",
         **({"unit_of_measurement": one.unit} if one.unit else {}),
     )
     return {"value": value}
@@ -285,6 +292,7 @@ class HomeAssistant(Part):
         describe: Callable[[], Mapping[str, Sequence[Description]]] | None,
         counters: Counter[str],
         *,
+        page_url: str | None = None,
         seconds: Callable[[], float] = time.monotonic,
         pause: Callable[[], float] = lambda: random.uniform(_SOONEST_SECONDS, _LATEST_SECONDS),
     ) -> None:
@@ -293,6 +301,7 @@ class HomeAssistant(Part):
         self._store = store
         self._describe = describe
         self._counters = counters
+        self._page_url = page_url
         self._seconds = seconds
         self._pause = pause
         self._known = store.discovered.every()
@@ -332,8 +341,9 @@ class HomeAssistant(Part):
         """Note that there are new policies."""
         wanted: dict[str, dict[str, Any]] = {}
         if self._describe is not None:
-            wanted = {device: device_document(streams) for device, streams in self._describe().items() if streams}
-            wanted[GATEWAY] = gateway_document(self._fleet)
+            url = self._page_url
+            wanted = {device: device_document(streams, url) for device, streams in self._describe().items() if streams}
+            wanted[GATEWAY] = gateway_document(self._fleet, url)
         changed = {device for device, document in wanted.items() if self._documents.get(device) != document}
         self._documents = wanted
         self._due |= changed | (self._known.keys() - wanted.keys())

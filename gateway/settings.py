@@ -38,6 +38,7 @@ class GatewaySettings:
         enrolled: files of a fleet whose devices are sent their policies.
         on_conflict: whether an operator is told of a device that contradicts itself, or it is stopped as well.
         metrics: where Prometheus may ask; nowhere if not given.
+        page_url: of the live page, to which Home Assistant links devices.
         shards: how many processes share the devices, if there are several.
         shard: this is one of them; None is the process of the whole fleet.
     """
@@ -54,6 +55,7 @@ class GatewaySettings:
     on_conflict: OnConflict = "alarm"
     metrics: Listen | None = None
     home_assistant: bool = False
+    page_url: str | None = None
     shards: int = 1
     shard: Shard | None = None
 

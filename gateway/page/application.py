@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.resources import files
@@ -32,7 +33,7 @@ _HEADERS = (
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+        b"base-uri 'none'; form-action 'self'; frame-ancestors ",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -40,6 +41,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9_-]+)+")
 _PUBLIC = {"/login", "/assets/login.html", "/assets/page.css", "/assets/icon.svg"}
 
 
@@ -51,6 +53,7 @@ def application(
     hosts: Sequence[str],
     secure: bool,
     stop: asyncio.Event,
+    ingress: str | None = None,
 ) -> ASGIApp:
     """The page as an ASGI application.
 
@@ -60,6 +63,8 @@ def application(
         hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
         secure: whether it is served over TLS.
         stop: set when open streams are to end.
+        ingress: the only address that may ask: Home Assistant's, which has logged readers in. It says below which path
+            it shows the page, and does so in a frame.
     """
     assets = {one.name: one.read_bytes() for one in (files("gateway.page") / "assets").iterdir() if one.is_file()}
     tabs = _Tabs(feed, login, stop)
@@ -71,17 +76,19 @@ def application(
         # The package may be another one tomorrow under the same address.
         return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
 
-    def shown(name: str, status: int = 200) -> Response:
-        return Response(assets[name], status, media_type="text/html", headers={"cache-control": "no-store"})
+    def shown(name: str, request: Request, status: int = 200) -> Response:
+        prefix = request.headers.get("x-ingress-path", "") if ingress is not None else ""
+        found = assets[name].replace(b'="/', f'="{prefix}/'.encode()) if _PREFIX.fullmatch(prefix) else assets[name]
+        return Response(found, status, media_type="text/html", headers={"cache-control": "no-store"})
 
-    async def page(_request: Request) -> Response:
-        return shown("index.html")
+    async def page(request: Request) -> Response:
+        return shown("index.html", request)
 
     async def enter(request: Request) -> Response:
         if login is None:
             return RedirectResponse("/", 303)
         if request.method == "GET":
-            return shown("login.html")
+            return shown("login.html", request)
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("from another page", 403)
         peer = request.client.host if request.client is not None else ""
@@ -110,7 +117,7 @@ def application(
         return found
 
     async def missing(request: Request, _error: Exception) -> Response:
-        return shown("index.html", 404) if _browses(request) else PlainTextResponse("not found", 404)
+        return shown("index.html", request, 404) if _browses(request) else PlainTextResponse("not found", 404)
 
     attempt = asyncio.Lock()
     pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")
@@ -132,7 +139,7 @@ def application(
             await task
 
     served = Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing})
-    return _Guard(served, connections, login, hosts)
+    return _Guard(served, connections, login, hosts, ingress)
 
 
 def _refused(status: int, headers: dict[str, str]) -> Response:
@@ -153,13 +160,18 @@ async def _password(request: Request) -> str:
 
 
 class _Guard:
-    """Headers on every answer; no answer to whoever is not logged in, or asks under another name."""
+    """Headers on every answer; no answer to whoever is not logged in, or asks under another name or from elsewhere."""
 
-    def __init__(self, app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, connections: Connections, login: Login | None, hosts: Sequence[str], ingress: str | None
+    ) -> None:
         self._app = app
         self._connections = connections
         self._login = login
         self._hosts = set(hosts)
+        self._ingress = ingress
+        (policy, text), *others = _HEADERS
+        self._headers = [(policy, text + (b"'none'" if ingress is None else b"'self'")), *others]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -168,13 +180,15 @@ class _Guard:
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
+                message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
         request = Request(scope)
-        member = self._login is None or self._login.knows(request.cookies.get(COOKIE, ""))
+        let_in = self._ingress in (None, scope["client"][0])
+        member = let_in and (self._login is None or self._login.knows(request.cookies.get(COOKIE, "")))
         with self._connections.asking(scope["client"], member=member):
-            await (self._refusal(request, member=member) or self._app)(scope, receive, with_headers)
+            refusal = self._refusal(request, member=member) if let_in else PlainTextResponse("not from here", 403)
+            await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: Request, *, member: bool) -> Response | None:
         host = request.headers.get("host", "")

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["PageBeside", "PageSettings", "serve"]
 
 
+SUPERVISOR = "172.30.32.2"
+"""From which Home Assistant's ingress asks, on the network of its add-ons: readers are logged in there."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageSettings:
     """Settings of the page: what is served to whom.
@@ -37,6 +41,7 @@ class PageSettings:
     Attributes:
         listen: host and port.
         password: file with the hash of the password; `None` to serve whoever can connect, on loopback only.
+        ingress: serve Home Assistant's Supervisor instead, and no other address, wherever it listens.
         certificate, key: files of TLS; needed where others than this machine can connect.
         session_seconds: how long a login lasts.
         ledger: where the gateway's ledger is; `None` if the page shows none.
@@ -52,6 +57,7 @@ class PageSettings:
     session_seconds: float = SESSION_SECONDS
     ledger: Location | None = None
     audience: str | None = None
+    ingress: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what would show the fleet to others, or a password to the network; PageError says what is missing."""
@@ -59,7 +65,7 @@ class PageSettings:
             raise PageError("a session lasts more than 0 seconds")
         if (self.certificate is None) != (self.key is None):
             raise PageError("TLS needs a certificate and its key")
-        if not _loopback(self.listen[0]):
+        if not self.ingress and not _loopback(self.listen[0]):
             if self.password is None:
                 raise PageError("the page can be reached from other machines: it needs a password")
             if self.certificate is None:
@@ -98,7 +104,7 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     host, port = settings.listen
     connections = Connections(listener or _listen(settings))
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)
-    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
+    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.ingress else set[str]()
     stop = asyncio.Event()
     feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.audience))
     app = application(
@@ -108,6 +114,7 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
         stop=stop,
+        ingress=SUPERVISOR if settings.ingress else None,
     )
     config = uvicorn.Config(
         app,

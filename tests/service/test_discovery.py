@@ -32,6 +32,7 @@ NAMES = st.text(min_size=1, max_size=64).filter(str.isprintable)
 SYMBOLS = describe(policy(epoch_us=0, period_us=60 * SECOND, frame_ticks=10))
 HOUR = Window(name="hour", length=60, stride=60, states=("high",), scale="200")
 COUNTED = describe(policy(epoch_us=0, period_us=60 * SECOND, windows=(HOUR,), epsilon=20.0))
+GRID = PlaceGrid(origin=(52.0, 4.0), step=(0.001, 0.001), cell_size=(1.0, 1.0), cells=((0, 0), (1, 0)))
 ESTIMATE = StateEstimate(
     *(instant(10 * SECOND), instant(1 * SECOND), 9, 10, "high", 0.9, {"low": 0.25, "high": 0.75}),
     *(1.0, "universal", False),
@@ -169,8 +170,7 @@ def test_which_state_is_on_and_of_which_class_follows_from_the_names(
 
 
 def test_a_place_is_on_the_map_with_how_far_off_it_can_be() -> None:
-    grid = PlaceGrid(origin=(52.0, 4.0), step=(0.001, 0.001), cell_size=(1.0, 1.0), cells=((0, 0), (1, 0)))
-    found = components(SYMBOLS.model_copy(update={"kind": "points", "place": grid}))
+    found = components(SYMBOLS.model_copy(update={"kind": "points", "place": GRID}))
     estimate = PlaceEstimate(instant(SECOND), 1, 52.25, 4.5, 351.5, 400.0, 200.0, 0.0, 3, 1.0, "universal", True)
     assert "state_topic" not in found["hr.place"]
     shown = attributes(found["hr.place"], estimate.encode())
@@ -255,6 +255,30 @@ def test_names_do_not_depend_on_the_policy_and_belong_to_one_device() -> None:
     assert {one["unique_id"] for one in first.values()}.isdisjoint(one["unique_id"] for one in other.values())
     document = device_document([SYMBOLS])
     assert document["dev"]["via_device"] in gateway_document("home")["dev"]["identifiers"]
+
+
+@pytest.mark.parametrize(
+    ("address", "of_device"),
+    [
+        ("https://gw.example:8443/", "https://gw.example:8443/device/watch"),
+        ("https://gw.example/fugu", "https://gw.example/fugu/device/watch"),
+        ("homeassistant://hassio/ingress/local_fugu_edge", "homeassistant://hassio/ingress/local_fugu_edge"),
+    ],
+)
+def test_devices_link_to_the_page(address: str, of_device: str) -> None:
+    device, gateway = device_document([SYMBOLS], address), gateway_document("home", address)
+    for document, link in ((device, of_device), (gateway, address)):
+        check_document(json.loads(json.dumps(document)))
+        assert document["dev"]["configuration_url"] == link
+    assert "configuration_url" not in device_document([SYMBOLS])["dev"]
+
+
+def test_every_entity_has_an_icon_of_its_own_or_of_its_class() -> None:
+    points = [SYMBOLS.model_copy(update={"kind": "points", **more}) for more in ({"place": GRID}, {"unit": "lux"})]
+    states = [named(labels, useful_for="state") for labels in (("off", "home"), ("a", "b"))]
+    for one in (SYMBOLS, COUNTED, *points, *states):
+        for component in components(one).values():
+            assert ("icon" in component) is not ("device_class" in component), component
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,16 @@ class Page:
         name: path of the page in the repository.
         folder: where its commands run.
         replace: texts to replace in every block, such as port numbers.
+
+    Attributes:
+        said: what the commands have printed.
     """
 
     def __init__(self, name: str, folder: Path, replace: Mapping[str, str]) -> None:
         text = (ROOT / name).read_text()
         for old, new in replace.items():
             text = text.replace(old, new)
+        self.said = ""
         self.blocks = [(match[1], match[2].strip(), match[3]) for match in _BLOCK.finditer(text)]
         self._folder = folder
         self._background: list[subprocess.Popen[bytes]] = []
@@ -86,6 +90,7 @@ class Page:
         done = subprocess.run(
             command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE
         )
+        self.said += done.stdout
         log = self._folder / "background.log"
         assert done.returncode == 0, (
             f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}\n{log.read_text() if log.exists() else ''}"

@@ -90,6 +90,15 @@ class Site:
         )
 
 
+_WITH_SUPERVISOR = """
+import sys
+import gateway.page.server
+from fugu.cli.main import main
+gateway.page.server.SUPERVISOR = sys.argv[1]
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 class ServedPage(Site):
     """`fugu gateway dashboard` in a process of its own.
 
@@ -97,6 +106,7 @@ class ServedPage(Site):
         broker: or the port of one on this machine.
         ledger: that it shows.
         certificate: its own, if it is served over TLS.
+        supervisor: stands for the address of Home Assistant's Supervisor.
         page: keys of its file.
     """
 
@@ -106,12 +116,14 @@ class ServedPage(Site):
         broker: Broker | int,
         ledger: Path | None = None,
         certificate: Path | None = None,
+        supervisor: str | None = None,
         **page: object,
     ) -> None:
         super().__init__(free_port(), certificate)
         page = {"listen": f"127.0.0.1:{self.port}", **(page or {"no_login": True})}
         file = gateway_file(folder / f"page-{self.port}.toml", broker, ledger=ledger, page=page)
-        command = [sys.executable, "-m", "fugu", "gateway", "dashboard", str(file)]
+        program = ["-m", "fugu"] if supervisor is None else ["-c", _WITH_SUPERVISOR, supervisor]
+        command = [sys.executable, *program, "gateway", "dashboard", str(file)]
         with (folder / "page.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_until(self._serves, "the page")

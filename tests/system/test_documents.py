@@ -6,7 +6,6 @@ import html
 import math
 import re
 import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -80,6 +79,13 @@ def test_operating(tmp_path: Path) -> None:
     with Page("docs/operate.md", tmp_path, {"1883": str(free_port()), "9464": str(free_port())}) as page:
         assert page.run() >= 5
         wait_until(lambda: (tmp_path / "gateway.sqlite").exists())
+
+
+def test_asking_for_metrics(broker: Mosquitto, tmp_path: Path) -> None:
+    replace = {"1883": str(broker.port), "9464": str(free_port())}
+    with Page("docs/metrics.md", tmp_path, replace) as page:
+        assert page.run() == 2
+    assert "fugu_" in page.said
 
 
 def test_backing_up(broker: Mosquitto, tmp_path: Path) -> None:
@@ -220,12 +226,14 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "audit",
         "backup",
         "broker",
+        "demo",
         "deploy",
         "firmware",
         "fleet",
         "history",
         "home-assistant",
         "measure",
+        "metrics",
         "operate",
         "own-topic",
         "page",
@@ -287,17 +295,16 @@ def _most_points_off(night: Replay) -> float:
 
 
 def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fugu", "demo", "--no-browser", "--broker-kind", "mosquitto"]
-    done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with Page("docs/demo.md", tmp_path, {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"}) as page:
+        assert page.run() == 2
     report = (tmp_path / "demo" / "report.html").read_text()
     pictures = re.findall(r"<svg.*?</svg>\n", report, re.DOTALL)
     assert len(pictures) == 6
     assert [(tmp_path / "demo" / f"{name}.svg").read_text() for name in ("useful", "private")] == pictures[:2]
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
     for word in ("Useful", "Private"):
-        assert f"\n{word}: " in done.stdout
-    address = re.search(r"^the page, for one browser: http://127\.0\.0\.1:(\d+)/\?token=", done.stdout, re.MULTILINE)
+        assert f"\n{word}: " in page.said
+    address = re.search(r"^the page, for one browser: http://127\.0\.0\.1:(\d+)/\?token=", page.said, re.MULTILINE)
     assert address is not None
     assert not Site(int(address[1])).answers()  # it has ended with the demo
     said = html.unescape(report)

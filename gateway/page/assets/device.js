@@ -3,7 +3,7 @@
 import { Attack } from "./attack.js";
 import { Budget } from "./budget.js";
 import { between, Chart, written } from "./chart.js";
-import { ago, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, put, round, troubles } from "./dom.js";
+import { ago, clock, day, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, percent, PREFIX, put, round, troubles } from "./dom.js";
 import { Left, leaves } from "./left.js";
 import { PlaceMap } from "./place.js";
 
@@ -25,7 +25,7 @@ export function device(main, listen, name) {
   let view = null;
   let span = null;
   const left = new Left();
-  const map = make("p", {}, make("a", { href: `/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
+  const map = make("p", {}, make("a", { href: `${PREFIX}/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
   const buttons = SPANS.map(([text], i) => make("button", { type: "button", "aria-pressed": "false", onclick: () => choose(i) }, text));
   const spans = make("div", { class: "spans", role: "group", "aria-label": "How far back", hidden: true }, ...buttons);
   const shown = make("div", {});

@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Below which path the page is served: none, or that of a reverse proxy, such as Home Assistant's ingress.
+export const PREFIX = new URL("..", import.meta.url).pathname.slice(0, -1);
+
 export function make(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }

@@ -1,7 +1,7 @@
 // The fleet: how many devices are how, what the gateway complains of, and pages of devices, the sick first.
 
 import { between, written } from "./chart.js";
-import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, put, table as tabulated, tableRow, troubles } from "./dom.js";
+import { ago, draw, duration, LARGEST_PROTECTED, loss, make, mark, number, odds, PREFIX, put, table as tabulated, tableRow, troubles } from "./dom.js";
 
 const TILES = [["", "devices"], ["sick", "▲ need attention"], ["away", "○ away"], ["well", "● well"]];
 
@@ -20,7 +20,7 @@ export function fleet(main, listen) {
   });
   const gateway = make("div", {});
   const rollout = make("p", { class: "small quiet" });
-  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: "/releases" }, "its releases"), ".");
+  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: `${PREFIX}/releases` }, "its releases"), ".");
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const { rows, root: table } = tabulated("Devices", COLUMNS);
@@ -99,7 +99,7 @@ function row(one) {
   const wrong = troubles(one);
   const running = one.running ?? [...new Set(one.streams.map(([, version]) => version))].join(", ");
   const cells = [
-    [make("a", { href: `/device/${encodeURIComponent(one.name)}` }, one.name)],
+    [make("a", { href: `${PREFIX}/device/${encodeURIComponent(one.name)}` }, one.name)],
     [mark(one.condition), ...wrong.map((text) => make("div", { class: `small ${one.condition === "sick" ? "bad" : "quiet"}` }, text))],
     one.newest.map(newest),
     one.newest.map(promise),

@@ -1,7 +1,7 @@
 // Which page is shown, and the one stream of events of this tab.
 
 import { device } from "./device.js";
-import { make, put } from "./dom.js";
+import { make, PREFIX, put } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { ledger } from "./ledger.js";
 import { place } from "./place.js";
@@ -15,7 +15,7 @@ let about = null;
 // Opens the tab's stream; handlers by the name of an event.
 function listen(path, handlers) {
   source?.close();
-  source = new EventSource(path);
+  source = new EventSource(PREFIX + path);
   for (const [name, handle] of Object.entries(handlers)) {
     source.addEventListener(name, (event) => {
       const data = JSON.parse(event.data);
@@ -23,7 +23,7 @@ function listen(path, handlers) {
       handle(data);
     });
   }
-  source.addEventListener("expired", () => location.assign("/login#expired"));
+  source.addEventListener("expired", () => location.assign(`${PREFIX}/login#expired`));
   source.onerror = () => {
     lost("The page has lost its server. What you see is old.");
     if (source.readyState === EventSource.CLOSED) check(path);
@@ -35,10 +35,10 @@ async function check(path) {
   const looked = source;
   const asking = new AbortController();
   try {
-    const { status } = await fetch(path, { cache: "no-store", signal: asking.signal });
+    const { status } = await fetch(PREFIX + path, { cache: "no-store", signal: asking.signal });
     asking.abort();
     if (source !== looked) return;
-    if (status === 401) location.assign("/login#expired");
+    if (status === 401) location.assign(`${PREFIX}/login#expired`);
     else if (status === 404) missing();
     else setTimeout(() => source === looked && show(), 3000);
   } catch {
@@ -61,9 +61,9 @@ function lost(text) {
 }
 
 function show() {
-  const path = location.pathname;
+  const path = location.pathname.slice(PREFIX.length);
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   main.replaceChildren();
@@ -89,8 +89,8 @@ function missing() {
   source?.close();
   source = null;
   lost("Nothing is shown here.");
-  main.replaceChildren(make("h1", {}, "Not found"), make("p", {}, `There is no page ${location.pathname}, or that is no name of a device.`),
-    make("p", {}, make("a", { href: "/" }, "All devices")));
+  main.replaceChildren(make("h1", {}, "Not found"), make("p", {}, `There is no page ${location.pathname.slice(PREFIX.length)}, or that is no name of a device.`),
+    make("p", {}, make("a", { href: `${PREFIX}/` }, "All devices")));
   document.title = "Not found – Fugu";
 }
 

@@ -1,6 +1,6 @@
 // Where a device may be: cells with their probabilities, released points, and the ellipse that holds the true place.
 
-import { ago, clock, draw, make, number, percent, put } from "./dom.js";
+import { ago, clock, draw, make, number, percent, PREFIX, put } from "./dom.js";
 
 const METRES = 111320; // of a degree of latitude
 const POINTS = 30;
@@ -10,7 +10,7 @@ const MOST_TEXTS = 150;
 export function place(main, listen, name) {
   const facts = make("p", { class: "quiet small" }, "waiting for a stream of places …");
   const streams = new Map();
-  main.append(make("h1", {}, `Where ${name} may be`), make("p", {}, make("a", { href: `/device/${encodeURIComponent(name)}` }, "All of this device")), facts);
+  main.append(make("h1", {}, `Where ${name} may be`), make("p", {}, make("a", { href: `${PREFIX}/device/${encodeURIComponent(name)}` }, "All of this device")), facts);
   listen(`/events/device/${encodeURIComponent(name)}`, { state: () => {}, update });
 
   function update(all) {
