@@ -56,6 +56,7 @@ bench:
 	.venv/bin/python benchmarks/cluster.py
 	.venv/bin/python benchmarks/dashboard.py
 	.venv/bin/python benchmarks/weight.py
+	.venv/bin/python benchmarks/install.py
 	.venv/bin/python benchmarks/walks.py
 	.venv/bin/python benchmarks/stretches.py
 	.venv/bin/python benchmarks/stretch_attacks.py

@@ -1,6 +1,6 @@
 """Export, smoothing and learning of a month of many devices beside their peers: python benchmarks/history.py [--json].
 
-A store is filled with the symbols of simulated chains: two states, flipped with .25, a tick every ten seconds, frames
+A store is filled with the symbols of simulated chains: two states, flipped with 0.25, a tick every ten seconds, frames
 of a thousand ticks. All of it runs on one thread of one process, with reading and writing of files; each peer has the
 same symbols as arrays in memory, and writes no more than is said:
 
@@ -9,7 +9,7 @@ same symbols as arrays in memory, and writes no more than is said:
   and beside a script that reads the same files by pyarrow, calls that, and writes time, device, tick and probabilities
   to one file.
 - learn: the chain, its information, the chains of all devices and the comparison of stretches, beside hmmlearn's `fit`
-  of the chain alone, of all devices, until an iteration gains less than .01 nats, 100 iterations at most.
+  of the chain alone, of all devices, until an iteration gains less than 0.01 nats, 100 iterations at most.
 
 The best of several runs counts, since others may use the machine.
 """

@@ -34,7 +34,7 @@ class Supervisor(BaseHTTPRequestHandler):
 
     broker: dict[str, Any] | None = MQTT
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         known = {"/services/mqtt": self.broker, "/addons/self/info": {"slug": "local_fugu_edge"}}
         found = known.get(self.path) if self.headers["Authorization"] == "Bearer secret" else None
         body = json.dumps({"result": "ok", "data": found}).encode()
@@ -162,6 +162,8 @@ def test_root_is_given_up_before_the_gateway_runs(
 @pytest.mark.parametrize("more", ["no_login = true", 'login_file = "page.login"'])
 def test_ingress_is_instead_of_a_login(tmp_path: Path, more: str) -> None:
     file = tmp_path / "gateway.toml"
-    file.write_text(f'fleet = "home"\nstore = "s"\npolicies = "p"\n[page]\nlisten = "0.0.0.0:1"\ningress = true\n{more}\n')
+    file.write_text(
+        f'fleet = "home"\nstore = "s"\npolicies = "p"\n[page]\nlisten = "0.0.0.0:1"\ningress = true\n{more}\n'
+    )
     with pytest.raises(GatewayConfigError, match="one of login_file, no_login = true and ingress = true"):
         read_gateway(file).page_settings()

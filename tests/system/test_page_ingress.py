@@ -38,7 +38,7 @@ def ingress(page: Site) -> Iterator[str]:
     """Home Assistant's part: a page with a frame, and what is asked in it passed on below a path of its own."""
 
     class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             if not self.path.startswith(PREFIX):
                 self.send_response(200)
                 self.end_headers()
@@ -46,7 +46,9 @@ def ingress(page: Site) -> Iterator[str]:
                 return
             upstream = http.client.HTTPConnection("127.0.0.1", page.port, source_address=(SUPERVISOR, 0))
             with closing(upstream):
-                upstream.request("GET", self.path[len(PREFIX) :], headers=dict(self.headers) | {"X-Ingress-Path": PREFIX})
+                upstream.request(
+                    "GET", self.path[len(PREFIX) :], headers=dict(self.headers) | {"X-Ingress-Path": PREFIX}
+                )
                 answer = upstream.getresponse()
                 self.send_response(answer.status)
                 for name, value in answer.getheaders():
@@ -98,7 +100,9 @@ def test_the_page_works_below_the_path_that_home_assistant_gives_it(
         browser.driver.refresh()
         wait_until(lambda: "clock" in browser.text("main"), "the same, asked for by its address")
         for name in ("Releases", "Ledger", "Fleet"):
-            browser.run("[...document.querySelectorAll('nav a')].find((a) => a.innerText === arguments[0]).click()", name)
+            browser.run(
+                "[...document.querySelectorAll('nav a')].find((a) => a.innerText === arguments[0]).click()", name
+            )
             wait_until(lambda name=name: browser.text("h1") == name)
             assert browser.text("nav a[aria-current]") == name
         browser.open(f"{home}{PREFIX}/nowhere")
