@@ -8,9 +8,7 @@ gateway whose configuration names the broker's `readers.json` refuses configurat
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +24,7 @@ from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.host.clock import seconds_of
+from fugu.host.toml_file import read_toml
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
@@ -206,17 +205,7 @@ class ReleaseConfig(Document):
 
 def load_releases(path: Path) -> ReleaseConfig:
     """Read a configuration file. Raises ReleaseConfigError with one line that names the first thing that is wrong."""
-    try:
-        return ReleaseConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
-    except OSError as error:
-        raise ReleaseConfigError(f"cannot read {path.name}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
-        raise ReleaseConfigError(f"{path.name} is not TOML: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = str(first["msg"]).removeprefix("Value error, ")
-        raise ReleaseConfigError(f"{path.name}: {f'{where}: ' if where else ''}{message}") from None
+    return read_toml(path, ReleaseConfig, ReleaseConfigError)
 
 
 class Reader(Document):

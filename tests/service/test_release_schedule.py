@@ -261,7 +261,7 @@ def test_a_stored_release_that_is_not_that_of_its_entry_is_found(tmp_path: Path,
         (scheduled(states=["level 1", "level 1"]), "names a state twice"),
         (scheduled(length=0), "releases.0.length"),
         (scheduled(length="20"), "releases.0.length: Input should be a valid integer"),
-        (scheduled(colour="red"), "releases.0.colour: Extra inputs"),
+        (scheduled(colour="red"), "releases.0.colour: unknown key"),
         (scheduled() + scheduled(), "two releases have the same name"),
         ("[[releases]]\nname = ", "is not TOML"),
         ("", "releases: Field required"),
@@ -271,7 +271,7 @@ def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: s
     with pytest.raises(ReleaseConfigError, match=text) as refused:
         load_releases(write_config(tmp_path, release))
     assert "\n" not in str(refused.value)
-    assert str(refused.value).startswith("releases.toml")
+    assert "releases.toml" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -297,5 +297,5 @@ def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
         load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
     with pytest.raises(ReleaseConfigError, match="policy cannot be the name of an audience"):
         load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
-    with pytest.raises(ReleaseConfigError, match=r"cannot read none\.toml"):
+    with pytest.raises(ReleaseConfigError, match=r"cannot read .*none\.toml"):
         load_releases(tmp_path / "none.toml")
