@@ -190,19 +190,9 @@ class Notifier:
             self._next = now + self._pause
             self._send("WATCHDOG=1")
 
-    def status(self, text: str) -> None:
-        """One line for people, in `systemctl status`."""
-        self._send("STATUS=" + " ".join(text.split()))
-
     def stopping(self) -> None:
         """The service has begun to stop."""
         self._send("STOPPING=1")
-
-    def close(self) -> None:
-        """Say nothing any more."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
     def _send(self, message: str) -> None:
         if self._socket is not None:

@@ -33,12 +33,8 @@ def test_a_service_says_that_it_is_ready_alive_and_stopping(tmp_path: Path) -> N
         notifier = Notifier.of_process({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "7"}, pid=7)
         notifier.ready()
         notifier.alive(100.0)
-        notifier.status("two\nstreams")
         notifier.stopping()
-        assert heard(listening) == [b"READY=1", b"WATCHDOG=1", b"STATUS=two streams", b"STOPPING=1"]
-        notifier.close()
-        notifier.stopping()
-        assert heard(listening) == []
+        assert heard(listening) == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
 def test_signs_of_life_come_three_times_in_the_watchdog_s_time(tmp_path: Path) -> None:
@@ -48,7 +44,6 @@ def test_signs_of_life_come_three_times_in_the_watchdog_s_time(tmp_path: Path) -
         for second in range(120):
             notifier.alive(1000.0 + second)
         assert heard(listening) == [b"WATCHDOG=1"] * 6
-        notifier.close()
 
 
 def test_an_abstract_socket(tmp_path: Path) -> None:
@@ -58,7 +53,6 @@ def test_an_abstract_socket(tmp_path: Path) -> None:
         notifier.ready()
         notifier.alive(0.0)
         assert heard(listening) == [b"READY=1"]
-        notifier.close()
 
 
 def test_the_watchdog_of_another_process_or_none_is_not_fed(tmp_path: Path) -> None:
@@ -67,10 +61,8 @@ def test_the_watchdog_of_another_process_or_none_is_not_fed(tmp_path: Path) -> N
         for extra in ({"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "8"}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "-5"}):
             notifier = Notifier.of_process({"NOTIFY_SOCKET": path, **extra}, pid=7)
             notifier.alive(0.0)
-            notifier.close()
         notifier = Notifier.of_process({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000"}, pid=7)
         notifier.alive(0.0)
-        notifier.close()
         assert heard(listening) == [b"WATCHDOG=1"]
 
 
@@ -82,7 +74,6 @@ def test_without_a_manager_or_with_a_dead_one_nothing_happens(tmp_path: Path) ->
         notifier.ready()
         notifier.alive(0.0)
         notifier.stopping()
-        notifier.close()
 
 
 def test_a_manager_that_does_not_listen_never_blocks_the_service(tmp_path: Path) -> None:
@@ -92,4 +83,3 @@ def test_a_manager_that_does_not_listen_never_blocks_the_service(tmp_path: Path)
         for second in range(10_000):
             notifier.alive(float(second))
         assert 1 <= len(heard(listening)) < 10_000
-        notifier.close()
