@@ -1,106 +1,21 @@
-"""Estimates from a store, for whoever did not hear them when they were published.
-
-They are of ticks from their symbols and one noisy count that the device made of them, together and exactly. Of a
-policy's windows one is used: the one with the least noise of those that lie side by side, have at most 300 ticks, and
-count one set of states (or each of two). It is used if the device has counted every tick of it and all of their symbols
-are here. Beside the count an estimate sees every symbol before, and those up to `lag` ticks after the window's end.
-"""
+"""Estimates from a store, for whoever did not hear them when they were published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from fractions import Fraction
 from typing import NamedTuple
 
-import numpy as np
-
-from fugu.chains.arrays import Floats
-from fugu.chains.counting import count_marginals
-from fugu.contract.frames import MAX_TICK, WindowFrame
+from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
-from fugu.contract.policy import Policy
-from fugu.contract.windows import Window
-from gateway.estimates.beliefs import told
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points
-from gateway.estimates.models import SymbolModel
-from gateway.estimates.past import Past, TickProbabilities
+from gateway.estimates.past import Past
 from gateway.location import Location
 from gateway.store.coverage import Place
 from gateway.store.store import Store, StoreError
 
 __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]
-
-
-MOST_TICKS = 300
-
-
-def estimated_window(policy: Policy) -> Window | None:
-    """The window of a policy that estimates use beside the symbols, if there is one."""
-    labels = policy.discretiser.states
-    fit = [
-        window
-        for window in policy.windows
-        if window.query.additive
-        and window.stride == window.length <= MOST_TICKS
-        and (not window.query.each or len(labels) == 2)
-    ]
-    best = min(fit, key=lambda window: (Fraction(window.scale), window.length), default=None)
-    return None if policy.table is None else best
-
-
-class CountedEstimates:
-    """Estimates from windows and symbols in the store together; estimates see `lag` ticks of later symbols."""
-
-    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
-        self._store = store
-        self._catalogue = catalogue
-        self._lag = lag
-        self._past = Past(store, catalogue, lag)
-
-    def run(self, place: Place, index: int) -> TickProbabilities | None:
-        """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
-        frame = self._store.windows.at(place.number, index)
-        if frame is None or frame.observed < frame.length:
-            return None
-        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
-        window, length = estimated_window(known.policy), frame.length
-        if window is None or window.name != frame.window:
-            return None
-        number, end = self._store.stream_id(place.device, place.stream), frame.first + length - 1 + self._lag
-        found = [] if number is None else self._store.symbols.holding(number, frame.first, end)
-        same = [one for one in found if (one.policy_version, one.shift) == (frame.policy_version, frame.shift)]
-        if number is None or not same or found[-1].last < end:
-            return None
-        symbols = np.full(length + self._lag, -1, dtype=np.int64)
-        for one in same:
-            low = one.first - frame.first
-            symbols[low : low + len(one.symbols)] = np.frombuffer(one.symbols, dtype=np.uint8)
-        if (symbols[:length] < 0).any():
-            return None
-        distribution = self._past.distribution_at(place._replace(number=number), same[0])
-        within = np.where(np.arange(len(symbols)) < length, 0, -1)
-        labels, model = known.policy.discretiser.states, known.numbers
-        adds = np.zeros((len(symbols), len(labels)), dtype=np.int64)
-        adds[:, window.groups(labels)[-1]] = 1
-        if model.shown is not None:
-            adds = adds @ model.shown.T.astype(np.int64)
-        given = symbols, distribution, model.transition, model.emission, within, adds, _likelihood(frame, window)
-        try:
-            probabilities = told(model, count_marginals(*given))[:length]
-        except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
-            return None
-        return TickProbabilities(frame.policy_version, frame.first, frame.shift, probabilities)
-
-
-def _likelihood(frame: WindowFrame, window: Window) -> Floats:
-    """Pr(what was released | count), up to a factor, (1, length + 1): of the last state of two, of two counts."""
-    counts = np.arange(frame.length + 1)
-    distance = np.abs(frame.counts[-1] - counts)
-    if window.query.each:
-        distance = distance + np.abs(frame.counts[0] - (frame.length - counts))
-    return np.asarray(np.exp(-(distance - distance.min()) / float(Fraction(window.scale)))[np.newaxis])
 
 
 class StateRow(NamedTuple):
@@ -134,7 +49,6 @@ class ValueRow(NamedTuple):
 
 
 Row = StateRow | ValueRow
-_CountedRows = dict[tuple[int, int], Row]
 
 
 def estimates_between(
@@ -157,7 +71,7 @@ def estimates_between(
 
 
 def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    points, found = Points(store, catalogue, lag), _CountedRows()
+    points, found = Points(store, catalogue, lag), dict[tuple[int, int], Row]()
     for frame, _ in store.points.following(of.number, max(0, first - MAX_MEASURE_TICKS)):
         if frame.first > last + lag:
             break
@@ -167,48 +81,13 @@ def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int
             for tick, row in enumerate(columns, some.first):
                 if first <= tick <= last:
                     found[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
-        yield from _told(found, _CountedRows(), frame.first - lag - 1)
-    yield from _told(found, _CountedRows(), last)
+        for key in sorted(key for key in found if key[0] < frame.first - lag):  # nothing later changes them
+            yield found.pop(key)
+    yield from (found[key] for key in sorted(found))
 
 
 def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    past, counts = Past(store, catalogue, lag), CountedEstimates(store, catalogue, lag)
-    alone, counted, through = _CountedRows(), _CountedRows(), first - 1
-    for run in past.estimates(of, first, last):
-        alone.update(_rows(of, run, first, last))
-        end = run.first + len(run.probabilities) - 1
-        for window, index in _windows(store, catalogue, of, through - MOST_TICKS, end):
-            if (together := counts.run(window, index)) is not None:
-                counted.update(_rows(of, together, first, last))
-        through = end
-        yield from _told(alone, counted, run.first - MOST_TICKS - 1)
-    yield from _told(alone, counted, last)
-
-
-def _told(alone: _CountedRows, counted: _CountedRows, last: int) -> Iterator[Row]:
-    """Hand out, and remove, what is known of ticks up to one; what has seen a count, where there is any."""
-    both = alone | counted
-    for key in sorted(key for key in both if key[0] <= last):
-        alone.pop(key, None)
-        counted.pop(key, None)
-        yield both[key]
-
-
-def _windows(store: Store, catalogue: Catalogue, of: Place, first: int, last: int) -> Iterator[tuple[Place, int]]:
-    """The windows of a stream that lie in the ticks first..last: their sequences and indices."""
-    for name in catalogue.sequences(of.device, of.stream):
-        number, window = store.stream_id(of.device, name), name.partition("/")[2]
-        if window and number is not None:
-            for frame in store.windows.within(number, first, last):
-                yield of._replace(number=number), frame.index
-
-
-def _rows(of: Place, run: TickProbabilities, first: int, last: int) -> _CountedRows:
-    """The ticks first..last of a run; where the oldest shifts have been forgotten, numbers are ahead by no more."""
-    shift = min(run.shift, run.first)
-    rows = enumerate(run.probabilities, run.first)
-    return {
-        (tick, 0): StateRow(of.device, of.stream, tick, tuple(row.tolist()), int(row.argmax()), shift)
-        for tick, row in rows
-        if first <= tick <= last
-    }
+    for run in Past(store, catalogue, lag).estimates(of, first, last):
+        shift = min(run.shift, run.first)  # where the oldest shifts have been forgotten, numbers are ahead by no more
+        for tick, row in enumerate(run.probabilities, run.first):
+            yield StateRow(of.device, of.stream, tick, tuple(row.tolist()), int(row.argmax()), shift)

@@ -24,7 +24,6 @@ from fugu.contract.queries import window_query
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import StretchBound, moved
 from fugu.contract.windows import Window
-from gateway.estimates.history import estimated_window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
 from tests.support.windows import policy, window
@@ -143,8 +142,6 @@ def test_the_device_tells_the_count_up_to_its_clip_and_never_more(states: tuple[
 
 def test_what_takes_numbers_for_sums_leaves_clipped_counts_out() -> None:
     one = clipped(2)
-    assert estimated_window(policy(one)) is None
-    assert estimated_window(policy(window(length=3, stride=3))) is not None
     assert answers(one, ("low", "high"), Query("count", (1,))) is None
     assert answers(window(), ("low", "high"), Query("count", (1,))) is not None
     with pytest.raises(FirmwareError, match="clipped counts"):

@@ -10,15 +10,13 @@ import pytest
 
 from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.arrays import Floats
-from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.windows import Window
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.journal.arrivals import Received
 from gateway.store.coverage import Place
 from gateway.store.store import StoreError
 from tests.support.measured import measure_policy
-from tests.support.scenes import MODELS, Scene, frames, policy
+from tests.support.scenes import MODELS, Scene, frames
 
 LAG = 3
 
@@ -95,21 +93,6 @@ def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
             assert isinstance(one, StateRow)
             assert isinstance(whole, StateRow)
             assert np.abs(np.subtract(one.probabilities, whole.probabilities)).max() < 1e-12
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_counts_of_windows_are_seen_where_they_have_come(tmp_path: Path, sealed: bool) -> None:
-    window = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
-    scene = Scene(tmp_path / "s.sqlite", lag=LAG, policies=(policy(1, windows=(window,)),))
-    for frame in frames([7] * 10):
-        scene.record(frame)
-    if sealed:
-        scene.recorder.seal(now=True)
-    plain = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
-    scene.receive([Received("watch", "hr", WindowFrame(1, "high", i - 1, i, 5 * i, 5, 5, (4,))) for i in range(3)])
-    told = list(estimates_between(scene.path, "watch", "hr", lag=LAG))
-    assert [one.tick for one in told] == [one.tick for one in plain]
-    assert [one.tick for one, other in zip(told, plain, strict=True) if one != other] == list(range(15))
 
 
 def test_points_are_told_with_and_without_later_ones(tmp_path: Path) -> None:
