@@ -1,4 +1,4 @@
-"""How often the class that is found holds the truth, and what others would cost: tables for docs/proofs.
+"""How often the class that is found holds the truth, and what others would cost: tables for docs/recordings.md.
 
 Usage: python benchmarks/classes.py [FILE...]      (default: tests/data and the sleepers)
        python benchmarks/classes.py --truths 25 [--seed N]

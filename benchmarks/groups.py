@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,7 +147,7 @@ def _hour(policy: Policy, crowd: Link, subscriber: Subscription, frames: dict[st
     """Send a window of each home, and average the reports of them all."""
     for name, frame in frames.items():
         topic = window_topic(policy.fleet, name, policy.stream)
-        wait_until(lambda: crowd.publish(topic, frame.encode()), "the broker")  # noqa: B023
+        wait_until(partial(crowd.publish, topic, frame.encode()), "the broker")
     found: dict[str, float] = {}
     while len(found) < len(frames):
         reading = subscriber.wait(PATIENCE)

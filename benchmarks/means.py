@@ -1,4 +1,4 @@
-"""Worth of releasing the mean of a reading: simulated on recordings, a table for docs/plan.md.
+"""Worth of releasing the mean of a reading: simulated on recordings, a table for docs/recordings.md.
 
 Usage: python benchmarks/means.py [--column NAME] [--epsilon 1] [--seed N] FILE...      (default: those of tests/data)
 
@@ -88,16 +88,16 @@ def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     readings = read_readings(file, column)
     assert not isinstance(readings.values, list)
     inside = readings.present
-    values, segments, period = readings.values[inside], readings.segments[inside], readings.period_seconds
+    values, segments, period = readings.values[inside], readings.segments[inside], readings.period
     ticks = protected_ticks(protected_seconds(None, period), period)
-    lengths = [n for n in window_lengths(period, readings.steady, Question()) if n * (period or 1.0) <= WEEK]
+    lengths = [n for n in window_lengths(period, readings.steady, Question()) if n * period <= WEEK]
     found = planned(values, segments, ticks, lengths, epsilon, seed)
     name = f"`{file.name}`" + (f" {column}" if column else "")
     if not found:
         return f"| {name} | none: no class of any levels | | | | | |"
     best = min(found, key=lambda one: one.chosen)
     verdict = "**yes**" if 2.0 * best.error <= best.guess else "no"
-    cells = [name, str(best.levels), f"{best.span:.3g}", f"{best.length * (period or 1.0) / 3600:.3g} h"]
+    cells = [name, str(best.levels), f"{best.span:.3g}", f"{best.length * period / 3600:.3g} h"]
     return f"| {' | '.join(cells)} | {best.error:.3g} | {best.guess:.3g} | {verdict} |"
 
 

@@ -34,8 +34,8 @@ def row(file: Path) -> str:
     k = len(states.discretiser.states)
     chains = union([covering_class(*cut, k).chains for cut in data.whole])
     bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
-    period = readings.period_seconds
-    lengths = [one for one in window_lengths(period, readings.steady, Question()) if one * (period or 1.0) <= DAY]
+    period = readings.period
+    lengths = [one for one in window_lengths(period, readings.steady, Question()) if one * period <= DAY]
 
     def planned(epsilon: float, protect: int) -> list[Candidate]:
         try:
@@ -54,7 +54,7 @@ def row(file: Path) -> str:
             bold = "**" if 2.0 * error <= best.guess_error else ""
             cells.append(f"{bold}{percent(error)}{bold}" if found else "-")
     name = file.name if file.parent == DATA else str(file)
-    window = time_words(lengths[0] * (period or 1.0))
+    window = time_words(lengths[0] * period)
     return " | ".join(["", f"`{name}`", window, percent(best.guess_error), *cells, ""]).strip()
 
 

@@ -19,7 +19,9 @@ from fugu.cli.view.auto_plan import answer_words, auto_document, verdict
 from fugu.cli.view.place_plan import place_document, place_page, place_verdict, place_words
 from fugu.cli.view.plan_page import answer_pictures, errors, plan_page
 from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
 from fugu.contract.topics import symbols_topic
 from fugu.host import arguments
 from fugu.library.recordings import Source, readings_of, recorded, several
@@ -188,8 +190,8 @@ class Plan:
     def document(self) -> dict[str, Any]:
         """The plan as an object for JSON, without readings."""
         if isinstance(self.details, AutoPlan):
-            return auto_document(self.details, self.policy)  # type: ignore[arg-type]
-        return place_document(self.details, self.policy)  # type: ignore[arg-type]
+            return auto_document(self.details, self.policy)
+        return place_document(self.details, self.policy)
 
     def save(self, folder: str | Path, *, force: bool = False, broker: Broker | None = None) -> tuple[Path, ...]:
         """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`, and say which.
@@ -227,11 +229,10 @@ class Plan:
         if policy is None:
             return texts
         texts[_POLICY] = policy.to_json()
-        file = self.file or Path()
-        if isinstance(details, AutoPlan):
-            texts[_AGENT] = agent_configuration(details, policy, file, _POLICY, broker)  # type: ignore[arg-type]
-        elif self.file is not None:
-            texts[_AGENT] = place_configuration(details, policy, file, _POLICY, broker)  # type: ignore[arg-type]
+        if isinstance(details, AutoPlan) and isinstance(policy, Policy):
+            texts[_AGENT] = agent_configuration(details, policy, self.file or Path(), _POLICY, broker)
+        elif isinstance(details, PlacePlan) and isinstance(policy, MeasurePolicy) and self.file is not None:
+            texts[_AGENT] = place_configuration(details, policy, self.file, _POLICY, broker)
         return texts
 
 

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AIM",
-    "UNKNOWN_PERIOD",
     "AutoPlan",
     "Curve",
     "Told",
@@ -197,12 +196,8 @@ def plan_auto(
     Raises:
         FuguError: the recording is too short, or cannot answer such a question.
     """
+    question = replace(question, protect=protected_seconds(question.protect, readings.period))
     progress("states", 0.0)
-    if question.latency_seconds is not None and readings.period_seconds is None:
-        raise PlanningError(f"{readings.source} has no times: there is no --latency to heed")
-    if question.protect and readings.period_seconds is None:
-        raise PlanningError(f"{readings.source} has no times: only --protect tick has a meaning")
-    question = replace(question, protect=protected_seconds(question.protect, readings.period_seconds))
     states = choose_states(readings, question)
     k = len(states.discretiser.states)
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
@@ -260,8 +255,8 @@ def _left_out(problem: _Problem, candidate: Candidate) -> tuple[float, ...]:
     donors = problem.covered(candidate.every) if candidate.kind != "none" else ()
     if len(donors) < 2 or candidate.chains is None:
         return ()
-    question, period = problem.question, problem.readings.period_seconds
-    step = period and period * candidate.every
+    question, period = problem.question, problem.readings.period
+    step = period * candidate.every
     wider = max(1.0, math.sqrt(candidate.chains.odds_bound / union([one.chains for one in donors]).odds_bound))
     bins, found = problem.bins if candidate.blocks is None else (problem.states.counted,), []
     for place, donor in enumerate(donors):
@@ -314,7 +309,7 @@ def _of_profiles(problem: _Problem) -> _Problem:
     PlanningError: there are no such blocks, or no times.
     """
     readings, question, states = problem.readings, problem.question, problem.states
-    if readings.moments is None or readings.period_seconds is None or not readings.steady:
+    if readings.moments is None or not readings.steady:
         raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
     sets = three_sets(readings.segments, states.baseline_ticks, 1)
     profile = recorded_profile(readings, question, states.counted)
@@ -324,7 +319,7 @@ def _of_profiles(problem: _Problem) -> _Problem:
 def _lengths(problem: _Problem) -> list[int]:
     if problem.profile is not None:
         return profile_lengths(problem.readings, problem.question)
-    return window_lengths(problem.readings.period_seconds, problem.readings.steady, problem.question)
+    return window_lengths(problem.readings.period, problem.readings.steady, problem.question)
 
 
 def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
@@ -365,9 +360,9 @@ def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
 
 
 def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
-    period = problem.readings.period_seconds
+    period = problem.readings.period
     try:
-        if problem.profile is not None and period is not None:
+        if problem.profile is not None:
             return tuple(problem.profile.candidates(data, problem.sets, chains, problem.question, period, lengths))
         moments, all_of_them = None, problem.readings.moments
         if problem.readings.steady and all_of_them is not None:
@@ -392,8 +387,8 @@ def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
 
 
 def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> list[Candidate]:
-    question, period = problem.question, problem.readings.period_seconds
-    table = symbol_table(chains, question, question.epsilon, period and period * data.every)
+    question, period = problem.question, problem.readings.period
+    table = symbol_table(chains, question, question.epsilon, period * data.every)
     if question.want != "now" and not lengths:
         return []
     found = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
@@ -468,16 +463,16 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
 
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
-        question, period = problem.question, problem.readings.period_seconds
+        question, period = problem.question, problem.readings.period
         try:
             if candidate.kind == "symbols":
-                table = symbol_table(chains, question, candidate.epsilon, period and period * candidate.every)
+                table = symbol_table(chains, question, candidate.epsilon, period * candidate.every)
                 return release_symbols(cut.states, table, rng)
             scale = window_scale(chains, question, candidate.epsilon, problem.bins, period)
         except FuguError:
             return None
         assert candidate.window_ticks is not None
-        if problem.profile is not None and period is not None:
+        if problem.profile is not None:
             return problem.profile.attacked(cut, max(1, round(86_400.0 / period)), scale, problem.k, rng)
         return release_counts(*cut, candidate.window_ticks, scale, problem.bins, rng, k=problem.k)
 
@@ -524,10 +519,9 @@ _FOLLOWED = 3000  # ticks of a window whose courses are followed; it takes long 
 
 def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Outputs) -> StretchAttack | None:
     """The attack on stretches of the promise whose odds moved furthest; None for a tick, and for profiles."""
-    period = problem.readings.period_seconds
-    if period is None or problem.profile is not None:
+    if problem.profile is not None:
         return None
-    every = period * candidate.every
+    every = problem.readings.period * candidate.every
     ticks = problem.question.ticks(every)
     if ticks == 1 or max(ticks, candidate.window_ticks or 1) > _FOLLOWED:
         return None
@@ -539,7 +533,7 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
     data, points = problem.data(candidate.every), []
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            period = problem.readings.period_seconds
+            period = problem.readings.period
             if problem.profile is None:
                 error = error_at(candidate, data, problem.bins, problem.question, period, epsilon, problem.rng)
             else:
@@ -578,14 +572,9 @@ def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
 
 
-UNKNOWN_PERIOD = 1.0
-"""Seconds from tick to tick in the policy of a recording without times."""
-
-
 def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
     """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing."""
-    candidate, period = plan.recommended, plan.readings.period_seconds or UNKNOWN_PERIOD
-    whose = whose or Whose()
+    candidate, whose = plan.recommended, whose or Whose()
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
     latency = LATENCY_SECONDS if plan.question.latency_seconds is None else plan.question.latency_seconds
@@ -594,7 +583,7 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
         device=whose.device,
         stream=whose.stream or _stream_name(plan.readings.column),
         discretiser=candidate.discretiser,
-        period_seconds=period * candidate.every,
+        period_seconds=plan.readings.period * candidate.every,
         latency_seconds=min(latency, LATENCY_SECONDS),
         epoch=whose.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
@@ -609,8 +598,7 @@ def _stream_name(column: str) -> str:
 
 def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> JointPlan:
     assert candidate.chains is not None
-    period = plan.readings.period_seconds
-    ticks = plan.question.ticks(period and period * candidate.every)
+    ticks = plan.question.ticks(plan.readings.period * candidate.every)
     if candidate.table is not None:
         guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary, stretch_ticks=ticks)
         loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)

@@ -53,7 +53,7 @@ _FINEST, _COARSEST = 10.0, 100_000.0
 _EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
 _MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
 _RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
-_UNKNOWN_PERIOD, _LEAST_LEFT = 1.0, 20
+_LEAST_LEFT = 20
 _Progress = Callable[[str, float], None]
 
 
@@ -72,7 +72,7 @@ class PlacePlan(NamedTuple):
     least_epsilon: float | None
     reasons: tuple[str, ...]
     traces: Traces
-    period: float | None
+    period: float
     question: Question
     sides: tuple[float, ...]
     spec: MeasureSpec | None
@@ -108,20 +108,22 @@ class _Grid(NamedTuple):
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
 
 
-def read_places(file: Recorded, period: float | None) -> tuple[Traces, float | None]:
-    """Read traces, a place every so many seconds: by default as often as they have one, or row by row without times.
+def read_places(file: Recorded, period: float | None) -> tuple[Traces, float]:
+    """Read traces, a place every so many seconds: by default as often as they have one; without times, row by row.
 
     Raises:
         PlanningError: one line that says what is wrong, and where.
     """
     traces = read_traces(file)
     period = period or traces.median_step
-    return (traces if period is None else resampled(traces, period)), period
+    if period is None:
+        raise PlanningError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
+    return (traces if traces.times is None else resampled(traces, period)), period
 
 
 def plan_places(
     traces: Traces,
-    period: float | None,
+    period: float,
     question: Question,
     rng: np.random.Generator,
     progress: _Progress = lambda _part, _share: None,
@@ -148,7 +150,7 @@ def plan_places(
     wanted = [(metres, every) for metres in sizes for every in _PERIODS]
     for place, (metres, every) in enumerate(wanted):
         progress("cells and their chains", 0.3 * place / len(wanted))
-        if question.latency_seconds is not None and every * (period or 0.0) > question.latency_seconds:
+        if question.latency_seconds is not None and every * period > question.latency_seconds:
             continue
         try:
             grid = _grid(traces, (sets.fit, sets.choose, sets.test), metres, every)
@@ -324,7 +326,7 @@ def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, r
 def _candidate(
     grid: _Grid,
     question: Question,
-    period: float | None,
+    period: float,
     point: float,
     judged: Floats,
     both: Floats,
@@ -332,11 +334,10 @@ def _candidate(
     guess: float,
 ) -> Candidate:
     chains = grid.covered.chains
-    step = None if period is None else period * grid.every
+    step = period * grid.every
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
-    ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
+    ticks = frame_ticks(wait, step, MAX_MEASURE_TICKS)
     size = len(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode())
-    gathered = None if step is None else ticks * step
     return Candidate(
         kind="points",
         answers="place",
@@ -351,7 +352,7 @@ def _candidate(
         guess_error=guess,
         judged=len(grid.choose.cut.states),
         point_epsilon=point,
-        **sent(gathered, gathered, size, 1),
+        **sent(ticks * step, ticks * step, size, 1),
     )
 
 
@@ -380,7 +381,7 @@ def _chosen(
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 
-def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question) -> MeasureSpec:
+def _spec(grid: _Grid, one: Candidate, period: float, question: Question) -> MeasureSpec:
     """The measurement that a policy is made of; a step that was never seen is possible."""
     model, k = grid.model, len(grid.model.cells)
     missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
@@ -400,6 +401,6 @@ def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question)
         mechanism="staircase",
         delta=None,
         cells={"origin": list(model.origin), "step": list(model.step), **missing},
-        header={"period": (period or _UNKNOWN_PERIOD) * grid.every, "latency": wait},
+        header={"period": period * grid.every, "latency": wait},
         notes=(),
     )

@@ -85,7 +85,7 @@ class Candidate:
     of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
     the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
     sets. `latency_seconds` is until a subscriber knows; messages and bytes are of all its devices, without MQTT's own
-    bytes; None without times. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
+    bytes. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
     mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest;
     `stretch` asks about whole stretches that are promised, knowing all other days.
     `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
@@ -167,23 +167,19 @@ def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Q
     )
 
 
-def window_lengths(period_seconds: float | None, steady: bool, question: Question) -> list[int]:
+def window_lengths(period_seconds: float, steady: bool, question: Question) -> list[int]:
     """Lengths to compare, in ticks: the one that is asked for; else usual times, or round numbers of uneven ticks.
 
     Raises:
         PlanningError: the one that is asked for is none.
     """
-    lengths = [float(length) for length in _LENGTHS]
-    if steady and period_seconds is not None:
-        lengths = [seconds / period_seconds for seconds in _TIMES]
+    lengths = [seconds / period_seconds for seconds in _TIMES] if steady else [float(length) for length in _LENGTHS]
     most = np.inf
     if question.window is not None:
-        if question.window_is_time and period_seconds is None:
-            raise PlanningError("the recording has no times: give --window as a number of ticks")
-        lengths = [question.window / (period_seconds or 1.0) if question.window_is_time else question.window]
+        lengths = [question.window / period_seconds if question.window_is_time else question.window]
         if not SHORTEST <= round(lengths[0], 6) <= MAX_WINDOW_TICKS:
             raise PlanningError(f"a window of {lengths[0]:.3g} ticks is not from {SHORTEST} to {MAX_WINDOW_TICKS}")
-    if question.latency_seconds is not None and period_seconds is not None:
+    if question.latency_seconds is not None:
         most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
         lengths += [most] if question.window is None else []
     return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= most})
@@ -194,15 +190,13 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
     return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
-def window_scale(
-    chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float | None
-) -> Fraction:
+def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float) -> Fraction:
     """The noise of tumbling windows, the same for every length; FuguError if none is enough."""
     window, ticks = [wanted_window(SHORTEST, bins)], question.ticks(period)
     return Fraction(joint_plan(chains, epsilon, question.adversary, window, stretch_ticks=ticks).windows[0].scale)
 
 
-def symbol_table(chains: CoveringChains, question: Question, epsilon: float, period: float | None) -> NoiseTable:
+def symbol_table(chains: CoveringChains, question: Question, epsilon: float, period: float) -> NoiseTable:
     """The noise of symbols, one every `period` seconds; CalibrationError if none is enough."""
     return calibrate(chains, epsilon, question.adversary, stretch_ticks=question.ticks(period)).table
 
@@ -212,7 +206,7 @@ def window_candidates(
     chains: CoveringChains,
     question: Question,
     bins: Bins,
-    period: float | None,
+    period: float,
     lengths: Sequence[int],
     moments: tuple[Floats, Floats] | None = None,
 ) -> list[Candidate]:
@@ -235,9 +229,8 @@ def window_candidates(
         judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
         frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
-        seconds = None if period is None else length * period
-        times = None
-        if moments is not None and seconds is not None:
+        seconds, times = length * period, None
+        if moments is not None:
             known_at, more = (
                 np.rint(some[one.first] % _DAY / seconds).astype(np.int64) % max(1, round(_DAY / seconds))
                 for some, one in zip(moments, (known, truth), strict=True)
@@ -270,7 +263,7 @@ def symbol_candidates(
     table: NoiseTable,
     question: Question,
     bins: Bins,
-    period: float | None,
+    period: float,
     lengths: Sequence[int],
     rng: np.random.Generator,
 ) -> list[Candidate]:
@@ -278,10 +271,10 @@ def symbol_candidates(
 
     `period` is seconds between readings of the recording; `lengths` are in its ticks, none for the state now.
     """
-    step = None if period is None else period * data.every
-    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
+    step = period * data.every
+    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step)
     size = len(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols)).encode())
-    gathered = None if step is None else ticks * step
+    gathered = ticks * step
     found = []
     wanted: Sequence[int | None] = lengths or (None,)
     for length in wanted:
@@ -301,7 +294,7 @@ def symbol_candidates(
                 error_95=one.most,
                 guess_error=one.guess,
                 judged=one.judged,
-                **sent(gathered, None if gathered is None else gathered + (length or 0) * (period or 0.0), size, 1),
+                **sent(gathered, gathered + (length or 0) * period, size, 1),
             )
         )
     return found
@@ -322,7 +315,7 @@ def error_at(
     data: Sampled,
     bins: Bins,
     question: Question,
-    period: float | None,
+    period: float,
     epsilon: float,
     rng: np.random.Generator,
 ) -> float:
@@ -337,7 +330,7 @@ def error_at(
         truth = next(one for one in some if len(one.counts))
         scale = window_scale(candidate.chains, question, epsilon, bins, period)
         return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
-    table = symbol_table(candidate.chains, question, epsilon, period and period * candidate.every)
+    table = symbol_table(candidate.chains, question, epsilon, period * candidate.every)
     one = _assessed(table, data, data.choose, candidate.window_ticks, bins, rng)
     assert one is not None
     return one.mean
@@ -357,11 +350,7 @@ def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator
     return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
 
 
-def sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
+def sent(message: float, latency: float, size: int, devices: int) -> dict[str, Any]:
     """Latency and traffic, for a payload of a size every so many seconds."""
-    messages = None if message is None else devices * _DAY / message
-    return {
-        "latency_seconds": latency,
-        "messages_per_day": messages,
-        "bytes_per_day": None if messages is None else messages * size,
-    }
+    messages = devices * _DAY / message
+    return {"latency_seconds": latency, "messages_per_day": messages, "bytes_per_day": messages * size}

@@ -37,9 +37,9 @@ _RUNS, _ANSWERS = 100, 20_000
 
 def profile_lengths(readings: Readings, question: Question) -> list[int]:
     """Ticks of the profiles to compare; none where ticks are no steady times, or blocks would be shorter than one."""
-    period = readings.period_seconds
-    if period is None or not readings.steady or readings.moments is None:
+    if not readings.steady or readings.moments is None:
         return []
+    period = readings.period
     days = DAYS if question.days is None else (question.days,)
     lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
     most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)

@@ -180,9 +180,7 @@ def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[
         return DEFAULT_BASELINE, (note,)
     ticks, notes = question.baseline, ()
     if question.baseline_is_time:
-        if readings.period_seconds is None:
-            raise PlanningError(f"{readings.source} has no times: give --baseline as a number of ticks")
-        ticks = question.baseline / readings.period_seconds
+        ticks = question.baseline / readings.period
     if not 1.0 <= round(ticks) <= _MOST_BASELINE:
         raise PlanningError(f"a baseline of {ticks:.3g} ticks is not from 1 to {_MOST_BASELINE}")
     return round(ticks), notes

@@ -36,11 +36,11 @@ class Readings(NamedTuple):
     """Readings, one a tick.
 
     `values` are (n,) numbers, NaN where there is none, or names, None where there is none; `segments` are equal inside
-    a stretch without gaps. `period_seconds` is the typical time between events, None without times; rows without times,
-    and events such as heartbeats, are not `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of
-    the file, from 0; of a log of changes, ticks since the first row; -1 for ticks without one. The ticks of each donor
-    begin at `starts`. `moments` are (n,) Unix times of ticks, None without times; `offsets` from UTC are written in the
-    file's times, other than none.
+    a stretch without gaps. `period_seconds` is the typical time between events, None if nobody has said it of rows
+    without times; events such as heartbeats are not `steady`. `missing_share` does not count absent rows. `rows` are
+    (n,) rows of the file, from 0; of a log of changes, ticks since the first row; -1 for ticks without one. The ticks
+    of each donor begin at `starts`. `moments` are (n,) Unix times of ticks, None without times; `offsets` from UTC are
+    written in the file's times, other than none.
     """
 
     values: Floats | list[str | None]
@@ -58,6 +58,13 @@ class Readings(NamedTuple):
     starts: tuple[int, ...] = (0,)
     moments: Floats | None = None
     offsets: tuple[str, ...] = ()
+
+    @property
+    def period(self) -> float:
+        """Seconds from tick to tick; PlanningError if nobody has said them."""
+        if self.period_seconds is None:
+            raise PlanningError(f"{self.source}: no times say how far apart its rows are: give --period, in seconds")
+        return self.period_seconds
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -86,7 +93,7 @@ def read_readings(
     """Read a column of readings from CSV, plain or gzip.
 
     By default it is `value` or `state`, or the only one there is; in a log of several entities also one of these. Rows
-    without times are ticks. `period` is seconds from tick to tick, for logs of changes.
+    without times are ticks. `period` is seconds from tick to tick, for these and for logs of changes.
 
     Raises:
         PlanningError: one line that says what is wrong, and where.
@@ -112,10 +119,10 @@ def joined(recordings: Sequence[Readings]) -> Readings:
             raise PlanningError(
                 f"recording {number} has other readings than the first: names, numbers and events differ"
             )
-        if abs((one.period_seconds or 1.0) / (first.period_seconds or 1.0) - 1.0) > _SAME_PERIOD and first.steady:
+        if first.steady and abs(one.period / first.period - 1.0) > _SAME_PERIOD:
             raise PlanningError(
-                f"recording {number} has a reading every {one.period_seconds:g} s, the first every "
-                f"{first.period_seconds:g} s: one policy has one tick"
+                f"recording {number} has a reading every {one.period:g} s, the first every {first.period:g} s: one "
+                "policy has one tick"
             )
     lengths = [len(one.segments) for one in recordings]
     values: Floats | list[str | None]
@@ -144,11 +151,9 @@ def _joined_moments(recordings: Sequence[Readings]) -> Floats | None:
 
 def _readings(table: _Table, file: str, period: float | None) -> Readings:
     values, works = _values(table, file)
-    if period is not None and table.times is None:
-        raise PlanningError("--period is for logs of changes; here are no times")
     if table.times is None:
-        found = Readings(values, table.parts, None, False, False, "numbers", table.column, file, 0.0, ())
-        found = found._replace(rows=np.arange(len(table.cells), dtype=np.int64))
+        steady, rows = period is not None, np.arange(len(table.cells), dtype=np.int64)
+        found = Readings(values, table.parts, period, steady, False, "numbers", table.column, file, 0.0, (), rows=rows)
         return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
     order, notes = in_order(table.times, table.parts)
     times, parts, works = table.times[order], table.parts[order], works[order]

@@ -246,7 +246,7 @@ def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path
         state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
         rows.append(str(state))
     (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
-    given = (*AUTO, tmp_path / "regimes.csv", "--epsilon", 3, "--json", "--adversary")
+    given = (*AUTO, tmp_path / "regimes.csv", "--period", 60, "--epsilon", 3, "--json", "--adversary")
     documents = [json.loads(fugu(*given, who).out) for who in ("universal", "ignorant")]
     candidates = [document["candidates"][0] for document in documents]
     assert candidates[0]["chains"]["kind"] == "bounded"
@@ -297,16 +297,29 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
         state ^= rng.random() < 0.3
         rows.append(f"{rng.gauss(10.0 * state, 1.0):.2f}")
     (tmp_path / "night.csv").write_text("\n".join(rows) + "\n")
-    done = fugu(*AUTO, tmp_path / "night.csv", "--epsilon", 4, "-o", tmp_path / "plan")
+    done = fugu(*AUTO, tmp_path / "night.csv", "--period", 60, "--epsilon", 4, "-o", tmp_path / "plan")
     told, *offers = done.out.splitlines()
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
-    assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50")
+    assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50 --period 60.0")
     assert fugu(*shlex.split(offers[0].split("instead: ")[1])[1:]).code == 0
     assert not (tmp_path / "plan").exists()
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
-    few = fugu(*AUTO, tmp_path / "few.csv", "--json")
+    few = fugu(*AUTO, tmp_path / "few.csv", "--period", 60, "--json")
     assert (few.code, json.loads(few.out)["offers"]) == (3, [])
     assert json.loads(few.out)["verdict"][0].startswith("3 ticks are too few to plan from")
+
+
+@pytest.mark.parametrize("words", [("plan", "auto"), ("try",)])
+@pytest.mark.parametrize("rows", ["value\n" + "1\n2.5\n3\n" * 2_000, "lat,lon\n" + "52.1,4.1\n52.2,4.1\n" * 2_000])
+def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_else(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], rows: str
+) -> None:
+    (tmp_path / "rows.csv").write_text(rows)
+    monkeypatch.setattr("fugu.planning.auto.choose_states", None)
+    monkeypatch.setattr("fugu.planning.auto_places.three_sets", None)
+    column = ("--column", "lat") if words == ("try",) and rows.startswith("lat") else ()
+    done = fugu(*words, tmp_path / "rows.csv", *column)
+    assert one_line(done) == "fugu: rows.csv: no times say how far apart its rows are: give --period, in seconds"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fugu.cli.view.guarantee import show_stretches
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
 from fugu.contract.policy import Policy
+from fugu.contract.stretches import Stretch
 from fugu.planning.errors import PlanningError
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy
@@ -57,6 +59,12 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     cells = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=tuple((x, 0) for x in range(9)), states=states)
     file.write_text(measure_policy(3, discretiser=cells).to_json())
     assert "  protected is which of 9 states a tick is in\n" in fugu("check", "policy", file).out
+
+
+def test_stretches_of_a_log_of_changes_are_said_to_be_of_states(capsys: pytest.CaptureFixture[str]) -> None:
+    for changes in (True, False):
+        show_stretches([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)
+        assert ("states, not readings" in " ".join(capsys.readouterr().out.split())) == changes
 
 
 @pytest.mark.long

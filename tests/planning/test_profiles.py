@@ -98,7 +98,7 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
 
 
 def test_a_recording_without_times_has_no_parts_of_the_day() -> None:
-    timeless = habit()._replace(moments=None, period_seconds=None, steady=False)
+    timeless = habit()._replace(moments=None)
     with pytest.raises(PlanningError, match="no steady times"):
         plan_auto(timeless, Question(want="profile"), np.random.default_rng(1))
 

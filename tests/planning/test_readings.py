@@ -39,6 +39,10 @@ def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
     found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
     assert list(found.values) == [3.5, 4.5, 5.0]
     assert (found.period_seconds, found.kind) == (None, "numbers")
+    with pytest.raises(PlanningError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
+        _ = found.period
+    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), period=60.0)
+    assert (found.period, found.steady, found.moments) == (60.0, True, None)
 
 
 def test_compressed_rows_are_read(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def plan_recordings(
         if plan is None:
             print(f"No: {short}")
         elif isinstance(plan.details, AutoPlan):
-            show_auto(plan.details, plan.policy)  # type: ignore[arg-type]
+            show_auto(plan.details, plan.policy)
         else:
-            show_places(plan.details, plan.policy)  # type: ignore[arg-type]
+            show_places(plan.details, plan.policy)
         for offer in offers:
             print(offer)
         if plan is not None and plan.useful and written:

@@ -217,7 +217,8 @@ class AutoOptions:
         within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
         devices (1..1000000): Ask for the average of a group of so many.
         latency (TIME): Longest until a subscriber knows: 10m, 1h.
-        period (SECONDS): Of a log of changes, or places: look so often (default: 60; as they are).
+        period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
+            (default: 60; as they are).
         window (TIME|TICKS): Compare this length only: 8h, or 600 ticks.
         seed (0..): Of the simulated devices.
         fleet (NAME): Policy: whose.

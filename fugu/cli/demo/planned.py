@@ -106,7 +106,7 @@ def _not_replayed(plan: AutoPlan) -> str:
 
 def _epoch(plan: AutoPlan) -> float:
     """Unix time of the first tick that is replayed: the recording's, so many whole days later that all is past."""
-    moments, seconds = plan.readings.moments, (plan.readings.period_seconds or 1.0) * plan.recommended.every
+    moments, seconds = plan.readings.moments, plan.readings.period * plan.recommended.every
     newest = time.time() - len(plan.held_back) * seconds
     first = newest if moments is None else float(moments[plan.held_back[0]])
     return math.floor(first + (newest - first) // _DAY * _DAY)

@@ -25,9 +25,9 @@ def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
     """
     path = _OURS if file is None else file
     readings = read_readings(path, options.column, options.time, period(options.period))
+    hours = readings.period / 3600.0
     find_mosquitto("auto")
     with Page(browser=browser) as page:
-        hours = (readings.period_seconds or 1.0) / 3600.0
         page.show(title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0)
         about = f"{len(readings.segments)} readings of column {readings.column}."
         page.show_replay(0, name="The whole recording", live=about, said=["", "It is being planned.", ""])

@@ -106,7 +106,7 @@ def show_statement(statement: Statement) -> None:
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
         say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
-        show_stretches(statement.stretches)
+        show_stretches(statement.stretches, discretiser=policy.discretiser)
         say(f"The class of chains: {class_sentence(policy.chains)}.")
         _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:

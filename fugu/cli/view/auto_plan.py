@@ -15,11 +15,12 @@ from fugu.cli.view.guarantee import (
     stretch_words,
 )
 from fugu.cli.view.terminal import say, show_table
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
-from fugu.planning.auto import AIM, UNKNOWN_PERIOD, AutoPlan, longest_useful
+from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import Candidate, useful
 from fugu.planning.gaps import Gaps
 from fugu.privacy.covering_class import covered_words
@@ -32,15 +33,14 @@ _COLUMNS = ("released", "answer over", *_ERRORS)
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
+def show_auto(plan: AutoPlan, policy: AnyPolicy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
-    one, about, question = plan.readings, "", plan.question
+    one, question = plan.readings, plan.question
     first, *more = verdict(plan)
     say(first, style="bold")
     say(promise_words(question.epsilon, question.protect or 0), style="bold")
-    if one.period_seconds is not None:
-        about = f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
-    say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
+    about = f"{'one' if one.steady else 'typically one'} every {time_words(one.period)}"
+    say(f"{one.source}, column {one.column}: {len(one.segments)} ticks, {about}")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
     if plan.gaps is not None:
@@ -55,10 +55,8 @@ def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
         say("off by: mean absolute error. guessing: the usual answer, always.")
         if plan.recommended.bytes_per_day is not None:
             say(_traffic(plan.recommended))
-    if policy is not None:
-        show_stretches(_stretches(policy), discretiser=policy.discretiser)
-        if one.period_seconds is None:
-            say(f"the recording has no times: its policy takes {UNKNOWN_PERIOD:g} s from tick to tick")
+    if isinstance(policy, Policy):
+        show_stretches(_stretches(policy), discretiser=policy.discretiser, changes=one.changes)
 
 
 def verdict(plan: AutoPlan) -> list[str]:
@@ -241,8 +239,8 @@ def _nothing(plan: AutoPlan) -> list[str]:
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
     """The windows that the stretch needs for an error, and the longest stretch for which the best answer is useful."""
-    question, period = plan.question, plan.readings.period_seconds
-    if best.scale is None or best.chains is None or best.window_ticks is None or period is None or best.devices > 1:
+    question, period = plan.question, plan.readings.period
+    if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
         return []
     limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
     stretch = stretch_words(question.protect or 0)
@@ -266,9 +264,9 @@ def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
 def _day(plan: AutoPlan, best: Candidate) -> float | None:
     """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
     one = plan.readings
-    if not one.steady or one.period_seconds is None or best.scale is None or best.window_ticks is None:
+    if not one.steady or best.scale is None or best.window_ticks is None:
         return None
-    day = round(86_400.0 / one.period_seconds)
+    day = round(86_400.0 / one.period)
     if day <= best.window_ticks or plan.question.latency_seconds is not None:
         return None
     return group_error(best.scale, day, best.devices)[0]
@@ -305,9 +303,7 @@ def _every(plan: AutoPlan, candidate: Candidate) -> str:
 
 
 def _span(plan: AutoPlan, ticks: int) -> str:
-    period = plan.readings.period_seconds
-    if period is None:
-        return f"{ticks} ticks"
+    period = plan.readings.period
     return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
 
 
@@ -350,10 +346,10 @@ def _stretches(policy: Policy) -> tuple[Stretch, ...]:
     return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
+def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     one, question = plan.readings, plan.question
-    ticks = question.ticks(one.period_seconds and one.period_seconds * plan.recommended.every)
+    ticks = question.ticks(one.period * plan.recommended.every)
     return {
         **promise_document(question.epsilon, question.protect or 0, ticks),
         "stay_99_ticks": plan.stay,
@@ -365,13 +361,13 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
         "gaps": None if plan.gaps is None else plan.gaps._asdict(),
         "left_out": [one if math.isfinite(one) else None for one in plan.left_out],
         "protected": protected_sentence(plan.recommended.discretiser),
-        "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
+        "stretches": stretch_documents(_stretches(policy)) if isinstance(policy, Policy) else [],
         "readings": {
             "source": one.source,
             "column": one.column,
             "kind": one.kind,
             "ticks": len(one.segments),
-            "period_seconds": one.period_seconds,
+            "period_seconds": one.period,
             "notes": [*one.notes, *plan.states.notes],
         },
     }

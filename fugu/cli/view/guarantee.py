@@ -54,10 +54,13 @@ def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]
     return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
 
 
-def show_stretches(stretches: Sequence[Stretch], of: str = "", discretiser: Discretiser | None = None) -> None:
-    """Print them as a table."""
+def show_stretches(
+    stretches: Sequence[Stretch], of: str = "", discretiser: Discretiser | None = None, *, changes: bool = False
+) -> None:
+    """Print them as a table; of a log of `changes` a reading is the state of several ticks."""
     rows = [(stretch.name, str(stretch.ticks), *stretch_cells(stretch)) for stretch in stretches]
-    show_table(STRETCH_TITLE + of + _whose(discretiser), ("stretch", "ticks", *STRETCH_COLUMNS), rows)
+    whose = f" ({_STATES})" if changes else _whose(discretiser)
+    show_table(STRETCH_TITLE + of + whose, ("stretch", "ticks", *STRETCH_COLUMNS), rows)
 
 
 def _whose(discretiser: Discretiser | None) -> str:

@@ -11,6 +11,7 @@ from fugu.cli.view.guarantee import promise_document, promise_words, show_stretc
 from fugu.cli.view.plan_page import colours, errors, page
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
 from fugu.places.composition import measured_stretches
 from fugu.planning.auto import Curve
@@ -22,7 +23,7 @@ __all__ = ["place_document", "place_page", "show_places"]
 _PLACE_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back", "guessing")
 
 
-def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
+def show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
     """Print the verdict, what was compared, and what stretches of time lose."""
     first, *more = place_verdict(plan)
     say(first, style="bold")
@@ -35,7 +36,7 @@ def show_places(plan: PlacePlan, policy: MeasurePolicy | None) -> None:
         show_table(title, _PLACE_COLUMNS, [_place_row(plan, place) for place in range(len(plan.candidates))])
         say("of one: epsilon of a single point. off by: mean distance of the best guess from all points so far.")
         say("guessing: the most central cell, always.")
-    if policy is not None:
+    if isinstance(policy, MeasurePolicy):
         show_stretches(_place_stretches(policy))
 
 
@@ -79,7 +80,7 @@ def place_words(plan: PlacePlan, one: Candidate) -> str:
     return f"a point {_every_place(plan, one.every)} for cells of {side:g} m"
 
 
-def place_document(plan: PlacePlan, policy: MeasurePolicy | None) -> dict[str, Any]:
+def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     return {
         **promise_document(plan.question.epsilon, 0, 1),
@@ -88,7 +89,7 @@ def place_document(plan: PlacePlan, policy: MeasurePolicy | None) -> dict[str, A
         "verdict": place_verdict(plan),
         "least_epsilon": plan.least_epsilon,
         "protected": "the cell at a tick",
-        "stretches": [] if policy is None else stretch_documents(_place_stretches(policy)),
+        "stretches": stretch_documents(_place_stretches(policy)) if isinstance(policy, MeasurePolicy) else [],
         "readings": {
             "source": plan.traces.source,
             "kind": "places",
@@ -116,8 +117,6 @@ def _place_row(plan: PlacePlan, place: int) -> list[str]:
 
 
 def _every_place(plan: PlacePlan, every: int, before: str = "") -> str:
-    if plan.period is None:
-        return "" if before else f"every {every} rows" if every > 1 else "every row"
     return f"{before}every {time_words(every * plan.period)}"
 
 
