@@ -15,10 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.attackers.evaluation import attack
-from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every
+from fugu.attackers.outputs import (
+    CountOutputs,
+    Outputs,
+    SymbolOutputs,
+    known_every,
+    release_counts,
+    release_symbols,
+)
+from fugu.attackers.stretches import FEWEST, PARTS
 from fugu.audit.device import inside_distribution
 from fugu.audit.findings import Finding
-from fugu.audit.outputs import Mechanism, Source
+from fugu.audit.outputs import Mechanism, Source, paths
 from fugu.audit.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -29,16 +37,29 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches
+from fugu.planning.attacked import (
+    StretchTrial,
+    Trial,
+    attack_published_stretches,
+    attacked_stretches,
+    unknown_ticks,
+)
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import Bets, why_off
 from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
-from gateway.audit.mechanism import AuditError, Definition, JointStreams, released, windows
+from gateway.audit.mechanism import (
+    AuditError,
+    Definition,
+    JointStreams,
+    mechanism_of,
+    released,
+    windows,
+    worst_chains,
+)
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
-from gateway.audit.stretches import attack_simulated_stretches, stretch_findings
 from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
@@ -229,6 +250,51 @@ def _counts(
         len(names),
         (states >= 0).astype(np.int64),
     )
+
+
+_FORGETS = 12.0
+"""Beyond so many of the times in which a chain forgets, it makes no difference what is known."""
+
+
+def attack_simulated_stretches(policy: Policy, seed: int) -> list[StretchTrial]:
+    """Attack what a policy would release of a path of its class; nothing if its promise is about single ticks."""
+    joint, ticks = JointStreams.of([policy]), policy.guarantee.stretch_ticks
+    if ticks == 1 or joint.absent:
+        return []
+    generator = np.random.default_rng([seed, ticks])
+    heard = mechanism_of(joint, [policy.table is not None], windows(policy), 0)
+    chain = worst_chains(joint, policy.guarantee.adversary, told_by_tick(heard))[0]
+    unknown = unknown_ticks(policy, reach(chain, _FORGETS))
+    lengths = [one.length for one in policy.windows]
+    parts = min([FEWEST, *(min(PARTS, max(1, length // ticks)) for length in lengths)])
+    size = 2 * unknown + (-(-2 * FEWEST // parts) + 2) * max([ticks, *lengths])
+    path = paths(chain, Mechanism(size, 0, chain.states, (), ()), 0, 1, generator)[0]
+    segments, k = np.zeros_like(path), chain.states
+    outputs: list[tuple[str, Outputs]] = []
+    if policy.table is not None:
+        outputs.append(("symbols", release_symbols(path, policy.table, generator)))
+    for window in policy.windows:
+        if window.stride >= window.length and window.query.additive:
+            groups = window.groups(policy.discretiser.states)
+            counts = release_counts(path, segments, window.length, Fraction(window.scale), groups, generator, k=k)
+            outputs.append((f"window {window.name}", counts))
+    return [
+        attacked_stretches(policy, "simulated", what, path, segments, one, unknown, chain.transition)
+        for what, one in outputs
+    ]
+
+
+def stretch_findings(trials: Iterable[StretchTrial]) -> list[Finding]:
+    """Findings for promises that are refuted."""
+    return [
+        Finding(
+            "epsilon-refuted",
+            f"{one.released}: epsilon {one.epsilon:.6g} is promised about any {one.ticks} ticks in a row, and it is at "
+            f"least {one.least:.4g}",
+        )
+        for one in trials
+        if one.least > one.epsilon
+    ]
 
 
 _FALSE_ALARMS = 1e-3

@@ -30,8 +30,7 @@ from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import _stream_loss
 from gateway.audit.mechanism import released, windows
-from gateway.audit.stream import audit_stream
-from gateway.audit.stretches import stretch_findings
+from gateway.audit.stream import audit_stream, stretch_findings
 from gateway.releases.audit import Told
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise
