@@ -29,7 +29,7 @@ from gateway.part import Part
 from gateway.place_tables import TableSender
 from gateway.publisher import Publisher, frame_topics
 from gateway.recorder import Recorder
-from gateway.release_part import OfShards, Releasing, ShardsLook
+from gateway.release_part import Releasing, ShardsLook
 from gateway.releases.progress import FleetProgress
 from gateway.releases.schedule import StoreProgress
 from gateway.retention import Retention
@@ -66,7 +66,7 @@ class Loop(NamedTuple):
 
 
 def duty_of(settings: GatewaySettings) -> Alone:
-    """Find a process's duty. Raises ShardError if a shard has no account where others have."""
+    """Find a process's duty. Raises UsageError if a shard has no account where others have."""
     if settings.shard is not None:
         return OneShard(settings, settings.shard)
     return WholeFleet(settings) if settings.shards > 1 else Alone(settings)
@@ -127,7 +127,7 @@ class Alone:
         """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
         loop.link.subscribe(frame_topics(self._settings.fleet))
         recorder, monitor = self._take_frames(loop, self._needed)
-        self._do_once(loop, monitor, StoreProgress(loop.store, recorder))
+        self._do_once(loop, monitor, StoreProgress(loop.store, recorder.known))
         return recorder
 
     def close(self) -> None:
@@ -271,8 +271,7 @@ class WholeFleet(Alone):
         self.watch = ShardWatch(ShardChannel(channel_of(settings.store)), settings.shards, loop.counters)
         progress = FleetProgress(loop.store, settings.shards, lambda: self.missing)
         self._do_once(loop, loop.watch([]), progress)
-        shards = OfShards(channel, progress, lambda: self.missing)
-        loop.parts.append(ShardsLook(loop.store, shards, self._releasing))
+        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: self.missing, self._releasing))
         self.watch.start()
         return None
 

@@ -156,7 +156,7 @@ class Recorder:
         for number, device, stream in places:
             sequence = self._load(device, stream)
             if sequence.rewritten:
-                self._store.put_coverage(number, sequence.coverage.intervals)
+                self._store.aged.put_coverage(number, sequence.coverage.intervals)
                 sequence.rewritten = False
             else:
                 ends.append((number, *sequence.coverage.last))
@@ -170,23 +170,16 @@ class Recorder:
         commits = [self._load(device, name).coverage.commit(name) for name in names]
         return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
 
-    def reached(self, device: str, stream: str) -> int:
-        """The last tick of the newest frame of a stream, -1 if there is none."""
-        return self._load(device, stream).coverage.end
-
     def has_frames(self, device: str) -> bool:
         """True if a frame of a device is stored."""
         streams = self._catalogue.streams(device)
         names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
         return any(self._load(device, name).coverage.end >= 0 for name in names)
 
-    def shifts(self, device: str, name: str) -> Shifts:
-        """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""
-        return self._load(device, name).shifts
-
-    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        """True if no frame of the ticks first..last is missing."""
-        return self._load(device, stream).coverage.holds(first, last)
+    def known(self, device: str, name: str) -> tuple[Coverage, Shifts]:
+        """The ticks that a sequence has accounted for, and by how much its numbers are ahead of the wall clock."""
+        loaded = self._load(device, name)
+        return loaded.coverage, loaded.shifts
 
     def removed(self, device: str, sequence: str, begin: int) -> None:
         """Note that frames of a sequence that begin before a tick, or a window's index, have been removed."""

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode
@@ -30,7 +29,7 @@ from gateway.shard_watch import ShardChannel
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 
-__all__ = ["OfShards", "Releasing", "ShardsLook"]
+__all__ = ["Releasing", "ShardsLook"]
 
 
 _log = logging.getLogger(__name__)
@@ -148,23 +147,24 @@ class Releasing(Part):
         self._monitor.hold(AlarmCode.RELEASE_REFUSED, impossible, impossible)
 
 
-class OfShards(NamedTuple):
-    """The channel to shards, and how far their devices are.
+class ShardsLook(Part):
+    """Looks at what shards have stored, and tells them what releases still need.
 
     The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
     """
 
-    channel: ShardChannel
-    progress: FleetProgress
-    missing: Callable[[], tuple[int, ...]]
-
-
-class ShardsLook(Part):
-    """Looks at what shards have stored, and tells them what releases still need."""
-
-    def __init__(self, store: Store, shards: OfShards, releasing: Releasing | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        channel: ShardChannel,
+        progress: FleetProgress,
+        missing: Callable[[], tuple[int, ...]],
+        releasing: Releasing | None,
+    ) -> None:
         self._store = store
-        self._shards = shards
+        self._channel = channel
+        self._progress = progress
+        self._missing = missing
         self._releasing = releasing
         self._look_at = 0.0
         self._gone: set[int] = set()
@@ -176,13 +176,13 @@ class ShardsLook(Part):
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
         self._store.check()
-        self._shards.channel.check()
-        gone, self._gone = self._gone, set(self._shards.missing())
-        if self._releasing is not None and self._shards.progress.look():
+        self._channel.check()
+        gone, self._gone = self._gone, set(self._missing())
+        if self._releasing is not None and self._progress.look():
             if gone - self._gone:
                 self._releasing.unsettled()
             self._releasing.stored()
         with contextlib.suppress(NotKnownError):
             if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed:
-                self._shards.channel.say_needed(needed)
+                self._channel.say_needed(needed)
                 self._needed = needed

@@ -218,7 +218,7 @@ class Retention(Part):
         return clock.epoch_us + (self._last(sequence, one) + 1) * clock.period_us
 
     def _last(self, sequence: Sequence, one: Aged) -> int:
-        return one.last - self._recorder.shifts(sequence.device, sequence.name).at(one.key)
+        return one.last - self._recorder.known(sequence.device, sequence.name)[1].at(one.key)
 
 
 def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:

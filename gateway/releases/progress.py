@@ -26,8 +26,8 @@ class FleetProgress(StoreProgress):
     """
 
     def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
-        self._read = _Stored(store)
-        super().__init__(store, self._read)
+        super().__init__(store, lambda device, name: self._read[device, name])
+        self._read: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
         self._shards = shards
         self._missing = missing
         self._look_at = 0.0
@@ -39,7 +39,7 @@ class FleetProgress(StoreProgress):
         if now < self._look_at:
             return False
         self._store.symbols.catch_up(self._shards)
-        self._read.forget()
+        self._read.clear()
         self._took += time.monotonic() - now
         self._look_at, self._took = now + max(_LOOK_SECONDS, _SHARE * self._took), 0.0
         return True
@@ -52,41 +52,17 @@ class FleetProgress(StoreProgress):
 
     def _devices(self, question: Question) -> tuple[str, ...]:
         began = time.monotonic()
-        self._read.load(question)
-        self._took += time.monotonic() - began
-        return question.devices
-
-
-class _Stored:
-    """Accounted intervals of sequences, as of the last read."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
-
-    def forget(self) -> None:
-        self._known.clear()
-
-    def load(self, question: Question) -> None:
         wanted: dict[str, list[str]] = {}
         heard = [(device, question.stream) for device in question.devices if device not in question.silent]
         counted = [(device, sequence_name(question.stream, one.name)) for device, one in question.windows.items()]
         for device, name in (*heard, *counted):
-            if (device, name) not in self._known:
+            if (device, name) not in self._read:
                 wanted.setdefault(name, []).append(device)
         for name, devices in wanted.items():
             numbers = self._store.numbers(name, devices)
             found = self._store.accounted([*numbers.values()])
             for device in devices:
                 known = found[numbers[device]] if device in numbers else (Coverage(), Shifts())
-                self._known[device, name] = known
-
-    def shifts(self, device: str, name: str) -> Shifts:
-        return self._known[device, name][1]
-
-    def reached(self, device: str, stream: str) -> int:
-        """The last tick of the newest frame of a sequence, -1 if there is none."""
-        return self._known[device, stream][0].end
-
-    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        return self._known[device, stream][0].holds(first, last)
+                self._read[device, name] = known
+        self._took += time.monotonic() - began
+        return question.devices

@@ -20,7 +20,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.frames import sequence_name
@@ -33,7 +33,7 @@ from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.record import ReleaseRecord
-from gateway.store.coverage import Shifts
+from gateway.store.coverage import Coverage, Shifts
 from gateway.store.store import Store
 
 __all__ = ["NotKnownError", "Reached", "ReleaseSchedule", "StoreProgress"]
@@ -50,28 +50,15 @@ class Reached(NamedTuple):
     high: int
 
 
-class Accounted(Protocol):
-    """Intervals that a store has accounted for, as `gateway.recorder.Recorder` knows it."""
-
-    def shifts(self, device: str, name: str) -> Shifts:
-        """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""
-
-    def reached(self, device: str, stream: str) -> int:
-        """The last tick of the newest frame of a stream, -1 if there is none."""
-
-    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        """True if no frame of the ticks first..last is missing."""
-
-
 class StoreProgress:
-    """Where the devices of a store are, which the thread that calls owns.
+    """Where the devices of a store are, which the thread that calls owns; `known` is as of `gateway.recorder.Recorder`.
 
     Where others store them, everything may raise `NotKnownError`.
     """
 
-    def __init__(self, store: Store, recorder: Accounted) -> None:
+    def __init__(self, store: Store, known: Callable[[str, str], tuple[Coverage, Shifts]]) -> None:
         self._store = store
-        self._recorder = recorder
+        self._known = known
 
     def reached(self, question: Question) -> Reached:
         """The progress of devices, as far as it is known."""
@@ -88,7 +75,7 @@ class StoreProgress:
         for device in self._devices(question):
             name, window = _sequence(question, device)
             frames = self._store.symbols if window is None else self._store.windows
-            number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
+            number, shifts = self._store.stream_id(device, name), self._known(device, name)[1]
             for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
                 first = None if number is None else frames.next_first(number, low)
                 if first is not None and first <= high:
@@ -105,32 +92,34 @@ class StoreProgress:
 
     def _wall_tick(self, question: Question, device: str, number: int) -> int:
         name, window = _sequence(question, device)
-        shifts = self._recorder.shifts(device, name)
+        _, shifts = self._known(device, name)
         return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
 
     def _reached(self, question: Question, device: str) -> int:
         """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
         name, window = _sequence(question, device)
-        number = self._recorder.reached(device, name)
+        coverage, shifts = self._known(device, name)
+        number = coverage.end
         if window is not None and number >= 0:
             number = window.start + number * window.stride + window.length
-        return number - self._recorder.shifts(device, name).newest
+        return number - shifts.newest
 
     def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
         stream, window = question.stream, question.windows.get(device)
         if device not in question.silent:
-            shift, begun = self._recorder.shifts(device, stream).owner(first, end)
+            coverage, shifts = self._known(device, stream)
+            shift, begun = shifts.owner(first, end)
             low, high = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
-            if not self._recorder.complete(device, stream, low, high):
+            if not coverage.holds(low, high):
                 return False
         if window is None:
             return True
-        name = sequence_name(stream, window.name)
-        shift, begun = self._recorder.shifts(device, name).in_ticks(window).owner(first, end)
+        coverage, shifts = self._known(device, sequence_name(stream, window.name))
+        shift, begun = shifts.in_ticks(window).owner(first, end)
         first, end = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
         low = max(0, (first - window.start) // window.stride)
         high = (end + 1 - window.length - window.start) // window.stride
-        return self._recorder.complete(device, name, low, max(low, high))
+        return coverage.holds(low, max(low, high))
 
 
 def _sequence(question: Question, device: str) -> tuple[str, Window | None]:

@@ -16,7 +16,7 @@ from gateway.store.engine import Database
 from gateway.store.points import LIKELY
 from gateway.store.symbols import Chunk, SymbolStore
 
-__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence", "put_coverage"]
+__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
 
 
 class Sequence(NamedTuple):
@@ -64,12 +64,6 @@ class Forgotten(NamedTuple):
     symbols: int
     points: int
     windows: int
-
-
-def put_coverage(db: Database, number: int, intervals: Iterable[tuple[int, int]]) -> None:
-    """Replace what is stored of the ticks that a sequence has accounted for."""
-    db.execute("DELETE FROM coverage WHERE stream=?", (number,))
-    db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
 
 
 class AgedStore:
@@ -131,7 +125,7 @@ class AgedStore:
             if len(mine):
                 some = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
                 query = "SELECT after, through FROM intact_coverage WHERE stream=?"
-                put_coverage(self._db, number, Coverage([*self._db.execute(query, (number,)), *some]).intervals)
+                self.put_coverage(number, Coverage([*self._db.execute(query, (number,)), *some]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._keep(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)
@@ -140,6 +134,11 @@ class AgedStore:
             self._db.execute("DELETE FROM outbox WHERE stream=?", (number,))
             self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (number,))
         return Forgotten(symbols, points, windows)
+
+    def put_coverage(self, number: int, intervals: Iterable[tuple[int, int]]) -> None:
+        """Replace what is stored of the ticks that a sequence has accounted for."""
+        self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
+        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
 
     def _keep(self, number: int, begin: int) -> None:
         self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))

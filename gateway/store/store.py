@@ -16,7 +16,7 @@ from fugu.contract.errors import FuguError
 from fugu.host.database import STORE, DatabaseError
 from gateway.location import Location
 from gateway.shards import Shard
-from gateway.store.aged import AgedStore, put_coverage
+from gateway.store.aged import AgedStore
 from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
 from gateway.store.engine import Database, Kind, Lease, among, file_bytes
 from gateway.store.opening import open_engine
@@ -345,10 +345,6 @@ class Store:
         gone = [(stream, after) for after in merge.absorbed]
         self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
-
-    def put_coverage(self, stream: int, intervals: Iterable[tuple[int, int]]) -> None:
-        """Replace the coverage."""
-        put_coverage(self._db, stream, intervals)
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
         """Lengthen the last interval of some sequences, or begin one: their numbers, and (after, through]."""

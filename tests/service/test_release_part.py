@@ -49,7 +49,7 @@ class Parts:
         config = write_config(folder, *(releases or [scheduled(devices=["watch"])]), audiences=audiences)
         settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.counters: Counter[str] = Counter()
-        progress = StoreProgress(scene.store, scene.recorder)
+        progress = StoreProgress(scene.store, scene.recorder.known)
         link = Link(Broker(), client_id="none")
         self.noted, known = Noted(), catalogue(fleet)
         self.part = Releasing(

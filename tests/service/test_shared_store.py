@@ -108,7 +108,7 @@ def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[
             look()
             fresh = Scene(server, policies=POLICIES)
             with closing(fresh.store):
-                plain = StoreProgress(fresh.store, fresh.recorder)
+                plain = StoreProgress(fresh.store, fresh.recorder.known)
                 for one in asked:
                     assert progress.reached(one) == plain.reached(one)
                     assert progress.wall_tick(one, {DEVICES[0]: 17}) == plain.wall_tick(one, {DEVICES[0]: 17})

@@ -114,7 +114,7 @@ def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path:
     (rows,) = scene.store._db.execute("SELECT COUNT(*) FROM shifts").fetchone()
     assert rows == MOST_SHIFTS
     scene.reopen()
-    assert scene.recorder.shifts("watch", "hr").newest == made[-1].shift
+    assert scene.recorder.known("watch", "hr")[1].newest == made[-1].shift
 
 
 @pytest.mark.parametrize("sealed", [False, True])

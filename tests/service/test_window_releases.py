@@ -62,7 +62,7 @@ class Bench:
         config = write_config(folder, *releases, audiences=audiences)
         opened = open_releases(config, folder / "l.sqlite", self.scene.store, catalogue(policies), lambda: 2 * 10**15)
         self.ledger, link = opened.ledger, Link(Broker(), client_id="none")
-        progress = StoreProgress(self.scene.store, self.scene.recorder)
+        progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         parts = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
         self.schedule = ReleaseSchedule(*parts, seconds=lambda: self.now)
 

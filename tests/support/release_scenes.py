@@ -69,7 +69,7 @@ class Bench:
         opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us)
         self.ledger: Ledger = opened.ledger
         link = Link(Broker(), client_id="none")
-        progress = StoreProgress(self.scene.store, self.scene.recorder)
+        progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)
         self.schedule = ReleaseSchedule(*args, seconds=lambda: self.now)
 
