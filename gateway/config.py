@@ -6,7 +6,7 @@ File names in it are relative to its folder.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
@@ -23,17 +23,13 @@ from gateway.location import Location, store_location
 from gateway.metrics import Listen
 from gateway.releases.ledger import ledger_beside
 from gateway.retention import Keep
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, SettingsError
 from gateway.shards import Role
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
 __all__ = ["GatewayConfig", "PageConfig", "PageFile", "place_of", "read_gateway", "read_page"]
-
-
-class GatewayConfigError(FuguError):
-    """The file of a gateway cannot be read, or a key is wrong."""
 
 
 _Given = TypeVar("_Given")
@@ -184,22 +180,9 @@ class GatewayConfig(Document):
             operator = signed.operator.of(self.broker)
             files = signed.registry, signed.roots, operator, signed.key, signed.passphrase_file
             enrolled = FleetFiles(*files, signed.trusted_clock)
-        return GatewaySettings(
-            self.fleet,
-            self.broker,
-            self.store,
-            self.policies,
-            lag=self.lag,
-            releases=self.releases,
-            ledger=self.ledger,
-            enrolled=enrolled,
-            keep=self.keep,
-            on_conflict=self.on_conflict,
-            metrics=self.metrics,
-            home_assistant=self.home_assistant,
-            page_url=self.page_url,
-            **({"shards": shards} if shard is None else Role.parse(shard)._asdict()),
-        )
+        same = {field.name: getattr(self, field.name) for field in fields(GatewaySettings) if hasattr(self, field.name)}
+        role = {"shards": shards} if shard is None else Role.parse(shard)._asdict()
+        return GatewaySettings(**same, **role, enrolled=enrolled)
 
     def page_settings(self) -> PageSettings | None:
         """The page beside it, if any. Raises FuguError if it would be shown to others, or by the gateway's account."""
@@ -207,7 +190,7 @@ class GatewayConfig(Document):
             return None
         own = self.page.account.username is not None or self.page.account.cert_file is not None
         if not own and (self.broker.username is not None or self.broker.cert_file is not None):
-            raise GatewayConfigError("the page needs an account of its own: username or cert_file in [page.account]")
+            raise SettingsError("the page needs an account of its own: username or cert_file in [page.account]")
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
         return _page_settings(self.fleet, self.broker, self.page, ledger)
 
@@ -227,7 +210,7 @@ class PageFile(Document):
     def settings(self) -> PageSettings:
         """Settings of the page: what is served to whom. Raises FuguError if it would be shown to others."""
         if self.page.audience is not None and self.ledger is None:
-            raise GatewayConfigError("of which ledger is that audience: say ledger")
+            raise SettingsError("of which ledger is that audience: say ledger")
         return _page_settings(self.fleet, self.broker, self.page, self.ledger)
 
 
@@ -235,7 +218,7 @@ def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Locatio
     from gateway.page.server import PageSettings
 
     if (page.login_file is not None) + page.no_login + page.ingress != 1:
-        raise GatewayConfigError("the page needs one of login_file, no_login = true and ingress = true")
+        raise SettingsError("the page needs one of login_file, no_login = true and ingress = true")
     where = Broker.parse(page.listen)
     return PageSettings(
         fleet,
@@ -252,13 +235,13 @@ def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Locatio
 
 
 def read_page(path: Path) -> PageFile:
-    """Read the file of a page by itself. Raises GatewayConfigError if it cannot be read, or a key is wrong."""
-    return read_toml(path, PageFile, GatewayConfigError)
+    """Read the file of a page by itself. Raises SettingsError if it cannot be read, or a key is wrong."""
+    return read_toml(path, PageFile, SettingsError)
 
 
 def read_gateway(path: Path) -> GatewayConfig:
-    """Read the file of a gateway. Raises GatewayConfigError if it cannot be read, or a key is wrong."""
-    return read_toml(path, GatewayConfig, GatewayConfigError)
+    """Read the file of a gateway. Raises SettingsError if it cannot be read, or a key is wrong."""
+    return read_toml(path, GatewayConfig, SettingsError)
 
 
 class Place(NamedTuple):

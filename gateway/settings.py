@@ -23,7 +23,7 @@ ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 
 
 class SettingsError(FuguError):
-    """A setting has a value that the gateway cannot work with."""
+    """The file of a gateway cannot be read, or a setting has a value that the gateway cannot work with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,6 @@ __all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "shard_acc
 MOST_SHARDS = 256
 
 
-class ShardError(UsageError):
-    """A number of shards, one of them, or its account cannot be used."""
-
-
 def owner(device: str, shards: int) -> int:
     """The shard, of so many, that a device belongs to."""
     return max(range(shards), key=lambda index: (blake2b(f"{index}/{device}".encode(), digest_size=8).digest(), index))
@@ -61,13 +57,13 @@ class Role(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Role:
-        """Read `i/N` or `fleet/N`. Raises ShardError if it is not like that, or there is no such shard."""
+        """Read `i/N` or `fleet/N`. Raises UsageError if it is not like that, or there is no such shard."""
         if not (found := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
-            raise ShardError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
+            raise UsageError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
         count = int(found[2])
         shard = None if found[1] == "fleet" else Shard(int(found[1]), count)
         if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
-            raise ShardError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
+            raise UsageError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
         return cls(count, shard)
 
 
@@ -88,9 +84,9 @@ def own_account(gateway: Broker, index: int) -> Broker | None:
 
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects. Raises ShardError if only others have accounts of their own."""
+    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
     if (own := own_account(gateway, index)) is not None:
         return own
     if any(own_account(gateway, one) for one in range(count)):
-        raise ShardError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
+        raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
     return gateway

@@ -6,6 +6,6 @@ may write.
 
 from __future__ import annotations
 
-from gateway.cluster.cluster import ClusterError, run_cluster
+from gateway.cluster.cluster import run_cluster
 
-__all__ = ["ClusterError", "run_cluster"]
+__all__ = ["run_cluster"]

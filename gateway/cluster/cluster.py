@@ -17,15 +17,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.errors import FuguError
 from fugu.host.clock import Wake
 from fugu.host.process import Notifier, log_settings
 from gateway.cluster.actor import HostActor, State, served
 from gateway.cluster.part import Given, all_parts
 from gateway.location import Server
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, SettingsError
 
-__all__ = ["ClusterError", "run_cluster"]
+__all__ = ["run_cluster"]
 
 
 _log = logging.getLogger(__name__)
@@ -33,10 +32,6 @@ _LOOK_SECONDS = 2.0
 _STOP_SECONDS = 60.0
 _CPUS = 0.001
 """Of a node's cores, as Ray counts them: a node that was started with none gets no actor."""
-
-
-class ClusterError(FuguError):
-    """The cluster cannot be used, or a part of a gateway cannot start in it."""
 
 
 class _Host(HostActor):
@@ -52,7 +47,7 @@ class _Host(HostActor):
 
 
 class Cluster:
-    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". Raises ClusterError if there is none."""
+    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". SettingsError if there is none."""
 
     def __init__(self, address: str, fleet: str) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -63,7 +58,7 @@ class Cluster:
         try:
             ray.init(address=address, namespace=f"fugu-{fleet}", log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-            raise ClusterError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
+            raise SettingsError(f"no Ray cluster at {address}: {str(error).partition(chr(10))[0]}") from None
         self._actors: dict[str, Any] = {}
         self.find()
 
@@ -143,9 +138,9 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
     serve. Raises FuguError, a line on what keeps the gateway from starting; no actor that was made is left.
     """
     if not isinstance(settings.store, Server):
-        raise ClusterError(f"the store {settings.store.name} is a file: shards on several machines need a server")
+        raise SettingsError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
-        raise ClusterError("a ledger in a file is on one machine: without --ledger it is on the store's server")
+        raise SettingsError("a ledger in a file is on one machine: without --ledger it is on the store's server")
     given = Given(settings, Path.cwd(), log_settings())
     mark = f"-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"
     parts = all_parts(settings)
@@ -173,12 +168,12 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 
 
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
-    """Wait for all nodes' actors; whether that is not wanted any more. Raises ClusterError if one cannot serve."""
+    """Wait for all nodes' actors; whether that is not wanted any more. Raises SettingsError if one cannot serve."""
     while True:
         states = cluster.states()
         for name in made:
             if name in states and states[name].problem:
-                raise ClusterError(states[name].problem)
+                raise SettingsError(states[name].problem)
         if len(states) >= len(cluster.nodes) > 0 and enough(states.values()):
             return False
         if wanted.wait(_ROUND_SECONDS):

@@ -73,14 +73,6 @@ _CODES = {"53100": sqlite3.SQLITE_FULL, "XX001": sqlite3.SQLITE_CORRUPT, "XX002"
 """Of conditions of PostgreSQL that `fugu.host.database` asks for: what SQLite calls the same."""
 
 
-class ServerError(DatabaseError):
-    """The server has refused a statement, or could not run it."""
-
-    def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(_line(error))
-        self.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
-
-
 class PostgresDatabase:
     """A `Database` on a server, in the first schema of the search path, or in the part's beside that.
 
@@ -444,7 +436,9 @@ class PostgresDatabase:
 
     def _failed(self, error: psycopg.Error) -> DatabaseError:
         if not self._connection.closed:
-            return ServerError(error)
+            refused = DatabaseError(_line(error))
+            refused.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
+            return refused
         self._why = f"no connection to {self._server.name}: {_line(error)}"
         self._next_try = time.monotonic() + self._pause
         return AwayError(self._why)

@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from edge_agent.randomiser import randomiser, system_entropy
-from firmware_sim.constant import ConstantError, parts, run_constant
+from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.constant import parts, run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
@@ -343,7 +344,7 @@ def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -
 def test_an_agent_that_cannot_keep_up_is_one_line(broker: Mosquitto, tmp_path: Path) -> None:
     """Nobody draws every 2 microseconds: after ten seconds ticks are left out, and frames are never full."""
     command = [sys.executable, "-m", "edge_agent"]
-    with pytest.raises(ConstantError, match=r"cannot keep up, after .* draws of a state: take a longer period"):
+    with pytest.raises(FirmwareError, match=r"cannot keep up, after .* draws of a state: take a longer period"):
         run_constant(command, planned(), broker.broker, tmp_path, 10**8, period_us=2, patience=60.0)
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from fugu.contract.topics import NAME_PATTERN
-from gateway.config import GatewayConfigError, read_gateway
+from gateway.config import read_gateway
+from gateway.settings import SettingsError
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/home-assistant"
@@ -165,5 +166,5 @@ def test_ingress_is_instead_of_a_login(tmp_path: Path, more: str) -> None:
     file.write_text(
         f'fleet = "home"\nstore = "s"\npolicies = "p"\n[page]\nlisten = "0.0.0.0:1"\ningress = true\n{more}\n'
     )
-    with pytest.raises(GatewayConfigError, match="one of login_file, no_login = true and ingress = true"):
+    with pytest.raises(SettingsError, match="one of login_file, no_login = true and ingress = true"):
         read_gateway(file).page_settings()

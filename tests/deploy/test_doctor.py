@@ -26,11 +26,11 @@ from fugu.contract.frames import Status
 from fugu.contract.topics import status_topic, time_topic
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
-from gateway.config import GatewayConfigError
 from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
+from gateway.settings import SettingsError
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.gateway_files import gateway_file
@@ -298,7 +298,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["doctor", str(file)]) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
-    with pytest.raises(GatewayConfigError, match=r"gateway\.toml"):
+    with pytest.raises(SettingsError, match=r"gateway\.toml"):
         installed(tmp_path / "folder" / "gateway.toml")
 
 

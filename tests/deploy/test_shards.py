@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.errors import UsageError
 from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import committed_topic
 from fugu.mqtt import Broker, Link
@@ -19,7 +20,7 @@ from gateway.deployment.doctor import examine, installed
 from gateway.location import Server
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
-from gateway.shards import Shard, ShardError, owner, shard_account
+from gateway.shards import Shard, owner, shard_account
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies
@@ -169,7 +170,7 @@ def test_one_shard_without_an_account_is_refused_and_all_without_share_the_gatew
     own = shard_account(both, 1, 2)
     assert (own.username, Path(own.password_file or "").name) == ("gw-1", "secret-1.txt")
     assert [Path(one or "").name for one in (own.cert_file, own.key_file)] == ["client-1.pem", "client-1.key"]
-    with pytest.raises(ShardError, match="shard 0 has no account, and others have"):
+    with pytest.raises(UsageError, match="shard 0 has no account, and others have"):
         shard_account(both, 0, 2)
 
 

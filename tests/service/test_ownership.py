@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from gateway.shards import Role, Shard, ShardError, owner
+from fugu.contract.errors import UsageError
+from gateway.shards import Role, Shard, owner
 
 NAMES = [f"device-{i}" for i in range(4000)]
 
@@ -44,7 +45,7 @@ def test_every_device_belongs_to_exactly_one_shard() -> None:
     "text", ["", "1", "2/2", "0/1", "0/257", "-1/3", "1/ 3", "a/b", "0/4/4", "٣/4", "fleet", "fleet/1", "Fleet/2"]
 )
 def test_what_is_no_shard_is_refused(text: str) -> None:
-    with pytest.raises(ShardError):
+    with pytest.raises(UsageError):
         Role.parse(text)
 
 
