@@ -199,13 +199,10 @@ class Registry:
         with self.transaction():
             for one in sightings:
                 cursor = self.db.execute(
-                    "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time) "
-                    "ELSE last_seen_us END, online=:online, outbox_depth=:depth, codes=:error, "
-                    "agent_version=:agent WHERE name=:name",
-                    {
-                        **{"name": one.device, "online": one.online, "time": one.time_us, "depth": one.outbox_depth},
-                        **{"error": one.codes, "agent": one.agent_version},
-                    },
+                    "UPDATE devices SET last_seen_us=CASE WHEN :online OR online THEN max(last_seen_us, :time_us) "
+                    "ELSE last_seen_us END, online=:online, outbox_depth=:outbox_depth, "
+                    "codes=:codes, agent_version=:agent_version WHERE name=:device",
+                    one._asdict(),
                 )
                 strangers += not cursor.rowcount
         return strangers
