@@ -84,7 +84,7 @@ def test_operating(tmp_path: Path) -> None:
 def test_asking_for_metrics(broker: Mosquitto, tmp_path: Path) -> None:
     replace = {"1883": str(broker.port), "9464": str(free_port())}
     with Page("docs/metrics.md", tmp_path, replace) as page:
-        assert page.run() == 2
+        assert page.run() == 3
     assert "fugu_" in page.said
 
 
