@@ -21,9 +21,9 @@ from gateway.estimates.beliefs import told
 from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
-from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
+from gateway.history.stored import ALWAYS, HistoryError, Piece, Span, SymbolStream
 from gateway.history.tables import marginal_rows, policy_rows
-from gateway.history.tasks import Group, Source, Tasks
+from gateway.history.tasks import Group, History, Source, Tasks
 
 __all__ = ["blocks", "smooth_history"]
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ from gateway.store.store import Store
 __all__ = [
     "ALWAYS",
     "DAY_US",
-    "History",
     "HistoryError",
     "Piece",
     "Span",
@@ -104,25 +103,6 @@ class SymbolStream(NamedTuple):
     def model(self, version: int) -> Model:
         """The numbers to estimate with under a version; errors as above."""
         return model_of(self.policy(version))
-
-
-class History(Protocol):
-    """Where symbols are kept: a gateway's store, or files that were exported from one."""
-
-    def streams(self) -> list[SymbolStream]:
-        """Every stream of symbols, by device and name."""
-        ...
-
-    def days(self, stream: SymbolStream, span: Span) -> list[int]:
-        """The days, by their beginnings, that may hold symbols of a stream in a span of time."""
-        ...
-
-    def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
-        """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed.
-
-        Whoever reads many streams reads them day by day: they may lie side by side.
-        """
-        ...
 
 
 def tick_times(clock: Clock, first: int, shift: int, ticks: int) -> Ints:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gateway.history.parquet import ExportedHistory
-from gateway.history.stored import History, HistoryError, Span, SymbolStream, stored_history
+from gateway.history.stored import HistoryError, Span, StoredHistory, SymbolStream, stored_history
 from gateway.location import Location
 
-__all__ = ["Group", "Source", "Tasks", "open_tasks"]
+__all__ = ["Group", "History", "Source", "Tasks", "open_tasks"]
 
 _LOOPBACK = "127.0.0.2"
 """Ray takes the address of the network instead of 127.0.0.1."""
@@ -22,6 +22,10 @@ _Arguments = Sequence[tuple[Any, ...]]
 _Told = Callable[[int], None]
 _MOST_STREAMS = 64
 """Of a group: a task's work, and how many streams share a file."""
+
+
+History = StoredHistory | ExportedHistory
+"""Where symbols are kept: a gateway's store, or files that were exported from one."""
 
 
 class Source(NamedTuple):

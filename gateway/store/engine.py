@@ -14,11 +14,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
 from fugu.host.files import create_private, damage, why_not_open
+
+if TYPE_CHECKING:
+    from gateway.store.postgresql import PostgresDatabase
 
 __all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
 
@@ -92,48 +95,15 @@ class Rows(Protocol):
         """The rows that are left, one by one."""
 
 
-class Database(Protocol):
-    """An open database in autocommit mode; one thread at a time uses it.
+Database: TypeAlias = "SQLiteDatabase | PostgresDatabase"
+"""An open database in autocommit mode; one thread at a time uses it.
 
-    Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows of a query at once: use LIMIT.
-    """
-
-    def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
-        """Run a statement with a value for each `?`."""
-
-    def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
-        """Run a statement that finds nothing once for each row of values."""
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
-
-    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
-        """A transaction while nobody else writes; it ends for good the writing of those who shared and held something.
-
-        Sessions that hold the leases of these names are ended first: one of them may be frozen.
-        """
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Reads see one state of it; they hold nobody up, and change nothing."""
-
-    def check(self) -> None:
-        """See whether what was called durable still is."""
-
-    def damage(self, tables: Iterable[str] = ("",), /) -> str:
-        """Damage of some tables, or of all that is stored, in a line; empty if there is none."""
-
-    def rewrite(self) -> None:
-        """Store everything anew, so that what was removed is nowhere."""
-
-    def size(self) -> int:
-        """How many bytes what is stored takes on the disk."""
-
-    def close(self) -> None:
-        """Give it back."""
+Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows of a query at once: use LIMIT.
+"""
 
 
 class SQLiteDatabase:
-    """A `Database` in a file; no other error than `kind.refused` is raised.
+    """A database in a file; no other error than `kind.refused` is raised.
 
     It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, nothing is
     written, and nobody waits for this process.
