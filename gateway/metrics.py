@@ -115,10 +115,6 @@ class Metrics:
             self._server.shutdown()
         self._server.server_close()
 
-    def describe(self) -> list[Metric]:
-        """Nothing, so that nothing is read before there is a scrape."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Every number, as it is now; for the library."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
