@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from fugu.contract.discretisers import Baseline
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Categories, Cells, Policy, Thresholds
+from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 
 __all__ = ["AgentProcess", "simulate_recording", "write_config", "write_device"]
@@ -29,50 +29,33 @@ def write_device(
     *,
     loop: bool = False,
     ceiling: float | None = None,
-    forget: str = "committed",
-    status_seconds: float = 30.0,
-    drain_seconds: float = 10.0,
-    grace_seconds: float = 0.0,
+    **options: object,
 ) -> Path:
     """Write the configuration of one device, in its own folder; its tick t reads row t of the recording.
 
     The ceiling is the largest epsilon that the device accepts, by default the policy's own; for measurements it is that
-    of one released point.
+    of one released point. `options` are further keys of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.json").write_text(policy.to_json())
     epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
     kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
-    options: dict[str, object] = {
-        "fleet": policy.fleet,
-        "device": policy.device,
-        "outbox": "outbox.sqlite",
-        "ceiling": 1.0,
-        kind: epsilon if ceiling is None else ceiling,
-        "forget": forget,
-        "status_seconds": status_seconds,
-        "drain_seconds": drain_seconds,
-        "grace_seconds": grace_seconds,
-    }
+    usual = {"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite", "ceiling": 1.0}
+    usual |= {"drain_seconds": 10.0, "grace_seconds": 0.0, kind: epsilon if ceiling is None else ceiling}
     sensor: dict[str, object] = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
-    return write_config(folder, options, broker, {"policy.json": sensor})
+    return write_config(folder, {**usual, **options}, broker, {"policy.json": sensor})
 
 
 def write_config(
     folder: Path, options: dict[str, object], broker: Broker, sensors: Mapping[str, dict[str, object]]
 ) -> Path:
     """Write the configuration file of an agent, whose sensors are by the file of their stream's policy."""
-    lines = [*_toml(options), "[broker]", *_toml(asdict(broker))]
+    lines = [*toml_lines(options), "[broker]", *toml_lines(asdict(broker))]
     for file, sensor in sensors.items():
-        lines += ["[[streams]]", *_toml({"policy": file}), "[streams.sensor]", *_toml(sensor)]
+        lines += ["[[streams]]", *toml_lines({"policy": file}), "[streams.sensor]", *toml_lines(sensor)]
     path = folder / "agent.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def _toml(values: dict[str, object]) -> list[str]:
-    """Scalars as TOML, which writes strings, numbers and booleans as JSON does; what is none is left out."""
-    return [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
 
 
 class AgentProcess:
