@@ -21,7 +21,7 @@ from fugu.host.process import end_with_parent
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
 
-__all__ = ["check_in_child", "load"]
+__all__ = ["check_in_child"]
 
 
 def load(path: str | Path) -> AgentPlan:

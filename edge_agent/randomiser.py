@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fugu.contract.frames import symbol_bits
 from fugu.contract.noise_table import NoiseTable, public_row
 
-__all__ = ["Mechanism", "SymbolNoise", "randomiser", "system_entropy"]
+__all__ = ["Mechanism", "SymbolNoise", "system_entropy"]
 
 
 BLOCK_WORDS = 1024

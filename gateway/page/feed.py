@@ -33,7 +33,7 @@ from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory
 
-__all__ = ["Feed", "Watcher"]
+__all__ = ["Feed"]
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2

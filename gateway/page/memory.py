@@ -18,7 +18,7 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
 
-__all__ = ["MOST_REMEMBERED", "Memory", "Said", "said_of"]
+__all__ = ["MOST_REMEMBERED", "Memory", "said_of"]
 
 MOST_REMEMBERED = 256
 """Devices."""
