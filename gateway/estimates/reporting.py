@@ -247,7 +247,8 @@ class Reports:
         made: list[Report] = []
         for (columns, distributions), numbers, rows in self._groups(taken):
             places, some = [self._place(number) for number in numbers], columns.take(rows)
-            models = [self._model(*one) for one in zip(places, some.version.tolist(), strict=True)]
+            versions = zip(places, some.version.tolist(), strict=True)
+            models = [self._past.model(place.device, place.stream, version) for place, version in versions]
             wide = np.zeros((len(rows), self._past.bank.states))
             wide[:, : distributions.shape[1]] = distributions[rows]
             shares, now = look_back(self._past.bank.arrays, np.array(models), some, wide, self._lag)
@@ -263,9 +264,6 @@ class Reports:
             numbers.append(number)
             rows.append(row)
         return [(fresh, numbers, np.array(rows, dtype=np.int64)) for fresh, numbers, rows in groups.values()]
-
-    def _model(self, place: Place, version: int) -> int:
-        return self._past.model(place.device, place.stream, version)
 
     def _report(self, place: Place, some: Columns, row: int, shares: Floats, now: Floats) -> Report:
         version, shift, first, count = (
