@@ -23,6 +23,7 @@ _GROUPS = {
     "deploy": "Write a broker, and folders for those who use it.",
 }
 COMMANDS = {
+    "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
     "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
     "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
     "plan auto": ("plan:app:auto", "Plan from a recording and a question."),

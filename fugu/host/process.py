@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TextIO, get_args
 
@@ -26,6 +26,7 @@ __all__ = [
     "Parser",
     "add_version",
     "end_with_parent",
+    "ending_in_order",
     "first_share",
     "log_settings",
     "log_to_stderr",
@@ -146,6 +147,27 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # it has ended already
             os._exit(1)
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let SIGTERM, and a terminal that is closed, end the program as an exit does: its folders and processes end too.
+
+    What comes after the first such signal is ignored.
+    """
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def leave(number: int, _frame: object) -> None:
+        for one in ends:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in ends}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _MICROSECONDS = 1e6

@@ -193,7 +193,14 @@ class Plan:
             return auto_document(self.details, self.policy)
         return place_document(self.details, self.policy)
 
-    def save(self, folder: str | Path, *, force: bool = False, broker: Broker | None = None) -> tuple[Path, ...]:
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        force: bool = False,
+        broker: Broker | None = None,
+        sensor: Sequence[str] | None = None,
+    ) -> tuple[Path, ...]:
         """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`, and say which.
 
         The page draws a part of the recording beside what is released: it is for its owner. Without a recommendation
@@ -203,6 +210,7 @@ class Plan:
             folder: A folder, new or not.
             force: Overwrite a plan that is there: the policy takes the place of the one that it has.
             broker: Connection of the agent (default: port 1883 of this machine).
+            sensor: Lines of the agent's sensor, in TOML (default: it replays what was held back).
 
         Raises:
             FuguError: the folder holds a plan.
@@ -211,7 +219,11 @@ class Plan:
         folder = Path(folder)
         if not force:
             refuse_overwriting(folder)
-        texts = self._texts(_connection(broker or Broker()))
+        texts = {_PAGE: self.page()}
+        if self.policy is not None:
+            texts[_POLICY] = self.policy.to_json()
+            if configuration := self.configuration(broker, sensor):
+                texts[_AGENT] = configuration
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _POLICY).exists() and _POLICY in texts:
             before = (folder / _POLICY).read_text(encoding="utf-8")
@@ -222,18 +234,20 @@ class Plan:
             (folder / name).unlink(missing_ok=True)  # of the plan that is overwritten
         return tuple(folder / name for name in texts)
 
-    def _texts(self, broker: dict[str, object]) -> dict[str, str]:
-        """Texts of the files, by their names."""
-        details, policy = self.details, self.policy
-        texts = {_PAGE: plan_page(details) if isinstance(details, AutoPlan) else place_page(details)}
-        if policy is None:
-            return texts
-        texts[_POLICY] = policy.to_json()
+    def page(self) -> str:
+        """Text of `plan.html`: the verdict, with pictures of the recording too."""
+        return plan_page(self.details) if isinstance(self.details, AutoPlan) else place_page(self.details)
+
+    def configuration(self, broker: Broker | None = None, sensor: Sequence[str] | None = None) -> str:
+        """Text of `agent.toml`, with arguments as of `save`; empty if nothing could be replayed."""
+        details, policy, at = self.details, self.policy, (_POLICY, _connection(broker or Broker()))
+        text = ""
         if isinstance(details, AutoPlan) and isinstance(policy, Policy):
-            texts[_AGENT] = agent_configuration(details, policy, self.file or Path(), _POLICY, broker)
+            text = agent_configuration(details, policy, self.file or Path(), *at)
         elif isinstance(details, PlacePlan) and isinstance(policy, MeasurePolicy) and self.file is not None:
-            texts[_AGENT] = place_configuration(details, policy, self.file, _POLICY, broker)
-        return texts
+            text = place_configuration(details, policy, self.file, *at)
+        head, title, replayed = text.partition("[streams.sensor]\n")
+        return head + title + (replayed if sensor is None or not title else "\n".join([*sensor, ""]))
 
 
 def refuse_overwriting(folder: Path) -> None:

@@ -47,7 +47,6 @@ from fugu.planning.candidates import (
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.gaps import Gaps, gaps_of
-from fugu.planning.grid_model import place_columns
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
 from fugu.planning.protection import long_stay, protected_seconds
@@ -63,7 +62,7 @@ from fugu.planning.question import (
     three_sets,
 )
 from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING, states_of
+from fugu.planning.recording import MOST_MISSING, place_columns, states_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
@@ -666,6 +665,7 @@ def _replayed(recording: Path, column: str) -> list[str]:
         'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
         f"file = {json.dumps(str(recording.resolve()))}",
         f"column = {json.dumps(column)}",
+        "loop = false  # a second time its readings would be told with new noise, beyond the promise",
     ]
 
 

@@ -20,7 +20,16 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
-from fugu.planning.recording import MOST_MISSING, column_missing, median_period, number, steps_inside
+from fugu.planning.recording import (
+    LATITUDE,
+    LONGITUDE,
+    MOST_MISSING,
+    column_missing,
+    median_period,
+    number,
+    place_columns,
+    steps_inside,
+)
 
 __all__ = [
     "METRES_PER_DEGREE",
@@ -31,14 +40,11 @@ __all__ = [
     "fit_grid",
     "grid_document",
     "order_two_document",
-    "place_columns",
     "read_traces",
     "resampled",
 ]
 
 
-_LATITUDE = ("lat", "latitude")
-_LONGITUDE = ("lon", "lng", "long", "longitude")
 _TIME = ("t", "time", "timestamp")
 _TRACE = ("trace", "trace_id", "device", "device_id", "user", "subject", "seg")
 _LONGEST_GAP = 2.0
@@ -73,13 +79,6 @@ class Traces(NamedTuple):
         return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
 
 
-def place_columns(path: Recorded) -> tuple[str, str] | None:
-    """The columns of latitude and longitude in a CSV file, None if it has none; PlanningError if it is no CSV file."""
-    with csv_rows(path, PlanningError) as (columns, _):
-        found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
-    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
-
-
 def asks_places(file: Recorded, question: Question, column: str | None) -> bool:
     """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
     other = question.want or column or question.states or question.baseline or question.threshold is not None
@@ -98,7 +97,7 @@ def read_traces(path: Recorded) -> Traces:
     """
     with csv_rows(path, PlanningError) as (columns, rows):
         header = [column.lower() for column in columns]
-        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
+        at = [_column(header, names, path.name) for names in (LATITUDE, LONGITUDE)]
         time = next((header.index(name) for name in _TIME if name in header), None)
         keys = [header.index(name) for name in _TRACE if name in header]
         traces: dict[tuple[str, ...], list[_Entry | None]] = {}

@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds, remembers
-from fugu.host.csv_file import csv_rows
+from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
 
 __all__ = [
     "BOUNDARIES",
+    "LATITUDE",
+    "LONGITUDE",
     "MOST_MISSING",
     "Recording",
     "column_missing",
@@ -37,6 +39,7 @@ __all__ = [
     "is_changes",
     "median_period",
     "number",
+    "place_columns",
     "read_recording",
     "read_states",
     "states_of",
@@ -187,6 +190,9 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
 MOST_MISSING = 0.01
 """The share of missing readings above which they are a state of their own."""
 
+LATITUDE = ("lat", "latitude")
+LONGITUDE = ("lon", "lng", "long", "longitude")
+"""Usual names of columns, in small letters."""
 BOUNDARIES = ("seg", "subject")
 _LARGEST_STATE = 254
 
@@ -284,6 +290,13 @@ def _range(values: Floats) -> tuple[float, float]:
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-9)))
     return math.floor(low / step) * step, (math.floor(high / step) + 1.0) * step
+
+
+def place_columns(path: Recorded) -> tuple[str, str] | None:
+    """The columns of latitude and longitude in a CSV file, None if it has none; PlanningError if it is no CSV file."""
+    with csv_rows(path, PlanningError) as (columns, _):
+        found = [next((one for one in columns if one.lower() in names), None) for names in (LATITUDE, LONGITUDE)]
+    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
 def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError:

@@ -164,12 +164,13 @@ def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tu
     sensor = tomllib.loads((planned[1] / "agent.toml").read_text())["streams"][0]["sensor"]
     replayed = [row for first, end in sensor["rows"] for row in range(first, end)]
     assert replayed == sets.test.rows.tolist()
-    opened = open_sensor({"silence": "samples", "loop": True} | sensor)
+    opened = open_sensor({"silence": "samples"} | sensor)
     assert isinstance(readings.values, np.ndarray)
-    for tick in (0, 1, len(replayed) - 1, len(replayed)):
+    for tick in (0, 1, len(replayed) - 1):
         reading = opened.read(tick)
         assert reading is not None
-        assert reading.reveal() == readings.values[replayed[tick % len(replayed)]]
+        assert reading.reveal() == readings.values[replayed[tick]]
+    assert [opened.finished(tick) for tick in (len(replayed) - 1, len(replayed))] == [False, True], "told once only"
 
 
 @pytest.mark.long

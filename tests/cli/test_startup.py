@@ -84,6 +84,7 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
         "deploy gateway",
         "subscribe",
         "gateway asyncapi",
+        "start",
         "try",
         "demo",
         "agent run",
@@ -98,7 +99,9 @@ def test_every_command_has_help_with_an_example(fugu: Fugu, command: str) -> Non
 
 def test_the_list_of_commands_is_complete(fugu: Fugu) -> None:
     done = fugu("--help")
-    for group in (*("try", "demo", "plan", "check", "agent", "gateway", "subscribe", "fleet", "deploy", "doctor"),):
+    for group in (
+        *("start", "try", "demo", "plan", "check", "agent", "gateway", "subscribe", "fleet", "deploy", "doctor"),
+    ):
         assert f"\n  {group} " in done.out
     assert [line.split()[0] for line in done.out.partition("Commands:\n")[2].splitlines() if line[2:3] != " "] == [
         *dict.fromkeys(words.partition(" ")[0] for words in COMMANDS)

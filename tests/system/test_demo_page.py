@@ -7,9 +7,7 @@ import http.client
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from fugu.cli.demo import session
@@ -18,20 +16,11 @@ from fugu.cli.demo.page import Page
 from fugu.cli.demo.session import NIGHTS
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser, chromium
+from tests.support.replays import check_layout
 
 WIDTHS = {390: 1, 800: 2, 1200: 3, 1920: 3}
 """Widths of a window, and how many figures stand beside one another there."""
 LOADED = "return [...document.querySelectorAll('img')].every((one) => one.naturalWidth === 560)"
-LAYOUT = """
-const box = (one) => { const at = one.getBoundingClientRect(); return [at.left, at.top, at.right, at.bottom]; };
-const all = (what) => [...document.querySelectorAll(what)].filter((one) => one.offsetParent !== null).map(box);
-const root = document.documentElement;
-return {
-  beyond: root.scrollWidth - root.clientWidth, figures: all("figure"), images: all("img"), blocks: all("main > *"),
-  clipped: [...document.querySelectorAll("h1, h2, h3, p, li, figcaption")].filter(
-    (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline").length,
-};
-"""
 
 
 @pytest.fixture(scope="module")
@@ -141,24 +130,6 @@ def test_the_page_is_right_at_every_width_and_grows(tmp_path: Path, nights: list
             wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again")
         wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
         assert browser.count("img:not([hidden])") == 6
-
-
-def check_layout(browser: Browser, width: int, columns: int) -> None:
-    """Nothing is beyond the window or cut off, and nothing lies on anything else."""
-    found: dict[str, Any] = browser.run(LAYOUT)
-    assert found["beyond"] <= 0, width
-    assert found["clipped"] == 0, width
-    assert all(0 <= left < right <= width for left, _, right, _ in found["figures"] + found["images"]), width
-    assert max(right - left for left, _, right, _ in found["images"]) <= 640
-    for boxes in (found["figures"], found["blocks"]):
-        for number, (left, top, right, bottom) in enumerate(boxes):
-            for other in boxes[number + 1 :]:
-                assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], width
-    for figure, image in zip(found["figures"], found["images"], strict=True):
-        assert figure[0] < image[0] < image[2] < figure[2]
-        assert figure[1] < image[1] < image[3] < figure[3]
-    rows = np.array([top for _, top, _, _ in found["figures"]])
-    assert max((rows == top).sum() for top in rows) == columns, width
 
 
 def pixel(browser: Browser, selector: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from tests.support.processes import GatewayProcess
 
 ENTITY, SHARE = "binary_sensor.hall_motion", "sensor.home_device_1_hall_motion_window_share"
 FASTER = """sed -i s/60000000/5000/ plan/policy.json && sed -i s/1883/{port}/ plan/agent.toml \\
-&& sed -i '/"replay"/a loop = true' plan/agent.toml"""
+&& sed -i 's/loop = false/loop = true/' plan/agent.toml"""
 """A minute takes 5 ms, the agent connects to the broker of the test, and does not end with the recording."""
 
 

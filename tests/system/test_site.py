@@ -102,7 +102,7 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 
-@pytest.mark.parametrize(("name", "count"), [("python", 2), ("own-topic", 2)])
+@pytest.mark.parametrize(("name", "count"), [("python", 2), ("own-topic", 3)])
 def test_a_tutorial_runs(name: str, count: int, tmp_path: Path) -> None:
     with Page(f"docs/{name}.md", tmp_path, {}) as page:
         assert page.run() == count

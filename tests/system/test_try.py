@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -16,23 +17,15 @@ from edge_agent.device_clock import TickClock
 from fugu.cli.demo.device import ReplayClock
 from fugu.cli.errors import NOTHING
 from fugu.host.clock import Wake
-
-SECRET = "17.25"
-
-
-def recorded(folder: Path, stay: float, ticks: int) -> Path:
-    """A recording of two levels, one row a minute, whose level stays with a probability."""
-    generator = np.random.default_rng(3)
-    level = np.cumsum(generator.random(ticks) > stay) % 2
-    rows = [f"{60 * tick},{SECRET if one else '3.5'}" for tick, one in enumerate(level.tolist())]
-    (folder / "history.csv").write_text("\n".join(["t,value", *rows]) + "\n")
-    return folder / "history.csv"
+from tests.support.brokers import PATIENCE, wait_until
+from tests.support.replays import SECRET, recorded
 
 
-def tried(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def tried(folder: Path, *words: str, file: str = "history.csv", edge: str = "10") -> subprocess.CompletedProcess[str]:
     """The command in a folder whose temporary files are in it."""
     (folder / "temporary").mkdir()
-    command = [sys.executable, "-m", "fugu", "try", "history.csv", "--threshold", "10", "--no-browser", *words]
+    states = ["--threshold", edge] if edge else []
+    command = [sys.executable, "-m", "fugu", "try", file, *states, "--no-browser", *words]
     environment = {**os.environ, "TMPDIR": str(folder / "temporary")}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
 
@@ -78,6 +71,51 @@ def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
     )
     assert "plan auto" not in done.stdout
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_it_early_finds_nothing_left(tmp_path: Path, number: int) -> None:
+    recorded(tmp_path, 0.6, 9000)
+    (temporary := tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "fugu", "try", "history.csv", *("--threshold", "10", "--protect", "tick")]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen([*command, "--no-browser"], cwd=tmp_path, env=environment, stdout=output)
+    try:
+        wait_until(lambda: process.poll() is not None or list(temporary.glob("fugu-replay-*/*/agent.toml")), "a replay")
+        assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(PATIENCE) == 128 + number
+    finally:
+        process.kill()
+        process.wait()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_group_is_not_replayed_and_its_verdict_is_shown(tmp_path: Path) -> None:
+    recorded(tmp_path, 0.6, 9000)
+    done = tried(tmp_path, "--protect", "tick", "--devices", "20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search("^Yes: release ", done.stdout, re.M)
+    assert done.stdout.count("\nNot replayed: only counts of one device's windows are") == 1
+    assert "on your sensor:" in done.stdout
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.long
+def test_places_are_planned_for_though_not_replayed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    rows = [
+        f"{tick * 3600},{52.002 + 0.0045 * y},{4.003 + 0.0073 * x}"
+        for tick, (x, y) in enumerate(rng.integers(0, 2, (4000, 2)))
+    ]
+    (tmp_path / "visits.csv").write_text("\n".join(["t,lat,lon", *rows]) + "\n")
+    done = tried(tmp_path, "--epsilon", "8", file="visits.csv", edge="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search("^Yes: release a point ", done.stdout, re.M)
+    assert done.stdout.count("\nNot replayed: only counts of one device's windows are") == 1
 
 
 def test_the_clock_of_a_replay_goes_from_tick_to_tick_by_the_times_of_the_policy() -> None:

@@ -23,7 +23,10 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
 
-__all__ = ["asked_words", "offers_of", "other_options", "plan_recordings", "question_asked"]
+__all__ = ["Offer", "asked_words", "offer_line", "offers_of", "other_options", "plan_recordings", "question_asked"]
+
+Offer = tuple[str, AutoOptions]
+"""How far off something else is, in words, and its settings."""
 
 _READ_BY = ("column", "time", "period", "seed", "fleet", "device", "stream", "epoch", "broker")
 """Options that are no part of the question."""
@@ -57,9 +60,11 @@ def plan_recordings(
         try:
             plan = find(question, options.seed, progress=progress)
         except TooShortError as error:
-            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), files, progress)
+            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), progress)
         else:
-            offers = () if plan.useful else offers_of(find, other_options(plan.details, options), files, progress)
+            offers = [] if plan.useful else offers_of(find, other_options(plan.details, options), progress)
+    named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
+    lines = [offer_line(offer, ["fugu", "plan", "auto", *named]) for offer in offers]
     written = () if output is None or plan is None else plan.save(output, force=force, broker=broker)
 
     def show() -> None:
@@ -69,8 +74,8 @@ def plan_recordings(
             show_auto(plan.details, plan.policy)
         else:
             show_places(plan.details, plan.policy)
-        for offer in offers:
-            print(offer)
+        for line in lines:
+            print(line)
         if plan is not None and plan.useful and written:
             say(f"written: {', '.join(map(str, written))}")
             say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
@@ -78,20 +83,17 @@ def plan_recordings(
     document = (
         {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short]} if plan is None else plan.document()
     )
-    answer(as_json, lambda: document | {"offers": offers}, show, indent=2)
+    answer(as_json, lambda: document | {"offers": lines}, show, indent=2)
     if plan is None or not plan.useful:
         raise typer.Exit(NOTHING)
 
 
-def offers_of(
-    find: Planner, others: Iterable[AutoOptions], files: Sequence[Path], progress: Callable[[str, float], None]
-) -> tuple[str, ...]:
-    """Other settings that are useful, as commands with what they give on rows that chose nothing.
+def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
+    """Other settings that are useful, each with how far off it is on rows that chose nothing.
 
     A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
     """
     offers = []
-    named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
     for number, other in enumerate(others, 1):
 
         def told(part: str, share: float, number: int = number) -> None:
@@ -102,10 +104,15 @@ def offers_of(
         except FuguError:
             continue
         if best.kind != "none" and best.held_back_error is not None:
-            line = shlex.join(["fugu", "plan", "auto", *named, *asked_words(other)])
             off = f"{best.held_back_error:.0f} m" if best.unit == "metres" else percent(best.held_back_error)
-            offers.append(f"{off} off on held-back rows instead: {line}")
-    return tuple(offers)
+            offers.append((f"{off} off on held-back rows instead", other))
+    return offers
+
+
+def offer_line(offer: Offer, command: Sequence[str]) -> str:
+    """An offer with the command that does it."""
+    words, other = offer
+    return f"{words}: {shlex.join([*command, *asked_words(other)])}"
 
 
 def asked_words(options: AutoOptions) -> list[str]:

@@ -1,4 +1,4 @@
-"""`fugu demo` and `fugu try`."""
+"""`fugu start`, `fugu try` and `fugu demo`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import typer
 from fugu.cli.commands.options import command
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.host.arguments import one_of, positive
+from fugu.host.process import ending_in_order
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
 
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
+start = typer.Typer(rich_markup_mode=None, add_completion=False)
 trial = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
@@ -45,13 +47,14 @@ def _demo(
         broker_kind: auto, mosquitto or embedded.
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
-    if one_of(what, "demo", _SHOWN) == "hearts":
-        from fugu.cli.demo.session import run
+    with ending_in_order():
+        if one_of(what, "demo", _SHOWN) == "hearts":
+            from fugu.cli.demo.session import run
 
-        return run(out or Path("demo"), kind, browser=browser)
-    from fugu.cli.demo.location import run as walk
+            return run(out or Path("demo"), kind, browser=browser)
+        from fugu.cli.demo.location import run as walk
 
-    return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)
+        return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)
 
 
 @command(trial)
@@ -74,4 +77,27 @@ def _try(file: Path | None = None, *, options: AutoOptions, browser: bool = True
     """
     from fugu.cli.demo.trial import run
 
-    return run(file, options, browser=browser)
+    with ending_in_order():
+        return run(file, options, browser=browser)
+
+
+@command(start)
+def _start(*, browser: bool = True) -> int:
+    """From a file or a topic to an agent, in a browser.
+
+    A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
+    leave and what that tells, and write the configuration of an agent, as fugu plan auto does. What is recorded or
+    uploaded is deleted at the end.
+
+    \b
+    examples:
+      fugu start
+      fugu start --no-browser
+
+    Args:
+        browser: Open the page.
+    """
+    from fugu.cli.demo.wizard import run
+
+    with ending_in_order():
+        return run(browser=browser)

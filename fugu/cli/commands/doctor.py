@@ -12,6 +12,8 @@ from fugu.cli.commands.options import JsonOption, command
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
 
+__all__ = ["of_gateway"]
+
 doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 
@@ -33,7 +35,7 @@ def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
     """
     if file.is_dir():
         file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
-    if _of_gateway(file):
+    if of_gateway(file):
         from gateway.deployment.doctor import examine, installed
 
         installation = installed(file)
@@ -47,7 +49,7 @@ def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
     return 1 if failed(found) else 0
 
 
-def _of_gateway(file: Path) -> bool:
+def of_gateway(file: Path) -> bool:
     """True if a file is a gateway's: by its name, or by a key that no agent's has."""
     with suppress(OSError, ValueError, RecursionError):
         return file.name == _GATEWAY or "store" in tomllib.loads(file.read_text())

@@ -12,11 +12,13 @@ import secrets
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from io import BufferedIOBase
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -36,6 +38,7 @@ _HEADERS = {
 }
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _REPORT = "report.html"
+_Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 
 
 class Page:
@@ -43,17 +46,20 @@ class Page:
 
     Args:
         browser: open it, where there is a screen; its address is printed in any case.
+        posted: takes what the page sends: a path, a query, a body and its length; without it nothing may be sent.
     """
 
-    def __init__(self, *, browser: bool) -> None:
+    def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
         self._state: dict[str, Any] = {"pictures": {}, "replays": []}
         self._files = {
             f"/{one.name}": one.read_bytes() for one in (files("fugu.cli.demo") / "assets").iterdir() if one.is_file()
         }
         self._browser = browser
+        self._drawn = 0
+        self._posted = posted
         self._token = secrets.token_urlsafe(24)
         self._session = ""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
         self.address = f"http://{self._hosts[0]}/?token={self._token}"
 
@@ -81,7 +87,8 @@ class Page:
         """Show pictures, by name, in place of older ones."""
         numbers = self._state["pictures"]
         self._files |= {f"/{name}.svg": picture.encode() for name, picture in pictures.items()}
-        self.show(pictures={**numbers, **{name: numbers.get(name, 0) + 1 for name in pictures}})
+        self._drawn += 1
+        self.show(pictures={**numbers, **dict.fromkeys(pictures, self._drawn)})
 
     def link(self, report: str) -> None:
         """Serve a report, and link it."""
@@ -102,21 +109,31 @@ class Page:
         self._token, self._session = "", secrets.token_urlsafe(24)
         return self._session
 
-    def _answer(self, path: str, headers: Any) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
-        """Status, type, body and further headers of an answer."""
+    def _answer(
+        self, path: str, headers: Any, sent: BufferedIOBase | None = None
+    ) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
+        """Status, type, body and further headers of an answer; `sent` is what is posted."""
         url, host = urlsplit(path), headers.get("Host", "")
         if host not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
         if (origin is not None and origin != f"http://{host}") or site not in ("none", "same-origin"):
             return HTTPStatus.FORBIDDEN, "text/plain", b"asked from another page", {}
-        if url.path == "/" and (token := parse_qs(url.query).get("token")):
+        if sent is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
             if (session := self.enter(token[0])) is None:
                 return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
             cookie = f"{_COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/"
             return HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie}
         if not self._session or not secrets.compare_digest(_cookie(headers).encode(), self._session.encode()):
             return HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the terminal shows", {}
+        if sent is not None:
+            length = headers.get("Content-Length", "")
+            if origin is None:  # every browser names it, of what is sent
+                return HTTPStatus.FORBIDDEN, "text/plain", b"sent from no page", {}
+            if self._posted is None or not (length.isascii() and length.isdigit() and len(length) < 16):
+                return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"nothing may be sent here", {}
+            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            return self._posted(url.path, query, sent, int(length)), "text/plain", b"", {}
         if url.path == "/state":
             return HTTPStatus.OK, "application/json", json.dumps(self._state).encode(), {}
         name = "/page.html" if url.path == "/" else url.path
@@ -133,7 +150,9 @@ class Page:
             timeout = 20.0
 
             def do_GET(self) -> None:
-                status, kind, body, more = page._answer(self.path, self.headers)
+                status, kind, body, more = page._answer(
+                    self.path, self.headers, self.rfile if self.command == "POST" else None
+                )
                 self.send_response_only(status)
                 sent = {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **more}
                 for name, value in sent.items():
@@ -141,10 +160,18 @@ class Page:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                self.do_GET()
+
             def log_message(self, *_: Any) -> None:
                 """Addresses have the token."""
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A traceback in the terminal could have what was sent."""
 
 
 def _screen() -> bool:

@@ -1,4 +1,4 @@
-"""From readings to a plan, its replay, and a block that runs it on the real sensor."""
+"""From a recording to a plan, its replay, and a block that runs it on the real sensor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import shlex
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,79 +16,76 @@ import numpy as np
 from edge_agent.sensors import open_sensor
 from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
-from fugu.cli.commands.auto_plan import asked_words, offers_of, other_options, question_asked
+from fugu.cli.commands.auto_plan import (
+    Offer,
+    asked_words,
+    offer_line,
+    offers_of,
+    other_options,
+    question_asked,
+)
 from fugu.cli.commands.plan_options import AutoOptions
-from fugu.cli.demo.evaluation import Replay, summary
+from fugu.cli.demo.evaluation import Replay, Results, summary
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import show_replay, stream
 from fugu.cli.errors import NOTHING
-from fugu.cli.view.auto_plan import verdict
 from fugu.cli.view.terminal import say, working
 from fugu.contract.policy import Policy
-from fugu.library.plans import Plan, whose_of
-from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, plan_auto
-from fugu.planning.question import Question
+from fugu.host.arguments import period
+from fugu.library.plans import Plan, Planner, planner, whose_of
+from fugu.planning.auto import AutoPlan, plan_auto
+from fugu.planning.grid_model import asks_places
+from fugu.planning.policy_builder import Whose
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 
-__all__ = ["plan_and_replay"]
+__all__ = ["plan_and_replay", "prepared_plan"]
 
 _DAY = 86_400.0
+_PLANNED = "The plan is below. If it is what you want, write the configuration."
+_PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
+_NO_ANSWER = "there is no answer to this question"
 _SENSOR = """\
-[streams.sensor]
 kind = "mqtt"
 port = 1884  # of the broker that has the readings, which is not the fleet's
-topic = "zigbee2mqtt/sensor"
+topic = "zigbee2mqtt/sensor"\
 """
 _INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
 _SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker and its topic."
 _HELD_BACK = "The part that was held back: no answer was chosen by it"
-_BROKER = {"host": "127.0.0.1", "port": 1883}
 _LONGER = "A recording of more days may do."
+_NOTHING = "Nothing would leave: no answer to this question is of use."
+_NOT_REPLAYED = (
+    "Not replayed: only counts of one device's windows are, no symbols, averages of groups or points of places. "
+    "The verdict is of the part of the recording that was held back."
+)
 
 
-def plan_and_replay(page: Page, path: Path, readings: Readings, options: AutoOptions) -> int:
+def plan_and_replay(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> int:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
-    whose, offers = whose_of(options.fleet, options.device, options.stream), tuple[str, ...]()
-
-    def find(question: Question, seed: int, progress: Callable[[str, float], None]) -> Plan:
-        return Plan(plan_auto(readings, question, np.random.default_rng(seed), progress), path, whose)
-
-    with working("planning", measured=True) as progress:
-
-        def tell(part: str, share: float) -> None:
-            progress(part, share)
-            page.show(stage=f"planning: {part}", done=share)
-
-        plan = plan_auto(readings, question_asked(options), np.random.default_rng(options.seed), tell)
-        first, *details = verdict(plan)
-        page.show(verdict=first)
-        page.show_replay(0, details=details)
-        if why := _not_replayed(plan):
-            page.show_replay(0, said=["", why, ""])
-            offers = offers_of(find, other_options(plan, options), [path], tell)
+    plan, offers = _shown_plan(page, path, readings, options)
+    first, *details = plan.verdict
     say(first, style="bold")
     for sentence in details:
         say(sentence)
-    if why:
-        lines = [line.replace("fugu plan auto", "fugu try", 1) for line in offers] or [_LONGER]
-        page.show(stage="there is no answer to this question", ended=True, paste=[*_INSTEAD, "\n".join(lines)])
-        say("\n".join([why, *lines]))
+    if not plan.useful:
+        lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
+        page.show(stage=_NO_ANSWER, ended=True, paste=[*_INSTEAD, "\n".join(lines)])
+        say("\n".join([_NOTHING, *lines]))
         page.stay()
         return NOTHING
-    policy = auto_policy(plan, whose._replace(epoch=_epoch(plan)))
-    show_replay(page, [replay := _replay(plan, policy, path)])
-    with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
-        try:
-            _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
-        except DemoError as error:  # the logs are deleted
-            last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
-            raise DemoError("; ".join([str(error), *last])) from None
-    block = _block(plan, policy, path, asked_words(options))
-    page.show(stage="all of it has been sent and attacked", ended=True, paste=[*_SENSOR_WORDS, block])
-    for sentence in summary(results):
-        say(sentence)
+    missing, stage = list[str](), _NOT_REPLAYED
+    if (replay := _replay_of(plan)) is None:
+        say(_NOT_REPLAYED)
+    else:
+        show_replay(page, [replay])
+        results, missing = _replayed(page, replay)
+        stage = "all of it has been sent and attacked"
+        for sentence in summary(results):
+            say(sentence)
+    block = _block(plan, path, asked_words(options))
+    page.show(stage=stage, ended=True, paste=[*_SENSOR_WORDS, block])
     say(f"\non your sensor:\n\n{block}")
     for sentence in missing:
         say(f"missing: {sentence}")
@@ -95,13 +93,95 @@ def plan_and_replay(page: Page, path: Path, readings: Readings, options: AutoOpt
     return 1 if missing else 0
 
 
-def _not_replayed(plan: AutoPlan) -> str:
-    """Why nothing is replayed, in a sentence; empty if something is."""
-    if plan.recommended.kind == "none":
-        return "Nothing would leave: no answer to this question is of use."
-    if plan.recommended.kind != "windows" or plan.recommended.devices > 1:
-        return "Nothing is replayed: only counts of windows of one device are."
-    return ""
+def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
+    """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
+    plan, offers = _shown_plan(page, path, readings, options)
+    if (replay := _replay_of(plan)) is not None:
+        show_replay(page, [replay])
+        page.show_replay(0, live=_PREPARED)
+    shown = []
+    for offer in offers:
+        values = {name: getattr(offer[1], name) for name in form}
+        texts = {name: "" if value is None else str(value) for name, value in values.items()}
+        shown.append({"words": offer_line(offer, []).replace("--", ""), "options": texts})
+    page.show(stage=_PLANNED if plan.useful else _NO_ANSWER, done=0.0, ended=True, offers=shown)
+    return plan
+
+
+def _shown_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
+    """Plan, and show the verdict on the page; and after a no what else would do.
+
+    Args:
+        page: shows what is being done, too.
+        path: the recording.
+        readings: those of the recording; `None` for places.
+        options: the question.
+
+    Raises:
+        FuguError: the recording cannot answer it.
+        OSError: the file cannot be read.
+    """
+    question = question_asked(options)
+    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    if readings is None or asks_places(path, question, options.column or options.time):
+        ticks = period(options.period)
+        find = planner([path], question, whose, column=options.column, time=options.time, period=ticks)
+    else:
+        find = _planner(readings, path, whose)
+    with working("planning", measured=True) as progress:
+
+        def tell(part: str, share: float) -> None:
+            progress(part, share)
+            page.show(stage=f"planning: {part}", done=share)
+
+        plan = find(question, options.seed, progress=tell)
+        first, *details = plan.verdict
+        page.show(verdict=first)
+        page.show_replay(0, details=details, said=["", "" if plan.useful else _NOTHING, ""])
+        page.link(plan.page())
+        return plan, [] if plan.useful else offers_of(find, other_options(plan.details, options), tell)
+
+
+def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
+    """The planner of a recording that has been read."""
+    return lambda asked, seed, progress: Plan(
+        plan_auto(readings, asked, np.random.default_rng(seed), progress), path, whose
+    )
+
+
+def _replay_of(plan: Plan) -> Replay | None:
+    """The replay of an agent with the configuration of the plan; `None` if only the verdict can be shown.
+
+    The policy has the recording's times.
+    """
+    details = plan.details
+    if not isinstance(details, AutoPlan) or details.recommended.kind != "windows" or details.recommended.devices > 1:
+        return None
+    plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
+    policy = plan.policy
+    assert isinstance(policy, Policy)
+    [stream] = tomllib.loads(plan.configuration())["streams"]
+    sensor = {"silence": "samples", **stream["sensor"]}
+    source, read = open_sensor(sensor), list[float | str | None]()
+    while not source.finished(len(read)):
+        reading = source.read(len(read))
+        read.append(None if reading is None else reading.reveal())
+    segments = np.zeros(len(read), dtype=np.int64)
+    states = states_of(policy.discretiser, read, segments)
+    transition = mean_transitions(states, segments, len(policy.discretiser.states))
+    words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
+    return Replay(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
+
+
+def _replayed(page: Page, replay: Replay) -> tuple[Results, list[str]]:
+    """Results of a replay with real processes, and a sentence for each that did not end as it should."""
+    with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
+        try:
+            _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
+        except DemoError as error:  # the logs are deleted
+            last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
+            raise DemoError("; ".join([str(error), *last])) from None
+    return results, missing
 
 
 def _epoch(plan: AutoPlan) -> float:
@@ -112,21 +192,6 @@ def _epoch(plan: AutoPlan) -> float:
     return math.floor(first + (newest - first) // _DAY * _DAY)
 
 
-def _replay(plan: AutoPlan, policy: Policy, path: Path) -> Replay:
-    """The replay of an agent with the configuration of the plan, read as it reads it."""
-    [stream] = tomllib.loads(agent_configuration(plan, policy, path, "policy.json", _BROKER))["streams"]
-    sensor = stream["sensor"] | {"loop": False}
-    source, read = open_sensor({"silence": "samples", **sensor}), list[float | str | None]()
-    while not source.finished(len(read)):
-        reading = source.read(len(read))
-        read.append(None if reading is None else reading.reveal())
-    segments = np.zeros(len(read), dtype=np.int64)
-    states = states_of(policy.discretiser, read, segments)
-    transition = mean_transitions(states, segments, len(policy.discretiser.states))
-    words = {"of": plan.states.share_of, "tick": "tick", "recorded": plan.readings.column}
-    return Replay(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
-
-
 def _values(read: list[float | str | None]) -> Floats | list[str | None]:
     try:
         return np.array([math.nan if one is None else float(one) for one in read])
@@ -134,8 +199,8 @@ def _values(read: list[float | str | None]) -> Floats | list[str | None]:
         return [None if one is None else str(one) for one in read]
 
 
-def _block(plan: AutoPlan, policy: Policy, path: Path, asked: list[str]) -> str:
+def _block(plan: Plan, path: Path, asked: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
-    configuration = agent_configuration(plan, policy, path, "policy.json", _BROKER).partition("[streams.sensor]\n")[0]
+    configuration = plan.configuration(sensor=[_SENSOR])
     command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])
-    return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}{_SENSOR}END\nfugu agent run plan/agent.toml\n"
+    return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

@@ -9,9 +9,11 @@ from fugu.cli.demo.drawing import reading_picture
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.processes import find_mosquitto
 from fugu.host.arguments import period
-from fugu.planning.readings import read_readings
+from fugu.planning.errors import PlanningError
+from fugu.planning.readings import Readings, read_readings
+from fugu.planning.recording import place_columns
 
-__all__ = ["run"]
+__all__ = ["recorded", "run", "show_recording"]
 
 _OURS = Path(__file__).parent / "data" / "hr_sleep_N10.csv.gz"
 
@@ -24,14 +26,32 @@ def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
         OSError: a file cannot be read.
     """
     path = _OURS if file is None else file
-    readings = read_readings(path, options.column, options.time, period(options.period))
-    hours = readings.period / 3600.0
+    readings = recorded(path, options)
     find_mosquitto("auto")
     with Page(browser=browser) as page:
         page.show(title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0)
-        about = f"{len(readings.segments)} readings of column {readings.column}."
-        page.show_replay(0, name="The whole recording", live=about, said=["", "It is being planned.", ""])
-        page.draw(**{"reading-0": reading_picture(readings.values, hours, 0, readings.column)})
+        show_recording(page, readings)
         from fugu.cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
         return plan_and_replay(page, path, readings, options)
+
+
+def recorded(path: Path, options: AutoOptions) -> Readings | None:
+    """The readings of a recording; `None` for places, which are none. Errors as of `run`."""
+    try:
+        readings = read_readings(path, options.column, options.time, period(options.period))
+        return readings if readings.period else None  # which is refused where nobody has said it
+    except PlanningError:
+        if place_columns(path) is None:
+            raise
+        return None
+
+
+def show_recording(page: Page, readings: Readings | None) -> None:
+    """Show a recording on the page, as its first part."""
+    page.show_replay(0, name="The whole recording", said=["", "It is being planned.", ""])
+    if readings is None:
+        page.show_replay(0, live="Places, which are not drawn here.")
+        return
+    page.show_replay(0, live=f"{len(readings.segments)} readings of column {readings.column}.")
+    page.draw(**{"reading-0": reading_picture(readings.values, readings.period / 3600.0, 0, readings.column)})

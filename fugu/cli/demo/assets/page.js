@@ -1,5 +1,7 @@
 // Asks how far it is, and shows the newest pictures; what has come stays when the program has ended.
 
+import { ask } from "/ask.js";
+
 const PAUSE = 400;
 const element = (id) => document.getElementById(id);
 const drawn = new Map();
@@ -27,10 +29,10 @@ function replay(one, at, pictures) {
     const name = `${kind}-${at}`;
     text(figure.querySelector("figcaption"), one.said?.[place]);
     figure.querySelector("img").alt = one.said?.[place] ?? "";
+    figure.querySelector("img").hidden = !pictures[name];
     if (pictures[name] && drawn.get(name) !== pictures[name]) {
       drawn.set(name, pictures[name]);
       figure.querySelector("img").src = `/${name}.svg?${pictures[name]}`;
-      figure.querySelector("img").hidden = false;
     }
   });
 }
@@ -51,6 +53,7 @@ function show(state) {
   (state.replays ?? []).forEach((one, at) => replay(one, at, state.pictures));
   ["h2", ".quiet", "pre"].forEach((part, at) => text(element("paste").querySelector(part), state.paste?.[at]));
   element("paste").hidden = !state.paste;
+  ask(state);
 }
 
 async function follow() {

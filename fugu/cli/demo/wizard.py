@@ -1,0 +1,256 @@
+"""`fugu start`: from a file or a topic to the configuration of an agent, on the page of one browser.
+
+It runs where the sensor is. What is uploaded or recorded lies in a folder of the account's own, which goes with the
+program; nothing of it is printed, sent, or left anywhere but in the plan's own files.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import tempfile
+import threading
+import time
+from contextlib import closing, suppress
+from dataclasses import replace
+from http import HTTPStatus
+from io import BufferedIOBase
+from pathlib import Path
+from queue import Full, Queue
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from edge_agent.config import load
+from edge_agent.config_schema import Mqtt
+from edge_agent.local_broker import LocalBrokerError, dial
+from edge_agent.sensors import open_sensor
+from fugu.cli.commands.doctor import of_gateway
+from fugu.cli.commands.plan_options import AutoOptions
+from fugu.cli.connection import broker_of
+from fugu.cli.demo.page import Page
+from fugu.cli.demo.trial import recorded, show_recording
+from fugu.cli.errors import CommandError
+from fugu.cli.view.terminal import say
+from fugu.contract._document import first_problem
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.topics import symbols_topic
+from fugu.host.arguments import number
+from fugu.host.database import STORE
+from fugu.host.toml_file import toml_lines
+from fugu.mqtt import Broker
+
+if TYPE_CHECKING:
+    from fugu.library.plans import Plan
+
+__all__ = ["run"]
+
+_MOST_BYTES, _MOST_WORDS = 64 << 20, 1 << 16
+"""Of a recording, and of what is typed into the form."""
+_BLOCK = 1 << 16
+_POLL_SECONDS = 0.05
+_INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
+"""Where a gateway is if it is installed."""
+_DOES = ("record", "plan", "write", "finish")
+_QUESTION = (
+    *("column", "time", "period", "epsilon", "protect", "baseline", "threshold", "states", "missing", "window"),
+    *("fleet", "device", "broker"),
+)
+_FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
+_BEGIN = "Choose a file, or record a topic."
+_RUN = "Run it", "This is all that the sensor's machine needs. The recording is deleted when this program ends."
+_STDIN = 'kind = "stdin"  # a reading a line'
+
+
+def run(*, browser: bool) -> int:
+    """Serve the page until it is told to finish, or Ctrl-C.
+
+    Raises:
+        CommandError: a gateway is here, which no reading may be beside.
+    """
+    refuse_beside_gateway(Path())
+    with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
+        wizard = _Wizard(Path(folder), browser=browser)
+        with wizard.page as page:
+            page.show(title="From a sensor to private values", stage=_BEGIN, ask=True)
+            try:
+                with suppress(KeyboardInterrupt):
+                    wizard.serve()
+            finally:
+                wizard.close()  # before the folder is deleted, so that nothing comes into it any more
+    return 0
+
+
+def refuse_beside_gateway(*folders: Path) -> None:
+    """Raise a CommandError if a gateway is installed here, or a folder has a gateway's file or store."""
+    files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
+    known = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
+    found = [file for file in files if file.suffix in known and known[file.suffix](file)]
+    for one in (*(place for place in _INSTALLED if place.exists()), *found):
+        raise CommandError(f"{one} is a gateway's: run fugu start where the sensor is, never beside a gateway")
+
+
+def _is_store(file: Path) -> bool:
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(68)  # of the application's number in SQLite's header
+        return opened.read(4) == STORE.application.to_bytes(4, "big")
+    return False
+
+
+class _Wizard:
+    """The program behind the page: takes what it sends, and does one thing after another, in the main thread."""
+
+    def __init__(self, folder: Path, *, browser: bool) -> None:
+        self.page = Page(browser=browser, posted=self._posted)
+        self._folder = folder
+        self._asked: Queue[dict[str, str]] = Queue(1)
+        self._lock = threading.Lock()
+        self._closed = self._busy = False
+        self._recording: Path | None = None
+        self._plan: Plan | None = None
+
+    def close(self) -> None:
+        """Take nothing any more."""
+        with self._lock:
+            self._closed = True
+
+    def _posted(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+        """Take what the page sends, in a thread of its own."""
+        if path == "/upload":
+            return self._uploaded(query.get("name", ""), body, length)
+        if path != "/ask" or length > _MOST_WORDS:
+            return HTTPStatus.BAD_REQUEST
+        try:
+            sent = json.loads(body.read(length)).items()
+            asked = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent}
+            if asked["do"] not in _DOES:
+                return HTTPStatus.BAD_REQUEST
+            self._asked.put_nowait(asked)
+        except Full:
+            return HTTPStatus.CONFLICT
+        except (AttributeError, RecursionError, ValueError):
+            return HTTPStatus.BAD_REQUEST
+        return HTTPStatus.ACCEPTED
+
+    def _uploaded(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
+        if length > _MOST_BYTES:
+            self.page.show(stalled=f"The file has more than {_MOST_BYTES >> 20} MB: give a part of it.")
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        path = self._folder / re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
+        with self._lock:
+            if self._closed or self._busy:
+                return HTTPStatus.CONFLICT
+            file = path.open("wb")
+        with file:
+            while length and (block := body.read(min(length, _BLOCK))):
+                file.write(block)
+                length -= len(block)
+        if length:
+            return HTTPStatus.BAD_REQUEST
+        self._recording = path
+        self.page.show(stage=f"{path.name} is here.", stalled="")
+        return HTTPStatus.CREATED
+
+    def serve(self) -> None:
+        """Do what is asked, until that is to finish."""
+        does = {"record": self._record, "plan": self._show, "write": self._write}
+        while (asked := self._asked.get())["do"] != "finish":
+            self._busy = asked["do"] != "record"
+            try:
+                self.page.show(stalled="", ended=False)
+                does[asked["do"]](asked)
+            except (FuguError, OSError, ValidationError) as error:
+                self.page.show(stage=_BEGIN, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)))
+            finally:
+                self._busy = False
+
+    def _record(self, asked: dict[str, str]) -> None:
+        """Record the topic until something else is asked."""
+        sensor, broker = _sensor(asked), broker_of(asked["broker"])
+        _refuse_fleets(sensor, broker, reached=True)
+        path, count = self._folder / "topic.csv", 0
+        source = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
+        with path.open("w", newline="") as file, closing(open_sensor(source)) as live:
+            rows = csv.writer(file)
+            rows.writerow(["time", "value"])
+            self._recording = path
+            while self._asked.empty() and file.tell() < _MOST_BYTES:
+                if (reading := live.read(0)) is not None:
+                    rows.writerow([f"{time.time():.3f}", reading.reveal()])
+                    count += 1
+                stage = f"recording: {count} messages have come. After a day or more, show what would leave."
+                self.page.show(stage=stage, stalled=live.trouble)
+                time.sleep(_POLL_SECONDS)
+        self.page.show(stalled="")
+
+    def _show(self, asked: dict[str, str]) -> None:
+        """Plan, and show what would leave."""
+        from fugu.cli.demo.planned import prepared_plan  # it takes a while to load
+
+        if self._recording is None:
+            raise CommandError("there is no recording yet: choose a file, or record a topic")
+        self._plan = None
+        cleared: dict[str, Any] = {"verdict": "", "replays": [], "pictures": {}, "offers": []}
+        self.page.show(stage="reading", paste=None, report=None, **cleared)
+        options = _options(asked)
+        readings = recorded(self._recording, options)
+        show_recording(self.page, readings)
+        self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
+
+    def _write(self, asked: dict[str, str]) -> None:
+        """Write the plan's files, with the topic in the place of the recording."""
+        if self._plan is None or not self._plan.useful:
+            raise CommandError("there is no plan to write yet")
+        broker, folder = broker_of(asked["broker"]), Path(asked["folder"] or "plan")
+        lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
+        if asked["topic"]:
+            sensor = _sensor(asked)
+            _refuse_fleets(sensor, broker, reached=False)
+            changes = getattr(getattr(self._plan.details, "readings", None), "changes", False)
+            named = sensor.model_dump(exclude_defaults=True) | {"silence": "changes" if changes else "samples"}
+            lines = toml_lines(named)
+        else:
+            command = f"YOUR-SENSOR | {command}"
+        refuse_beside_gateway(folder, folder.parent)
+        symbols_topic(asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
+        whose = self._plan.whose._replace(fleet=asked["fleet"], device=asked["device"])
+        written = replace(self._plan, whose=whose).save(folder, broker=broker, sensor=lines)
+        load(folder / "agent.toml")  # as the agent will
+        self.page.show(stage=f"written: {', '.join(map(str, written))}", ended=True, paste=[*_RUN, command])
+        say(f"written: {', '.join(map(str, written))}\n\n{command}")
+
+
+def _options(asked: dict[str, str]) -> AutoOptions:
+    """The options of a plan that the form has; empty ones are the usual ones."""
+    words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
+    words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
+    return AutoOptions(**words)
+
+
+def _sensor(asked: dict[str, str]) -> Mqtt:
+    at = Broker.parse(asked["local"])
+    words = {"topic": asked["topic"], "path": asked["path"] or None, "host": at.host, "port": at.port}
+    return Mqtt.model_validate({"kind": "mqtt", **words})
+
+
+def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
+    """Raise a CommandError if a topic is of a broker that may not be read, or cannot be `reached`."""
+    try:
+        dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
+    except OSError as error:
+        if isinstance(error, LocalBrokerError):
+            raise CommandError(f"the topic cannot be read: {error.trouble}") from None
+        if reached:
+            raise CommandError(f"the topic's broker cannot be reached: {cause(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """Errors in one line; none of them has a reading."""
+    match error:
+        case ValidationError():
+            return first_problem(error, "the topic")
+        case OSError():
+            return f"{Path(error.filename).name}: {cause(error)}" if error.filename else cause(error)
+    return " ".join(str(error).split())

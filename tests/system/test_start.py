@@ -1,0 +1,299 @@
+"""`fugu start`, as a new user runs it: who gets in, what may be sent, what is left, and the whole way in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fugu.cli.demo import wizard
+from fugu.cli.demo.wizard import refuse_beside_gateway
+from fugu.cli.errors import CommandError
+from fugu.mqtt import Broker, Link
+from gateway.store.store import Store
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.replays import SECRET, check_layout, recorded
+
+pytestmark = pytest.mark.long
+
+
+class Started:
+    """The program in a folder, whose temporary files are in `temporary` there; and a browser without a screen."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "temporary").mkdir()
+        self.folder, self.cookie = folder, ""
+        environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "fugu", "start", "--no-browser"]
+        self.output = (folder / "output").open("w+")
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.output, stderr=self.output, env=environment)
+        wait_until(lambda: self.process.poll() is not None or "?token=" in self.said, "its address")
+        match = re.search(r"(http://(127\.0\.0\.1:\d+))(\S+)", self.said)
+        assert match is not None, self.said
+        self.address, self.host, self.entrance = match[1] + match[3], match[2], match[3]
+
+    @property
+    def said(self) -> str:
+        """What it has printed."""
+        return (self.folder / "output").read_text()
+
+    @property
+    def left(self) -> list[Path]:
+        """Files and folders that are temporary."""
+        return [*(self.folder / "temporary").rglob("*")]
+
+    def enter(self) -> None:
+        """Use up the token."""
+        self.cookie = self.ask("GET", self.entrance)[1]["set-cookie"].partition(";")[0]
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str | None) -> tuple[int, Any, bytes]:
+        """Status, headers and body of an answer; the usual headers are those of the page itself."""
+        usual = (
+            {"Origin": f"http://{self.host}", "Cookie": self.cookie} if method == "POST" else {"Cookie": self.cookie}
+        )
+        sent = {name: value for name, value in {**usual, **headers}.items() if value}
+        connection = http.client.HTTPConnection(self.host, timeout=PATIENCE)
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        connection.close()
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """What the page shows."""
+        return dict(json.loads(self.ask("GET", "/state")[2]))
+
+    def do(self, what: str, **fields: str) -> int:
+        """Send the form."""
+        usual = {"local": "127.0.0.1:1884", "broker": "127.0.0.1:1883", "fleet": "home", "device": "device-1"}
+        return self.ask("POST", "/ask", json.dumps({**usual, **fields, "do": what}).encode())[0]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    made = Started(tmp_path)
+    yield made
+    made.process.kill()
+    made.process.wait()
+    made.output.close()
+
+
+@contextmanager
+def publishing(broker: Broker, topic: str, payload: str) -> Iterator[None]:
+    """Messages of a sensor, five a second."""
+    link, end = Link(broker, client_id="sensor"), threading.Event()
+
+    def publish() -> None:
+        while not end.wait(0.2):
+            link.maintain()
+            link.publish(topic, payload.encode())
+
+    link.start()
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+        link.stop()
+
+
+def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started: Started) -> None:
+    assert started.ask("POST", "/upload?name=a.csv", b"t,value\n")[0] == 403
+    assert started.ask("POST", started.entrance, b"", Cookie=None)[0] == 403, "a token is no permission to send"
+    started.enter()
+    assert started.ask("GET", started.entrance)[0] == 403
+    for headers in (
+        {"Cookie": None},
+        {"Origin": None},
+        {"Origin": "http://evil.example"},
+        {"Origin": f"https://{started.host}"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        assert started.ask("POST", "/upload?name=a.csv", b"t,value\n", **headers)[0] == 403, headers
+    rebound = {"Host": "evil.example", "Origin": "http://evil.example"}
+    assert started.ask("POST", "/upload?name=a.csv", b"t,value\n", **rebound)[0] == 421
+    assert started.ask("GET", "/", Host="evil.example")[0] == 421
+    for body in (b"", b"[]", b'"x"', b'{"do": "else"}', b"[" * 40_000):
+        assert started.ask("POST", "/ask", body)[0] == 400
+    assert started.ask("POST", "/ask", b"", **{"Content-Length": "70000"})[0] == 400
+    assert started.ask("POST", "/ask", b"", **{"Content-Length": "many"})[0] == 405
+    assert started.ask("POST", "/else", b"")[0] == 400
+    assert started.ask("PUT", "/upload?name=a.csv", b"")[0] == 501
+    assert [one for one in started.left if one.is_file()] == []
+    assert started.stop() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started, number: int) -> None:
+    started.enter()
+    for name in ("../../a.csv", "/etc/b.csv", "..", ".hidden", "b\0c.csv", "history.csv"):
+        path = f"/upload?name={name}".replace("\0", "%00")
+        assert started.ask("POST", path, f"t,value\n0,{SECRET}\n".encode())[0] == 201, name
+    [folder] = (started.folder / "temporary").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {one.parent for one in started.left if one.is_file()} == {folder}
+    assert started.ask("POST", "/upload?name=x.csv", b"", **{"Content-Length": str((64 << 20) + 1)})[0] == 413
+    assert "more than 64 MB" in started.state()["stalled"]
+    assert started.stop(number) == (0 if number == signal.SIGINT else 128 + number)
+    assert started.left == []
+    assert SECRET not in started.said
+    assert not (started.folder / "plan").exists()
+
+
+def test_a_topic_is_recorded_but_never_of_the_fleets_broker(broker: Mosquitto, started: Started) -> None:
+    started.enter()
+    local = f"127.0.0.1:{broker.port}"
+    for fleets in (local, f"localhost:{broker.port}"):
+        assert started.do("record", topic="lab/door", local=local, broker=fleets) == 202
+        wait_until(lambda: "that of the fleet, where nothing raw may be" in started.state()["stalled"], "a refusal")
+    for wrong, why in (
+        ({"local": "192.0.2.1:1883"}, "not this machine"),
+        ({"local": f"127.0.0.1:{free_port()}"}, "cannot be reached"),
+        ({"topic": "lab/#", "local": local}, "topic: "),
+        ({"local": "127.0.0.1:many", "topic": "lab/door"}, "is not host:port"),
+    ):
+        assert started.do("record", **{"topic": "lab/door", **wrong}) == 202
+        wait_until(lambda why=why: why in started.state()["stalled"], why)
+    assert [one for one in started.left if one.is_file()] == []
+    with publishing(broker.broker, "lab/door", f'{{"level": {SECRET}}}'):
+        assert started.do("record", topic="lab/door", local=local, path="level") == 202
+        wait_until(lambda: re.search(r"recording: [3-9] messages", started.state()["stage"]), "messages")
+        assert SECRET not in json.dumps(started.state())
+        assert started.do("plan") == 202
+        wait_until(lambda: "never changes: there is nothing to plan" in started.state()["stalled"], "a verdict")
+    [file] = [one for one in started.left if one.is_file()]
+    assert SECRET in file.read_text().splitlines()[1]
+    assert started.do("finish") == 202
+    assert started.process.wait(PATIENCE) == 0
+    assert started.left == []
+    assert SECRET not in started.said
+
+
+def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_beside_gateway(tmp_path, tmp_path / "none")
+    (tmp_path / "agent.toml").write_text("outbox = 'outbox.sqlite'\n")
+    (tmp_path / "broken.toml").write_text("=")
+    refuse_beside_gateway(tmp_path)
+    (tmp_path / "site.toml").write_text("store = 'home.db'\n")
+    with pytest.raises(CommandError, match=r"site\.toml is a gateway's: run fugu start where the sensor is"):
+        refuse_beside_gateway(tmp_path)
+    (tmp_path / "store").mkdir()
+    Store(tmp_path / "store" / "home.db").close()
+    with pytest.raises(CommandError, match=r"home\.db is a gateway's"):
+        refuse_beside_gateway(tmp_path / "store")
+    monkeypatch.setattr(wizard, "_INSTALLED", (tmp_path,))
+    with pytest.raises(CommandError, match="is a gateway's"):
+        refuse_beside_gateway()
+    done = subprocess.run(
+        [sys.executable, "-m", "fugu", "start"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+
+
+def test_from_a_file_to_an_agent_that_checks(broker: Mosquitto, started: Started, tmp_path: Path) -> None:
+    history = recorded(tmp_path, 0.6, 9000)
+    with chromium(tmp_path / "profile") as browser:
+        browser.open(started.address)
+        wait_until(lambda: "Choose a file" in browser.text("#stage"), "the form")
+        assert "token" not in browser.run("return location.href")
+        assert browser.violations() == []
+        browser.type("input[name=file]", str(history))
+        wait_until(lambda: "history.csv is here" in browser.text("#stage"), "the upload")
+        for name, text in (("topic", "lab/door"), ("local", f"127.0.0.1:{broker.port}"), ("folder", "wrist")):
+            browser.run("document.querySelector(arguments[0]).value = ''", f"[name={name}]")
+            browser.type(f"[name={name}]", text)
+        browser.click("summary")
+        browser.type("[name=threshold]", "10")
+        browser.type("[name=protect]", "single")
+        browser.type("[name=epsilon]", "\n")  # by keyboard alone
+        wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
+        assert browser.text("#stalled") == ""
+        assert browser.text("#verdict").startswith("Yes: release the share ")
+        wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
+        assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
+        for width, columns in {390: 1, 1200: 3}.items():
+            for dark in (False, True):
+                browser.look(width, dark=dark)
+                check_layout(browser, width, columns)
+                assert browser.violations() == []
+        write(browser, broker.port)
+        wait_until(lambda: "that of the fleet" in browser.text("#stalled"), "a refusal")
+        assert not (tmp_path / "wrist").exists()
+        write(browser, free_port())
+        wait_until(lambda: "written" in browser.text("#stage"), "files")
+        assert browser.text("pre") == "fugu agent run wrist/agent.toml"
+        assert browser.violations() == []
+        browser.click("#report a")
+        assert browser.text("h1").startswith("Yes: release the share ")
+        browser.run("history.back()")
+        assert browser.complaints() == []
+        assert started.do("finish") == 403, "another browser"
+        wait_until(lambda: browser.count("#ask:not([hidden])") == 1, "the form again")
+        browser.click("[value=finish]")
+        assert started.process.wait(PATIENCE) == 0
+        wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
+    assert started.left == []
+    assert SECRET not in started.said
+    assert {one.name for one in (tmp_path / "wrist").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
+    text = (tmp_path / "wrist" / "agent.toml").read_text()
+    assert 'topic = "lab/door"' in text
+    assert "history.csv" not in text
+    with publishing(broker.broker, "lab/door", SECRET):
+        done = subprocess.run(
+            [sys.executable, "-m", "edge_agent", "--check", "wrist/agent.toml"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every guarantee holds" in done.stdout
+
+
+def write(browser: Browser, port: int) -> None:
+    """Write the configuration for a fleet with a broker on a port of this machine, by keyboard."""
+    browser.run("document.querySelector('[name=broker]').value = arguments[0]", f"127.0.0.1:{port}")
+    browser.run("document.querySelector('[value=write]').focus()")
+    browser.type("[value=write]", "\n")
+
+
+def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) -> None:
+    history = recorded(tmp_path, 0.9, 9000)
+    started.enter()
+    assert started.ask("POST", "/upload?name=history.csv", history.read_bytes())[0] == 201
+    assert started.do("plan", threshold="10", protect="tick", epsilon="0.2") == 202
+    wait_until(lambda: "no answer" in (state := started.state())["stage"] or state["stalled"], "a no")
+    state = started.state()
+    assert state["verdict"].startswith("No: ")
+    assert started.do("write") == 202
+    wait_until(lambda: "no plan to write" in started.state()["stalled"], "a refusal")
+    assert all("fugu" not in one["words"] and one["options"]["threshold"] == "10.0" for one in state["offers"])
+    assert state["offers"], "an epsilon that does"
+    options = state["offers"][-1]["options"]
+    assert started.do("plan", **options) == 202
+    wait_until(lambda: "The plan is below" in started.state()["stage"], "a yes")
+    assert started.do("write", folder="here") == 202
+    wait_until(lambda: "written" in started.state()["stage"], "files")
+    assert started.state()["paste"][2] == "YOUR-SENSOR | fugu agent run here/agent.toml"
+    assert 'kind = "stdin"' in (tmp_path / "here" / "agent.toml").read_text()
+    assert started.stop() == 128 + signal.SIGTERM
+    assert started.left == []
