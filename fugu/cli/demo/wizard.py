@@ -74,7 +74,7 @@ def run(*, browser: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
         wizard = _Wizard(Path(folder), browser=browser)
         with wizard.page as page:
-            page.show(title="From a sensor to private values", stage=_BEGIN, ask=True)
+            page.show(title="From a sensor to private values", stage=_BEGIN, stalled="", ask=True)
             try:
                 with suppress(KeyboardInterrupt):
                     wizard.serve()
