@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, parse_topic, status_topic
+from fugu.contract.topics import health_topic, parse_topic, status_topic, symbols_topic, window_topic
 from fugu.mqtt import Link, Will
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
@@ -27,7 +27,7 @@ from gateway.home_assistant import HomeAssistant
 from gateway.location import part_of
 from gateway.part import Part
 from gateway.place_tables import TableSender
-from gateway.publisher import Publisher, frame_topics
+from gateway.publisher import Publisher
 from gateway.recorder import Recorder
 from gateway.release_part import Releasing, ShardsLook
 from gateway.releases.progress import FleetProgress
@@ -125,7 +125,7 @@ class Alone:
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
-        loop.link.subscribe(frame_topics(self._settings.fleet))
+        loop.link.subscribe(_frame_topics(self._settings.fleet))
         recorder, monitor = self._take_frames(loop, self._needed)
         self._do_once(loop, monitor, StoreProgress(loop.store, recorder.known))
         return recorder
@@ -267,7 +267,7 @@ class WholeFleet(Alone):
         catalogue.retire(loop.store.policy_documents())
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
         channel.begin()
-        loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
+        loop.link.unsubscribe(_frame_topics(settings.fleet))  # a session of before may have had all frames
         self.watch = ShardWatch(ShardChannel(channel_of(settings.store)), settings.shards, loop.counters)
         progress = FleetProgress(loop.store, settings.shards, lambda: self.missing)
         self._do_once(loop, loop.watch([]), progress)
@@ -327,4 +327,9 @@ class OwnDevices(Part):
 
 
 def _topics(fleet: str, device: str) -> tuple[str, ...]:
-    return (*frame_topics(fleet, device), status_topic(fleet, device))
+    return (*_frame_topics(fleet, device), status_topic(fleet, device))
+
+
+def _frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
+    """Where the frames of a device come, or of all."""
+    return symbols_topic(fleet, device, "+"), window_topic(fleet, device, "+")

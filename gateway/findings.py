@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from fugu.contract.errors import Reason, printable
 from fugu.contract.reports import MAX_NAMES, AlarmCode, HealthAlarm
 
-__all__ = ["BY_COUNTER", "BY_REASON", "OF_DEVICES", "Alarm", "Alarms"]
+__all__ = ["KINDS", "Alarm", "Alarms"]
 
 _MOST_NAMES = 200
 """Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
@@ -158,9 +158,6 @@ KINDS = {
     ),
 }
 """By code, in the order in which alarms are told."""
-OF_DEVICES = frozenset(code for code, kind in KINDS.items() if kind.about == "device")
-BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
-BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
 
 
 def alert_rules() -> str:

@@ -27,7 +27,7 @@ from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
 from gateway.describe import InForce
-from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
+from gateway.findings import KINDS, Alarm, Alarms
 from gateway.location import Location, part_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ _TOLD = ("code", "name", "since", "count", "detail", "advice")
 _MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
 """Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time."""
 _CERTIFICATES_SECONDS = 3600.0
+_BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
+_BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
 
 
 class NotRunningError(FuguError):
@@ -179,7 +181,7 @@ class Monitor:
 
     def refused(self, device: str, reason: Reason, times: int = 1) -> None:
         """Note that messages under a device's name were refused."""
-        if (code := BY_REASON.get(reason)) is not None:
+        if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
     def received(self, heard: Iterable[arrivals.Heard]) -> None:
@@ -239,7 +241,7 @@ class Monitor:
         while not self._notes.empty():
             code, name, detail, times = self._notes.get()
             self.alarms.note(code, name, detail, times=times)
-        for counter, code in BY_COUNTER.items():
+        for counter, code in _BY_COUNTER.items():
             count = self._sources.counters[counter]
             if more := count - self._seen.get(counter, 0):
                 self.alarms.note(code, times=more)

@@ -26,7 +26,7 @@ from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.topics import committed_topic, count_topic, estimate_topic, symbols_topic, window_topic
+from fugu.contract.topics import committed_topic, count_topic, estimate_topic
 from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
 from gateway.journal.arrivals import Heard
@@ -34,7 +34,7 @@ from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.store.store import Outgoing, Store
 
-__all__ = ["Publisher", "frame_topics"]
+__all__ = ["Publisher"]
 
 
 RESERVED_US = 10_000_000
@@ -98,11 +98,6 @@ class Waiting:
             taken += [of._replace(serial=serials.pop(frame), frame=frame) for frame in newest]
             overtaken += serials.values()
         return taken, overtaken
-
-
-def frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
-    """Where the frames of a device come, or of all."""
-    return symbols_topic(fleet, device, "+"), window_topic(fleet, device, "+")
 
 
 MAX_IN_FLIGHT = 200

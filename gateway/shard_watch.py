@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fugu.contract.errors import FuguError, cause
-from fugu.host.database import SHARDS, DatabaseError
+from fugu.host.database import DatabaseError, FileKind
 from gateway.location import Location, part_of
 from gateway.releases.entries import canonical
 from gateway.store.engine import Kind, Lease
@@ -41,7 +41,8 @@ class ShardChannelError(FuguError):
 
 
 # What is lost with the power is said again: no need to wait for the disk.
-KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
+_FILE = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
+KIND = Kind(_FILE, _SCHEMA, ShardChannelError, durable=False)
 
 
 def channel_of(store: Location) -> Location:

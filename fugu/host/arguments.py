@@ -15,14 +15,12 @@ from fugu.host.clock import seconds_of
 
 __all__ = [
     "StateRules",
-    "baseline_ticks",
     "epsilon_of",
     "moment",
     "number",
     "one_of",
     "positive",
     "protected",
-    "state_edge",
     "stream_units",
 ]
 
@@ -172,24 +170,6 @@ def adversary(text: str) -> Adversary:
 def _shown(text: str) -> str:
     """The text as an error shows it: short, on one line."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-def state_edge(text: str | None) -> float | str | None:
-    """An edge between two states: none, "mean", or a number."""
-    return text if text in (None, "mean") else number(str(text), "threshold")
-
-
-def baseline_ticks(text: str | None) -> int | None:
-    """The ticks of a running mean, or none.
-
-    Raises:
-        FuguError: these are none.
-    """
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
-        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
-    return int(text)
 
 
 def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:

@@ -18,7 +18,6 @@ __all__ = [
     "LEDGER",
     "OUTBOX",
     "REGISTRY",
-    "SHARDS",
     "STORE",
     "AwayError",
     "DatabaseError",
@@ -68,7 +67,6 @@ OUTBOX = FileKind(
 STORE = FileKind("store", 0x4655_5354, "put back a copy, or move it away; devices send again what they still hold")
 LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu gateway ledger resume")
 REGISTRY = FileKind("fleet registry", 0x4655_464C, "put back the newest copy")
-SHARDS = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
 
 
 _POLL_SECONDS = 0.01

@@ -26,8 +26,6 @@ from paho.mqtt.packettypes import PacketTypes
 from fugu.contract.errors import cause
 from fugu.mqtt.packets import (
     MOST_AROUND,
-    MOST_UNACKNOWLEDGED,
-    MOST_UNSENT,
     PUBACK,
     Message,
     Outgoing,
@@ -59,6 +57,10 @@ INSIDES = (
 """paho-mqtt's private names: methods that are replaced here, methods that are called, attributes."""
 _AT_ONCE = 1 << 16
 _PUBACK_BYTES = 4
+_MOST_UNSENT = 10_000
+"""Packets that wait because the broker does not read; a broker that only writes would let answers pile up."""
+_MOST_UNACKNOWLEDGED = 1_000
+"""Publications that the broker has not acknowledged."""
 _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 
 
@@ -86,7 +88,7 @@ class Client(mqtt.Client):
         )
         self._wishes = wishes
         self._max_packet = wishes.max_payload + MOST_AROUND
-        self._outgoing = Outgoing(MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
+        self._outgoing = Outgoing(_MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
         self._rest = bytearray()
         self._needed = 0
         self._messages: list[Message] = []
@@ -161,7 +163,7 @@ class Client(mqtt.Client):
 
     def _read(self) -> bytes:
         """Read the bytes that have come; raises OSError if nothing has, or the broker has closed the connection."""
-        if len(self._out_packet) > MOST_UNSENT or len(self._answers) > MOST_UNSENT * _PUBACK_BYTES:
+        if len(self._out_packet) > _MOST_UNSENT or len(self._answers) > _MOST_UNSENT * _PUBACK_BYTES:
             raise RefusedError("the broker takes nothing, but sends")
         if self._wishes.gather and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)

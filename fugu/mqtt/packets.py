@@ -14,8 +14,6 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 __all__ = [
     "MOST_AROUND",
-    "MOST_UNACKNOWLEDGED",
-    "MOST_UNSENT",
     "PUBACK",
     "Message",
     "Outgoing",
@@ -37,10 +35,6 @@ MOST_AROUND = 1 << 12
 """Bytes of a publication that are not payload: its topic, which is ours, and what MQTT 5 may add."""
 MOST_CONTROL = 1 << 14
 """Bytes of any other packet."""
-MOST_UNSENT = 10_000
-"""Packets that wait because the broker does not read; a broker that only writes would let answers pile up."""
-MOST_UNACKNOWLEDGED = 1_000
-"""Publications that the broker has not acknowledged."""
 _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
 
 

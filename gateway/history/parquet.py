@@ -23,7 +23,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from gateway.history.stored import DAY_US, HistoryError, Piece, Span, SymbolStream
-from gateway.history.tables import TABLES, UNDATED
+from gateway.history.tables import TABLES
 
 __all__ = ["ExportedHistory", "ParquetFolder", "parquet_folder"]
 
@@ -79,7 +79,7 @@ class ParquetFolder:
         self.rows[table] = self.rows.get(table, 0) + batch.num_rows
         if not batch.num_rows:
             return
-        if table in UNDATED:
+        if table == "policies":
             self._part(table, "").add(batch)
             return
         days = _numbers(batch, "time") // DAY_US

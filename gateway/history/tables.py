@@ -25,7 +25,6 @@ from gateway.history.stored import Piece, SymbolStream, WindowSequence, tick_tim
 
 __all__ = [
     "TABLES",
-    "UNDATED",
     "marginal_rows",
     "measurement_rows",
     "point_rows",
@@ -82,8 +81,7 @@ TABLES: dict[str, Any] = {
         ]
     ),
 }
-"""By name; all but those of `UNDATED` have a column `time`, by whose date in UTC they are partitioned."""
-UNDATED = frozenset({"policies"})
+"""By name; all but `policies` have a column `time`, by whose date in UTC they are partitioned."""
 
 
 def constant(value: object, length: int) -> Any:

@@ -22,7 +22,7 @@ from fugu.contract.reports import Health, HealthAlarm
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Kind, Topic
 from fugu.host.database import DatabaseError
-from gateway.findings import OF_DEVICES
+from gateway.findings import KINDS
 from gateway.location import Location
 from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
 from gateway.releases.ledger import Ledger
@@ -200,7 +200,8 @@ class FleetView:
         return self._sorted[1]
 
     def _alarms(self) -> list[HealthAlarm]:
-        return [one for one in (self.health.alarms if self.health is not None else ()) if one.code in OF_DEVICES]
+        alarms = self.health.alarms if self.health is not None else ()
+        return [one for one in alarms if KINDS[one.code].about == "device"]
 
     def _alarmed(self) -> set[str]:
         return {name for alarm in self._alarms() for name in alarm.names}

@@ -56,7 +56,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "Maker", "finish"]
+__all__ = ["EmptyWindowError", "Maker"]
 
 
 class DeviceWindows(NamedTuple):
@@ -363,13 +363,3 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         since=job.time_of(release.first),
         useful=job.useful,
     )
-
-
-def finish(work: Generator[bool, None, Entry]) -> Entry:
-    """Do all the work at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            entry: Entry = done.value
-            return entry

@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from gateway.releases.config import ReleaseConfigError, check_reader, load_reade
 from gateway.releases.entries import Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.releases.maker import Maker, finish
+from gateway.releases.maker import Maker
 from gateway.releases.record import ReleaseRecord
 from gateway.store.engine import Lease
 from gateway.store.store import Store
@@ -129,7 +129,7 @@ def release_now(
             entries: list[Entry] = []
             try:
                 for job in wanted:
-                    entries.append(finish(releases.maker.make(job, first)))
+                    entries.append(_finish(releases.maker.make(job, first)))
                 _hand_out(entries, releases, broker, "published", lambda why: waiting(f"{why}; {whose}"))
             except LinkError:
                 raise
@@ -191,3 +191,13 @@ def _fleet(policies: Path) -> str:
         raise PolicyError(f"cannot read the policies: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise PolicyError("the policies directory holds no policy") from None
+
+
+def _finish(work: Generator[bool, None, Entry]) -> Entry:
+    """Do all the work at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            entry: Entry = done.value
+            return entry

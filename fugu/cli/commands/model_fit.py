@@ -11,7 +11,8 @@ import numpy as np
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
-from fugu.host.arguments import StateRules, baseline_ticks, positive, state_edge
+from fugu.contract.errors import FuguError
+from fugu.host.arguments import StateRules, number, positive
 from fugu.planning.grid_model import (
     WARNING,
     fit_grid,
@@ -75,7 +76,7 @@ def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
     parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
     paths = list(files) * (number if len(files) == 1 else 1)
     rules = [
-        StreamRule(path, column, state_edge(edge), baseline_ticks(ticks))
+        StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
         for path, column, edge, ticks in zip(paths, *parts, strict=True)
     ]
     if any(rule.threshold is not None and rule.baseline is not None for rule in rules):
@@ -140,7 +141,7 @@ def _fit_chain(file: Path, given: StateRules, epsilon: float | None, output: Pat
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.baseline is not None and given.threshold is not None:
         raise CommandLineError("--baseline makes the states of every reading: without --threshold")
-    edge, ticks = state_edge(given.threshold), baseline_ticks(given.baseline)
+    edge, ticks = _state_edge(given.threshold), _baseline_ticks(given.baseline)
     with working(f"fitting {file.name}") as told:
         recording = read_recording(file, given.column, edge, ticks)
         model = fit(
@@ -197,3 +198,21 @@ def fit_places(
 
     answer(as_json, lambda: document, show)
     warn(WARNING)
+
+
+def _state_edge(text: str | None) -> float | str | None:
+    """An edge between two states: none, "mean", or a number."""
+    return text if text in (None, "mean") else number(str(text), "threshold")
+
+
+def _baseline_ticks(text: str | None) -> int | None:
+    """The ticks of a running mean, or none.
+
+    Raises:
+        FuguError: these are none.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
+        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
+    return int(text)
