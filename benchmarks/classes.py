@@ -34,8 +34,7 @@ from scipy import special
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
-from fugu.planning.protection import protected_seconds, protected_ticks
-from fugu.planning.question import Question, choose_states
+from fugu.planning.question import Question, choose_states, protected_seconds, protected_ticks
 from fugu.planning.readings import read_readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_model import clopper_pearson, count_transitions

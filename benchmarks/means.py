@@ -24,8 +24,7 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.planning.candidates import window_lengths
-from fugu.planning.protection import protected_seconds, protected_ticks
-from fugu.planning.question import Part, Question, three_sets
+from fugu.planning.question import Part, Question, protected_seconds, protected_ticks, three_sets
 from fugu.planning.readings import read_readings
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios

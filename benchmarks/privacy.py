@@ -28,8 +28,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage
 from fugu.privacy.accountant.inner_maximum import closed, step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.quilts import mqm_approx, mqm_exact
 from papers.mqm import band_chain
 
 EPSILON = 1.0

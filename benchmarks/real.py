@@ -29,8 +29,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.chain_model import count_transitions, transition_matrix
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import group_dp_scale, mqm_exact
+from fugu.privacy.quilts import group_dp_scale, mqm_approx, mqm_exact
 
 __all__ = ["activity_states", "column", "fitted", "heart_rate_states", "power_states"]
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fugu.library.checks import Check as Check
     from fugu.library.checks import attack as attack
     from fugu.library.checks import check as check
+    from fugu.library.checks import load_policy as load_policy
     from fugu.library.history import history as history
     from fugu.library.plans import Plan as Plan
     from fugu.library.plans import plan as plan
-    from fugu.library.policies import load_policy as load_policy
     from fugu.mqtt.broker import Broker as Broker
     from fugu.mqtt.readings import CountReading as CountReading
     from fugu.mqtt.readings import EstimateReading as EstimateReading
@@ -40,10 +40,9 @@ _HOME = {
     "contract.measure_policy": "MeasurePolicy",
     "contract.policy": "Policy",
     "contract.sentences": "epsilon_to_odds",
-    "library.checks": "Check attack check",
+    "library.checks": "Check attack check load_policy",
     "library.history": "history",
     "library.plans": "Plan plan",
-    "library.policies": "load_policy",
     "mqtt.broker": "Broker",
     "mqtt.readings": "CountReading EstimateReading PointReading ReleaseReading SymbolReading",
     "mqtt.subscription": "AsyncSubscription Subscription",

@@ -15,10 +15,9 @@ from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.utility import Utility, assess, real_loss
+from fugu.privacy.randomised_response import Utility, assess, calibrate
 
-__all__ = ["Baseline", "baselines", "corollary_2", "ordinary_dp", "zhao_eps3", "zhao_eps6"]
+__all__ = ["Baseline", "baselines", "corollary_2", "ordinary_dp", "real_loss", "zhao_eps3", "zhao_eps6"]
 
 
 _LONGEST_QUILT = 1000
@@ -43,6 +42,18 @@ class Baseline(NamedTuple):
         """What its symbols are worth; arguments as for `assess`."""
         thresholds = [min(max(round(rho * SCALE), 1), SCALE - 1) for rho in (self.rho0, self.rho1)]
         return assess(NoiseTable.binary(*thresholds), transition, chains, ticks)
+
+
+def real_loss(chains: ChainClass, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
+    """Return the real epsilon of exact flip probabilities inside (0, 1) for two-state chains.
+
+    Raises GuaranteeError if the chains have more than two states, or there is no bound.
+    """
+    if chains.states != 2:
+        raise GuaranteeError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
+    ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
+    ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
+    return chains.ratio_loss(ratio_01, ratio_10, adversary)
 
 
 def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:

@@ -24,8 +24,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.chain_model import clopper_pearson
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.utility import real_loss
-from papers.baselines import corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
+from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart
 from papers.rows import Chart, Found, Line, Row, Setting, at_most

@@ -12,13 +12,14 @@ from contextlib import suppress
 import numpy as np
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.places.drawing import graph_svg
+from fugu.cli.view.measure_plan import graph_svg
 from fugu.places.graphs import complete, explicit, lattice, one_step, within_radius
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull, largest_gauge
-from fugu.places.noise import area, l1_sensitivity, laplace_error, noise_error
+from fugu.places.noise import area, noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
+from papers.neighbour_noise import l1_sensitivity, laplace_error
 from papers.rows import Chart, Drawing, Found, Line, Row, Setting
 from papers.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
 

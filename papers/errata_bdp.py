@@ -14,8 +14,7 @@ from fugu.attackers.evaluation import attack, mean_transitions, success_bound
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import release_symbols
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.utility import real_loss
-from papers.baselines import corollary_2, ordinary_dp, zhao_eps3
+from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3
 from papers.bdp import half_interval, point, printed_bound
 from papers.recordings import heart
 from papers.rows import Row, Setting, at_most

@@ -9,9 +9,10 @@ import numpy as np
 
 from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
 from fugu.places.hull import complete_hull, extended, gauge, graph_hull
-from fugu.places.noise import area, laplace_error, noise_error
+from fugu.places.noise import area, noise_error
 from fugu.places.protection import exposed, protect
 from papers.dphmm import GRAPH, TRIANGLE, VALUES, chosen, edge_names
+from papers.neighbour_noise import laplace_error
 from papers.rows import Row, Setting, at_most
 from papers.walks import successors
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
-from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.quilts import Mixing, mixing, mqm_approx, mqm_exact, width_influences
 from papers.mqm import THETA1, THETA2
 from papers.rows import Row, Setting, at_most
 

@@ -20,8 +20,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import eigengap, fast_path_length, mixing, mqm_approx
-from fugu.privacy.quilts import corner_chains, mqm_exact
+from fugu.privacy.quilts import corner_chains, eigengap, fast_path_length, mixing, mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.bdp import half_interval

@@ -5,6 +5,8 @@ the span of that hull, and where two states have different such planes, it lies 
 probability 0: the plane names the states that share it, for certain. In a path of three cells whose two steps have
 different directions, every state is alone on its plane.
 
+Beside it, noise that other papers draw: continuous K-norm noise, by a hull, and Laplace noise in every coordinate.
+
 Source: DPHMM, section 10, example 10.8 (which needs the path s4 - s6 - s5: a clique gives all three one hull).
 """
 
@@ -16,10 +18,59 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull, complete_hull
-from fugu.places.noise import draw_knorm, float_gauge, simplices
+from fugu.places.noise import simplices
 
-__all__ = ["attack_points", "local_hulls", "local_points", "measure", "planes", "point_densities"]
+__all__ = [
+    "attack_points",
+    "draw_knorm",
+    "float_gauge",
+    "l1_sensitivity",
+    "laplace_error",
+    "local_hulls",
+    "local_points",
+    "measure",
+    "planes",
+    "point_densities",
+]
+
+
+def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> Floats:
+    """Draw continuous K-norm noise, size x d, for simulation: a gamma radius times a uniform point of K."""
+    if hull.rank == 0:
+        return np.zeros((size, hull.dimensions))
+    pieces = list(simplices(hull))
+    corners = np.array([chosen for chosen, _ in pieces], dtype=np.float64) / hull.scale
+    weights = np.array([weight for _, weight in pieces], dtype=np.float64)
+    chosen = generator.choice(len(pieces), size=size, p=weights / weights.sum())
+    # uniform in a simplex with a corner at 0: Dirichlet weights, the one of 0 dropped
+    shares = generator.dirichlet(np.ones(hull.rank + 1), size=size)[:, : hull.rank]
+    radius = generator.gamma(hull.rank + 1, 1.0 / epsilon, size=size)
+    noise: Floats = radius[:, None] * np.einsum("nr,nrd->nd", shares, corners[chosen])
+    return noise
+
+
+def float_gauge(hull: Hull, points: Floats) -> Floats:
+    """The gauges of ... x d points of the span, in floating point: for forecasts only; 0 for a hull that is a point."""
+    sides = (hull.scale * hull.normals / hull.offsets[:, None]).T
+    return np.asarray((points @ sides).max(axis=-1, initial=0.0), dtype=np.float64)
+
+
+def l1_sensitivity(values: Ints, graph: Bools) -> int:
+    """The largest |f(i) - f(j)|_1 over the edges of a graph (N x N, within the constraint set); 0 without edges."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return int(np.abs(values[first] - values[second]).sum(axis=1).max(initial=0))
+
+
+def laplace_error(values: Ints, graph: Bools, epsilon: float) -> float:
+    """E|n|^2 of Laplace noise in every coordinate: 2 d S^2 / epsilon^2, S the L1 sensitivity.
+
+    In one or two dimensions it is never below the K-norm mechanism's; in three it can be (corollary 5.1 is false).
+    """
+    if not 0.0 < epsilon < math.inf:
+        raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
+    return float(2.0 * values.shape[1] * (l1_sensitivity(values, graph) / epsilon) ** 2)
 
 
 def measure(hull: Hull) -> float:

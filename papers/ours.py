@@ -17,8 +17,7 @@ from fugu.planning.true_class import count_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.covering_class import covering_class
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import wasserstein_count
 from papers.attacked import attack_classes, two_states
 from papers.baselines import baselines

@@ -17,7 +17,7 @@ from fugu.cli import edge
 from fugu.contract.errors import FuguError, UsageError, cause, printable
 from fugu.host.process import print_any_text, version_line
 
-__all__ = ["guarded", "main"]
+__all__ = ["main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {

@@ -17,16 +17,7 @@ from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import Window
 
-__all__ = [
-    "LARGEST_PROTECTED",
-    "STRETCHES",
-    "Ceiling",
-    "Stretch",
-    "StretchBound",
-    "StretchTicks",
-    "moved",
-    "stretch_ticks",
-]
+__all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "moved", "stretch_ticks"]
 
 STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""

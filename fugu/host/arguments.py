@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 _Choice = TypeVar("_Choice", bound=str)
-_MAX_DIGITS = 400
 _LATEST = 2**53
 _LONGEST_STRETCH = 366 * 86_400
 
@@ -118,27 +117,6 @@ def interval(text: str, name: str) -> tuple[float, float]:
     if not 0.0 < values[0] <= values[1] < 1.0:
         raise FuguError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
     return values
-
-
-def exact_probability(text: str, name: str) -> Fraction:
-    """Read a decimal number (or a fraction like 1/3) inside (0, 1), exactly.
-
-    Raises:
-        UsageError: the text is no number.
-        FuguError: the number is not inside (0, 1).
-    """
-    try:
-        if len(text) > _MAX_DIGITS or abs(number(text, name) if "/" not in text else 0.0) > 2.0:
-            raise ValueError
-        # A long exponent would make a huge integer: the float has told that the number is small.
-        if "e" in text.lower() and abs(int(text.lower().partition("e")[2])) > _MAX_DIGITS:
-            raise ValueError
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{name} must be a number, got {_shown(text)}") from None
-    if not 0 < value < 1:
-        raise FuguError(f"{name} must lie strictly inside (0, 1), got {_shown(text)}")
-    return value
 
 
 def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:

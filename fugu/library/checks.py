@@ -1,4 +1,4 @@
-"""Check a policy's promise, for a recording too; and attack it."""
+"""A policy from its file; check its promise, for a recording too; and attack it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.guarantee import Loss
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.policies import AnyPolicy
+from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling, Stretch
 from fugu.host.arguments import epsilon_of
-from fugu.library.policies import load_policy
 
 if TYPE_CHECKING:
     from fugu.library.recordings import Source
     from fugu.planning.attacked import Trial
     from fugu.planning.true_class import RecordedClass
 
-__all__ = ["Check", "attack", "check"]
+__all__ = ["Check", "attack", "check", "load_policy"]
+
+
+def load_policy(path: str | Path) -> AnyPolicy:
+    """Read a policy file.
+
+    Returns:
+        A `Policy` of symbols and windows, or a `MeasurePolicy` of points.
+
+    Raises:
+        PolicyError: it is no policy; names the file and the first field that is wrong.
+        OSError: it cannot be read.
+    """
+    try:
+        return read_policy(Path(path).read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{path}: {error}") from None
 
 
 class Check(NamedTuple):

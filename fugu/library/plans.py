@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -12,38 +13,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fugu.attackers.evaluation import Attack
 from fugu.attackers.stretches import StretchAttack
 from fugu.cli.view.auto_plan import answer_words, auto_document, verdict
-from fugu.cli.view.place_plan import place_document, place_page, place_verdict, place_words
-from fugu.cli.view.plan_page import answer_pictures, errors, plan_page
+from fugu.cli.view.plan_page import (
+    answer_pictures,
+    errors,
+    place_document,
+    place_page,
+    place_verdict,
+    place_words,
+    plan_page,
+)
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
-from fugu.contract.policy import Policy
 from fugu.contract.topics import symbols_topic
 from fugu.host import arguments
+from fugu.host.toml_file import toml_lines
 from fugu.library.recordings import Source, readings_of, recorded, several
 from fugu.mqtt.broker import FILES, Broker
-from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
+from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate, useful
 from fugu.planning.grid_model import asks_places
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
+from fugu.planning.recording import place_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Errors", "Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "whose_of"]
+__all__ = ["Plan", "Planner", "plan", "planner", "question_of", "refuse_overwriting", "whose_of"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _MISSING: tuple[Literal["ignore"], ...] = ("ignore",)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
 Planner = Callable[..., "Plan"]
-"""Of recordings that were read: from a question, a seed and, if anybody looks, where progress is told, to a plan."""
+"""Of recordings that were read: from a question, `seed` and, if anybody looks, `progress`, to a plan."""
 
 
 class Errors(NamedTuple):
@@ -240,14 +250,88 @@ class Plan:
 
     def configuration(self, broker: Broker | None = None, sensor: Sequence[str] | None = None) -> str:
         """Text of `agent.toml`, with arguments as of `save`; empty if nothing could be replayed."""
-        details, policy, at = self.details, self.policy, (_POLICY, _connection(broker or Broker()))
-        text = ""
-        if isinstance(details, AutoPlan) and isinstance(policy, Policy):
-            text = agent_configuration(details, policy, self.file or Path(), *at)
-        elif isinstance(details, PlacePlan) and isinstance(policy, MeasurePolicy) and self.file is not None:
-            text = place_configuration(details, policy, self.file, *at)
-        head, title, replayed = text.partition("[streams.sensor]\n")
-        return head + title + (replayed if sensor is None or not title else "\n".join([*sensor, ""]))
+        if self.policy is None or (isinstance(self.details, PlacePlan) and self.file is None):
+            return ""
+        at = _connection(broker or Broker())
+        return _agent_configuration(self.details, self.policy, self.file or Path(), at, sensor)
+
+
+def _agent_configuration(
+    plan: AutoPlan | PlacePlan,
+    policy: AnyPolicy,
+    recording: Path,
+    broker: Mapping[str, object],
+    sensor: Sequence[str] | None,
+) -> str:
+    """The configuration of an agent, whose `sensor` by default replays what the plan held back of one recording.
+
+    `broker` has the keys of its connection.
+    """
+    time: list[str] = []
+    rows: NDArray[np.int64] | None
+    if isinstance(policy, MeasurePolicy):
+        assert isinstance(plan, PlacePlan)
+        ceilings = [
+            f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
+            f"measurement_ceiling = {float(policy.epsilon)!r}",
+        ]
+        column, rows, step = ",".join(place_columns(recording) or ()), plan.traces.at, 1
+    else:
+        assert isinstance(plan, AutoPlan)
+        one, ceiling = plan.readings, repr(float(policy.guarantee.epsilon))
+        if plan.question.protect:
+            ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
+        ceilings, column, rows, step = [f"ceiling = {ceiling}"], one.column, one.rows, 1
+        if one.changes:
+            step = plan.recommended.every
+            time = [
+                f"time = {json.dumps(one.time)}  # its rows are changes, each holds until the next",
+                f"every = {policy.clock.period_us / 1e6!r}  # seconds",
+            ]
+    if sensor is not None:
+        pass
+    elif rows is None:
+        sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
+    else:
+        sensor = [
+            'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
+            f"file = {json.dumps(str(recording.resolve()))}",
+            f"column = {json.dumps(column)}",
+            "loop = false  # a second time its readings would be told with new noise, beyond the promise",
+            *time,
+            _held_back(rows, plan.held_back, step),
+        ]
+    return "\n".join(
+        [
+            *toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"}),
+            *ceilings,
+            "",
+            "[broker]",
+            *toml_lines(broker),
+            "",
+            "[[streams]]",
+            f"policy = {json.dumps(_POLICY)}",
+            "",
+            "[streams.sensor]",
+            *sensor,
+            "",
+        ]
+    )
+
+
+def _held_back(rows: NDArray[np.int64], held_back: NDArray[np.int64], step: int) -> str:
+    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others.
+
+    `rows` are (n,), -1 where a reading is from none; `step` is how many there are to one of the agent's ticks.
+    """
+    used = np.ones(len(rows), dtype=bool)
+    used[held_back] = False
+    wanted, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
+    wanted = np.setdiff1d(wanted, others)
+    parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
+    spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
+    told = json.dumps([(first, end) for first, end in spans if first < end])
+    return f"rows = {told}  # held back: nothing was chosen by them"
 
 
 def refuse_overwriting(folder: Path) -> None:
@@ -315,7 +399,7 @@ def plan(
         if period is not None:
             period = arguments.positive(float(period), "period")
         whose = whose_of(fleet, device, stream)
-        return planner(several(recording), asked, whose, column=column, time=time, period=period)(asked, seed)
+        return planner(several(recording), asked, whose, column=column, time=time, period=period)(asked, seed=seed)
 
 
 @contextmanager
@@ -357,7 +441,7 @@ def planner(
         def find(*words: Any, **progress: Any) -> AutoPlan:
             return plan_auto(readings, *words, **progress)
 
-    return lambda asked, seed, **progress: Plan(find(asked, np.random.default_rng(seed), **progress), file, whose)
+    return lambda asked, seed=1, **told: Plan(find(asked, np.random.default_rng(seed), **told), file, whose)
 
 
 def question_of(

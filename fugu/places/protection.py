@@ -43,7 +43,6 @@ __all__ = [
     "Protection",
     "degree_of_protection",
     "exposed",
-    "protect",
     "protect_likely",
     "protected_pairs",
     "unbounded_factors",

@@ -7,13 +7,11 @@ plays no part in the class.
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,9 +23,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
-from fugu.host.toml_file import toml_lines
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -49,7 +45,6 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.gaps import Gaps, gaps_of
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
-from fugu.planning.protection import long_stay, protected_seconds
 from fugu.planning.question import (
     ChosenStates,
     Cut,
@@ -57,12 +52,14 @@ from fugu.planning.question import (
     Sampled,
     ThreeSets,
     choose_states,
+    long_stay,
     merged_states,
+    protected_seconds,
     sampled,
     three_sets,
 )
 from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING, place_columns, states_of
+from fugu.planning.recording import MOST_MISSING, states_of
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
@@ -70,17 +67,14 @@ from fugu.privacy.covering_class import Covered, CoveringChains, covering_class,
 from fugu.privacy.window_mechanisms import lawful_scale
 
 if TYPE_CHECKING:
-    from fugu.planning.auto_places import PlacePlan
+    pass
 
 __all__ = [
     "AIM",
     "AutoPlan",
     "Curve",
-    "Told",
-    "agent_configuration",
     "auto_policy",
     "longest_useful",
-    "place_configuration",
     "plan_auto",
 ]
 
@@ -608,85 +602,3 @@ def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> Joint
     else:
         window = profile_window(candidate, plan.question, plan.states.counted, epoch)
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)
-
-
-def agent_configuration(
-    plan: AutoPlan, policy: Policy, recording: Path, policy_file: str, broker: Mapping[str, object]
-) -> str:
-    """The configuration of an agent that replays what the plan held back of one recording, instead of a real sensor.
-
-    `broker` has the keys of its connection.
-    """
-    one = plan.readings
-    if one.rows is None:
-        sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
-    else:
-        sensor = _replayed(recording, one.column)
-        if one.changes:
-            sensor.append(f"time = {json.dumps(one.time)}  # its rows are changes, each holds until the next")
-            sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
-        sensor.append(_held_back(one.rows, plan.held_back, plan.recommended.every if one.changes else 1))
-    ceiling = repr(float(policy.guarantee.epsilon))
-    if plan.question.protect:
-        ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
-    return _configuration(policy, [f"ceiling = {ceiling}"], policy_file, broker, sensor)
-
-
-def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
-    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others.
-
-    `rows` are (n,), -1 where a reading is from none; `step` is how many there are to one of the agent's ticks.
-    """
-    used = np.ones(len(rows), dtype=bool)
-    used[held_back] = False
-    wanted, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
-    wanted = np.setdiff1d(wanted, others)
-    parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
-    spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
-    told = json.dumps([(first, end) for first, end in spans if first < end])
-    return f"rows = {told}  # held back: nothing was chosen by them"
-
-
-def place_configuration(
-    plan: PlacePlan, policy: MeasurePolicy, recording: Path, policy_file: str, broker: Mapping[str, object]
-) -> str:
-    """The configuration of an agent that replays the held back traces, in place of a real device's sensor."""
-    ceilings = [
-        f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
-        f"measurement_ceiling = {float(policy.epsilon)!r}",
-    ]
-    sensor = _replayed(recording, ",".join(place_columns(recording) or ()))
-    sensor.append(_held_back(plan.traces.at, plan.held_back, 1))
-    return _configuration(policy, ceilings, policy_file, broker, sensor)
-
-
-def _replayed(recording: Path, column: str) -> list[str]:
-    return [
-        'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
-        f"file = {json.dumps(str(recording.resolve()))}",
-        f"column = {json.dumps(column)}",
-        "loop = false  # a second time its readings would be told with new noise, beyond the promise",
-    ]
-
-
-def _configuration(
-    policy: Policy | MeasurePolicy,
-    ceilings: list[str],
-    policy_file: str,
-    broker: Mapping[str, object],
-    sensor: list[str],
-) -> str:
-    lines = [
-        *toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"}),
-        *ceilings,
-        "",
-        "[broker]",
-        *toml_lines(broker),
-        "",
-        "[[streams]]",
-        f"policy = {json.dumps(policy_file)}",
-        "",
-        "[streams.sensor]",
-        *sensor,
-    ]
-    return "\n".join(lines) + "\n"

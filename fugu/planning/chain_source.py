@@ -12,9 +12,8 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import Attacked, ChainModel, ModelError
+from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, ModelError, StreamStates
 from fugu.privacy.covering_class import covered_words
-from fugu.privacy.joint_model import JointModel, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
 __all__ = [

@@ -19,9 +19,8 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import Recording, median_period, read_states
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import transition_matrix
+from fugu.privacy.chain_model import JointModel, transition_matrix
 from fugu.privacy.covering_class import smoothed
-from fugu.privacy.joint_model import JointModel
 
 __all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "named", "read_joint"]
 

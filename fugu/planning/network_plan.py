@@ -73,18 +73,18 @@ class _Variable:
     rows: tuple[tuple[Fraction, ...], ...]
 
 
-def read_network(path: Path, epsilon: float | None = None) -> NetworkSpec:
+def read_network(path: Path) -> NetworkSpec:
     """Read a TOML or JSON file; PlanningError with one line that says what is wrong with it."""
     given = read_specification(path, _KEYS)
     try:
-        return _spec(given, epsilon)
+        return _spec(given)
     except (PlanningError, ChainClassError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
-def _spec(given: dict[str, Any], epsilon: float | None) -> NetworkSpec:
+def _spec(given: dict[str, Any]) -> NetworkSpec:
     refuse_unknown(given, _KEYS)
-    amount: Any = given.get("epsilon") if epsilon is None else epsilon
+    amount: Any = given.get("epsilon")
     if type(amount) not in (int, float) or not 0.0 < amount <= _MOST_EPSILON:
         raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {amount!r:.40}")
     entries = given.get("variables")

@@ -17,11 +17,10 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
-from fugu.planning.protection import protected_ticks
+from fugu.planning.question import protected_ticks
 from fugu.privacy.accountant.accountant import decimated_class
-from fugu.privacy.randomised_response import Objective, calibrate
-from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
-from fugu.privacy.utility import Utility, assess
+from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
+from fugu.privacy.randomised_response import Objective, Utility, assess, calibrate
 
 __all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan"]
 

@@ -28,12 +28,11 @@ from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
-from fugu.planning.protection import protected_ticks
+from fugu.planning.question import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.joint_model import JointModel, StreamStates
-from fugu.privacy.randomised_response import allowed_ratios, rate_table
-from fugu.privacy.utility import Utility, assess
+from fugu.privacy.chain_model import JointModel, StreamStates
+from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
 from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_discretiser", "stream_policies"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,13 +29,10 @@ from fugu.planning.question import one_in, states_of_some
 from fugu.planning.readings import read_readings
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, ModelError, Tried
+from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
 from fugu.privacy.window_mechanisms import lawful_scale
-
-if TYPE_CHECKING:
-    from fugu.privacy.joint_model import JointModel
 
 __all__ = [
     "RecordedClass",
@@ -43,7 +40,6 @@ __all__ = [
     "attack_model",
     "attack_streams",
     "beyond_ceiling",
-    "count_scale",
     "recorded_class",
     "strongest",
     "true_class",

@@ -22,17 +22,18 @@ from fugu.privacy.chain_model import (
     WARNING,
     ChainModel,
     Counts,
+    JointModel,
     LikelihoodRatio,
     Matrix,
     ModelError,
     SlowRegime,
+    StreamStates,
     Stretches,
     interval_cells,
     likelihood_ratio,
     log_likelihood,
 )
 from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
-from fugu.privacy.joint_model import JointModel, StreamStates
 
 __all__ = ["fit", "fit_joint", "fit_order_two", "joint_states", "matrix_rows"]
 

@@ -19,7 +19,7 @@ from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_tables import stationary_distribution_of
 
-__all__ = ["check_symbols", "infinity_wasserstein", "wasserstein_count", "wasserstein_states", "wasserstein_symbols"]
+__all__ = ["check_symbols", "infinity_wasserstein", "wasserstein_states", "wasserstein_symbols"]
 
 Number: TypeAlias = int | float | Fraction
 Exact: TypeAlias = int | Fraction

@@ -28,8 +28,7 @@ from fugu.contract.windows import Composing, covers
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
+from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import wasserstein_states
 
 __all__ = [

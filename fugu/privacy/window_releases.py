@@ -20,7 +20,7 @@ from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.quilts import corner_chains, quilt_accountant
 from fugu.privacy.window_mechanisms import WindowRequest
 
-__all__ = ["Together", "WindowRelease", "charges", "lost_together", "moved_to_the_front"]
+__all__ = ["Together", "WindowRelease", "lost_together"]
 
 _MOST_TICKS = 10_000
 

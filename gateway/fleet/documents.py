@@ -26,7 +26,7 @@ from fugu.contract.windows import Window
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import WindowError, window_error
-from fugu.privacy.utility import assess
+from fugu.privacy.randomised_response import assess
 from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
 from gateway.fleet.keys import Root, read_root
 from gateway.fleet.registry import Registry
@@ -191,7 +191,7 @@ def check_new(registry: Registry, signed: Signed) -> None:
         raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
 
 
-def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: int) -> Document:
+def enter(registry: Registry, signed: Signed, *, who: str, time_us: int) -> Document:
     """Enter a document that was checked; the same again is a no-op.
 
     Raises FleetError if it is another fleet's, or its version is not higher than all others.
@@ -203,7 +203,7 @@ def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: i
         target=target_of(document.to),
         digest=signed.envelope.digest,
         payload=signed.payload,
-        description=note or ", ".join(promise.stream for promise in promises(document)),
+        description=", ".join(promise.stream for promise in promises(document)),
         restores=restored_by(registry, document),
     )
     registry.add_document(entry, who=who, time_us=time_us)

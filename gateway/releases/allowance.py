@@ -77,8 +77,7 @@ from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
 from gateway.releases.entries import PER_NAT, Promise, Stream, named_streams, nats, units_above, units_below

@@ -124,6 +124,6 @@ def test_points(fugu: Fugu, tmp_path: Path, places: str, adversary: str) -> None
         spec = tmp_path / "places.toml"
         header = 'fleet = "home"\ndevice = "d"\nstream = "s"\nperiod = 60\n'
         spec.write_text(header + MEASURED[places] + (f"\ninitial = {start}\n" if start else "\n"))
-        words = ("measure", "--spec", spec, "--adversary", adversary)
+        words = ("measure", spec, "--adversary", adversary)
         whole = adversary != "universal" or places != "walk"  # impossible steps: the planner has no bound
         confirmed(fugu, *planned(fugu, tmp_path, *words), 3 if whole else 2)

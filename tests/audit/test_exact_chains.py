@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fugu.audit.exact import NotRecomputed
-from fugu.audit.exact.chains import leakage
+from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import known_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
 from fugu.contract.chains import JointChains, Shown
@@ -143,7 +143,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
     chains = joint(3, 0.6)
     given, draw = json.loads(chains.model_dump_json()), random.Random(1)
     honest = {who: stream_loss(given, NOTHING, who) for who in ADVERSARIES}
-    ratio, limit, distances = leakage.guessed_ratio, leakage.guessed_limit, leakage.useful_distances
+    ratio, limit, distances = claims.guessed_ratio, claims.guessed_limit, claims.useful_distances
 
     def lower(above: Any, below: Any, wide: Any, most: float) -> Any:
         found, flow = ratio(above, below, wide, most)
@@ -157,7 +157,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
 
     for name, worse in (("guessed_ratio", lower), ("guessed_limit", wrong), ("useful_distances", few)):
         with monkeypatch.context() as patch:
-            patch.setattr(leakage, name, worse)
+            patch.setattr(claims, name, worse)
             for who in ADVERSARIES[::2]:
                 try:
                     found = stream_loss(given, NOTHING, who)

@@ -276,7 +276,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     for name, more in (("odds", ()), ("known", known), ("counted", ("--window", "10m"))):
         fugu("plan", "joint", tmp_path / "room.model", "--epsilon", "1", *tick, *more, "-o", tmp_path / name, *NAMED)
     fugu("plan", "joint", tmp_path / "order.model", "--epsilon", "1", *tick, "-o", tmp_path / "order", *NAMED)
-    fugu("plan", "measure", "--spec", tmp_path / "place.toml", "-o", tmp_path / "place.json")
+    fugu("plan", "measure", tmp_path / "place.toml", "-o", tmp_path / "place.json")
     planned_kinds = [[file] for file in sorted(tmp_path.glob("*.json"))]
     planned_kinds += [sorted((tmp_path / name).glob("*.json")) for name in ("odds", "known", "counted", "order")]
     assert [len(files) for files in planned_kinds] == [1] * 7 + [2, 2, 2, 1]

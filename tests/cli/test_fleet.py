@@ -142,13 +142,13 @@ def test_a_device_is_removed(fugu: Fugu, home: Home) -> None:
 def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGU_OPERATOR", "anna")
     path = home.write(3, HEART, to=Address(group="wrists"))
-    done = fugu("fleet", "push", path, *home.options, "--note", "first", "--json")
+    done = fugu("fleet", "push", path, *home.options, "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json() == {"version": 3, "devices": ["band", "watch"], "restores": None}
     assert [(one.device, one.version) for one in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
     assert home.registry.device("ring").desired is None
     entry = home.registry.document(3)
-    assert (entry.payload, entry.description, entry.added_by) == (path.read_bytes(), "first", "anna")
+    assert (entry.payload, entry.description, entry.added_by) == (path.read_bytes(), HEART.stream, "anna")
     assert entry.digest == Envelope.decode(entry.payload).digest
     assert fugu("fleet", "push", path, *home.options).code == 0, "the same again is no news"
     assert len(home.registry.documents()) == 1

@@ -110,7 +110,7 @@ def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(
     model.write_text(json.dumps(document))
     header = {"fleet": "home", "device": "watch", "stream": "place", "period": 60}
     spec.write_text(json.dumps({"transition": "model.json", "graph": {"complete": True}, "epsilon": 1, **header}))
-    done = fugu("plan", "measure", "--spec", spec, "--quick", "-o", policy)
+    done = fugu("plan", "measure", spec, "--quick", "-o", policy)
     assert done.code == 0, done.err
     device = Classifier(json.loads(policy.read_text())["discretiser"])
     readings = (b, None, "lost", a)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.privacy.chain_fit import independence_test
-from fugu.privacy.chain_model import ModelError
-from fugu.privacy.joint_model import JointModel
+from fugu.privacy.chain_model import JointModel, ModelError
 from tests.support.command import Fugu
 
 DATA = Path(__file__).parent.parent / "data"

@@ -353,7 +353,6 @@ def test_what_cannot_be_planned_from_is_one_line(fugu: Fugu, tmp_path: Path, row
         (("--time", "when"), "no column 'when'"),
         (("--states", "a,b"), "--states must be numbers"),
         (("--devices", "0"), "'--devices'"),
-        (("--seed", "-1"), "'--seed'"),
         (("--period", "5"), "--period is for logs of changes"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.planning.errors import PlanningError
-from fugu.planning.protection import long_stay, protected_seconds, protected_ticks
+from fugu.planning.question import long_stay, protected_seconds, protected_ticks
 from tests.support.command import Fugu
 
 CHAIN = ("--q", 0.01, "--r", 0.02, "--epsilon", 1, "--adversary", "universal")
@@ -87,5 +87,5 @@ def test_quilts_and_points_are_for_single_ticks(fugu: Fugu, tmp_path: Path) -> N
     quilts = ("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--adversary", "ignorant", "--window", "5m")
     done = fugu(*quilts, "--period", 1, "--mechanism", "mqm-exact", "--protect", "10m")
     assert (done.code, "mqm-exact is for single ticks" in done.err) == (1, True)
-    done = fugu("plan", "measure", "--spec", tmp_path / "none.toml", "--protect", "1h")
+    done = fugu("plan", "measure", tmp_path / "none.toml", "--protect", "1h")
     assert (done.code, "points are planned for single ticks" in done.err) == (2, True)

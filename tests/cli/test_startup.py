@@ -64,7 +64,6 @@ def test_other_commands_load_numbers_only_to_compute(words: tuple[str, ...]) -> 
         "plan model",
         "plan stream",
         "plan measure",
-        "check loss",
         "check windows",
         "check policy",
         "gateway run",

@@ -20,8 +20,8 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt.readings import CountReading
-from fugu.planning.day_blocks import profile_query, transitions
 from fugu.planning.errors import PlanningError
+from fugu.planning.profiles import profile_query, transitions
 from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())

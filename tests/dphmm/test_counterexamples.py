@@ -10,8 +10,9 @@ import pytest
 
 from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
 from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
-from fugu.places.noise import l1_sensitivity, laplace_error, noise_error
+from fugu.places.noise import noise_error
 from fugu.places.protection import degree_of_protection, exposed, protect
+from papers.neighbour_noise import l1_sensitivity, laplace_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
 PAPER = GOLDEN["paper"]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fugu.places.drawing import MOST_NAMES, graph_svg
+from fugu.cli.view.measure_plan import MOST_NAMES, graph_svg
 from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
 from fugu.places.protection import protect
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states

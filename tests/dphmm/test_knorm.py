@@ -10,13 +10,9 @@ import pytest
 
 from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
-from fugu.places.noise import (
-    draw_knorm,
-    laplace_error,
-    noise_covariance,
-    noise_error,
-)
+from fugu.places.noise import noise_covariance, noise_error
 from fugu.places.protection import protect
+from papers.neighbour_noise import draw_knorm, laplace_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, knorm_log_density, states
 
 HULL = graph_hull(VALUES, GRAPH)

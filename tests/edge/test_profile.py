@@ -14,7 +14,7 @@ from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import Query
 from fugu.host.clock import Wake
-from fugu.planning.day_blocks import transitions
+from fugu.planning.profiles import transitions
 from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
 
 PERIOD = 600

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -53,7 +54,7 @@ def lost(spec: NetworkSpec, scale: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_the_flu_clique_of_the_paper(epsilon: float) -> None:
-    spec = read_network(FLU, epsilon)
+    spec = replace(read_network(FLU), epsilon=epsilon)
     infected = spec.network.joint.ravel(), np.array(list(product((0, 1), repeat=4))).sum(axis=1)
     assert [infected[0][infected[1] == ill].sum() for ill in range(5)] == pytest.approx([0.1, 0.15, 0.5, 0.15, 0.1])
     plan = plan_network(spec)

@@ -21,7 +21,7 @@ from fugu.planning.policy_builder import PolicyHeader
 from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.chain_fit import fit_joint, fit_order_two
-from fugu.privacy.joint_model import JointModel, StreamStates
+from fugu.privacy.chain_model import JointModel, StreamStates
 
 Floats = NDArray[np.float64]
 TICKS = 4000

@@ -14,16 +14,16 @@ import pytest
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import (
+from fugu.privacy.quilts import (
     Mixing,
     eigengap,
     fast_path_length,
     is_reversible,
     mixing,
     mqm_approx,
+    mqm_exact,
     width_influences,
 )
-from fugu.privacy.quilts import mqm_exact
 from papers.errata_mqm import lost_by_a_clock
 from papers.quilts import influence
 

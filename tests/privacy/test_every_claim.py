@@ -16,8 +16,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import Adversary
 from fugu.privacy.accountant import ChainAccountant, ChainLoss
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import mqm_exact, quilt_accountant
+from fugu.privacy.quilts import mqm_approx, mqm_exact, quilt_accountant
 from fugu.privacy.wasserstein import wasserstein_states
 from tests.support.oracle import (
     Array,

@@ -117,7 +117,7 @@ def test_influence_matrices() -> None:
 
 
 def test_four_people_who_may_be_ill() -> None:
-    spec = read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml", 1.0)
+    spec = read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml")
     plan = plan_network(spec)
     found = {noise.mechanism: noise.scale for noise in plan.found}
     with pytest.raises(ChainClassError) as refused:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.privacy.accountant.accountant import decimated_class
-from fugu.privacy.sampling import DecimationError, decimated_odds_ratio, decimated_transition
+from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition
 
 probability = st.floats(1e-4, 1.0 - 1e-4)
 steps = st.integers(1, 60)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.noise_table import NoiseTable
-from fugu.privacy.utility import utility
+from fugu.privacy.randomised_response import utility
 
 HALF = 1 << 31
 

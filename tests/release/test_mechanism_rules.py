@@ -16,8 +16,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import mixing, width_influences
-from fugu.privacy.quilts import quilt_accountant, quilt_rate_loss
+from fugu.privacy.quilts import mixing, quilt_accountant, quilt_rate_loss, width_influences
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
 from gateway.releases.allowance import (
     CountedSymbols,

@@ -21,8 +21,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import ALONE, Mechanism, Window, covers
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.loop import Gateway
 from gateway.releases.allowance import charge, noise_problem, smallest_scale

@@ -18,7 +18,7 @@ from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
-from fugu.planning.day_blocks import profile_query
+from fugu.planning.profiles import profile_query
 from tests.support.agents import SECOND, JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.browser import chromium

@@ -31,7 +31,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.policy import Policy
 from fugu.host.arguments import positive
 from fugu.host.files import write_public
-from fugu.library.policies import load_policy
+from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit.access import audiences, listed, planned_audiences
@@ -168,7 +168,6 @@ def stream(
     loop: bool = False,
     known: int | None = None,
     trials: int = 20_000,
-    seed: int = 1,
     as_json: JsonOption = False,
 ) -> int:
     """Attack all that each audience may read of a stream.
@@ -198,7 +197,6 @@ def stream(
         loop: Rows of the truth begin anew after the last.
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
         trials (N 1000..): Simulated, of each of two states.
-        seed (N 0..): Of what is simulated.
     """
     if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
@@ -219,7 +217,7 @@ def stream(
         readings = read_readings(truth, column) if truth is not None else None
         found = audit_stream(
             policies, told, config,
-            messages=messages, readings=readings, loop=loop, known=known, trials=trials, seed=seed,
+            messages=messages, readings=readings, loop=loop, known=known, trials=trials,
         )  # fmt: skip
     if list_ is not None and live is not None:
         found = found._replace(findings=(*not_listed(list_, at.username or "", messages or ()), *found.findings))

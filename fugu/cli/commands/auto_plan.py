@@ -13,7 +13,7 @@ from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.auto_plan import percent, show_auto
-from fugu.cli.view.place_plan import show_places
+from fugu.cli.view.plan_page import show_places
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
 from fugu.host import arguments
@@ -28,7 +28,7 @@ __all__ = ["Offer", "asked_words", "offer_line", "offers_of", "other_options", "
 Offer = tuple[str, AutoOptions]
 """How far off something else is, in words, and its settings."""
 
-_READ_BY = ("column", "time", "period", "seed", "fleet", "device", "stream", "epoch", "broker")
+_READ_BY = ("column", "time", "period", "fleet", "device", "stream", "epoch", "broker")
 """Options that are no part of the question."""
 _BASELINE, _EPSILON = 50, 4.0
 """Settings that a plan which recommends nothing tries instead."""
@@ -58,7 +58,7 @@ def plan_recordings(
         progress("reading", 0.0)
         find = planner(files, question, whose, column=options.column, time=options.time, period=period)
         try:
-            plan = find(question, options.seed, progress=progress)
+            plan = find(question, progress=progress)
         except TooShortError as error:
             short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), progress)
         else:
@@ -100,7 +100,7 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            best = find(question_asked(other), other.seed, progress=told).recommended
+            best = find(question_asked(other), progress=told).recommended
         except FuguError:
             continue
         if best.kind != "none" and best.held_back_error is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
 from fugu.cli.commands.options import command
-from fugu.cli.commands.plan_options import AutoOptions
+from fugu.cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu.host.arguments import one_of, positive
 from fugu.host.process import ending_in_order
 
@@ -58,10 +59,10 @@ def _demo(
 
 
 @command(trial)
-def _try(file: Path | None = None, *, options: AutoOptions, browser: bool = True) -> int:
+def _try(file: Path | None = None, *, options: TrialOptions, browser: bool = True) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
 
-    Plans as fugu plan auto does, with the same options. Then an agent and a gateway on this machine replay the part of
+    Plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part of
     the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is left
     on the disk. Without a file, a night of heartbeats of ours is tried.
 
@@ -78,7 +79,7 @@ def _try(file: Path | None = None, *, options: AutoOptions, browser: bool = True
     from fugu.cli.demo.trial import run
 
     with ending_in_order():
-        return run(file, options, browser=browser)
+        return run(file, AutoOptions(**asdict(options)), browser=browser)
 
 
 @command(start)

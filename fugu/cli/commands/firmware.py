@@ -16,7 +16,7 @@ from fugu.cli.view.terminal import answer, show_table
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.rounding import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
-from fugu.library.policies import load_policy
+from fugu.library.checks import load_policy
 
 app = command_group("Images for microcontrollers.")
 

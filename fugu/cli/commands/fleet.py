@@ -9,7 +9,6 @@ from fugu.cli.commands import fleet_keys, fleet_rollout
 from fugu.cli.commands.fleet_keys import (
     DocumentArgument,
     EnrolmentsOption,
-    NoteOption,
     RegistryOption,
     RootOption,
     dry_run_of,
@@ -183,7 +182,6 @@ def push(
     *,
     registry: RegistryOption,
     root: RootOption,
-    note: NoteOption = "",
     dry_run: bool = False,
     enrolments: EnrolmentsOption = None,
     as_json: JsonOption = False,
@@ -211,7 +209,7 @@ def push(
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
-            entry = enter(opened, signed, note, who=user(), time_us=now_us())
+            entry = enter(opened, signed, who=user(), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
             opened.desire(devices, entry.version, who=user(), time_us=now_us())
     back = "" if entry.restores is None else f", which brings version {entry.restores} back"

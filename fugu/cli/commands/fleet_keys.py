@@ -43,7 +43,6 @@ __all__ = [
     "DocumentArgument",
     "EnrolmentsOption",
     "KeysOption",
-    "NoteOption",
     "PassphraseFiles",
     "RegistryOption",
     "RootOption",
@@ -80,7 +79,6 @@ EnrolmentsOption = Annotated[
     ),
 ]
 DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
-NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
 _VARIABLE = "FUGU_PASSPHRASE"
 _OPERATOR = "FUGU_OPERATOR"
 

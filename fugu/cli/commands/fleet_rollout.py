@@ -16,7 +16,6 @@ from firmware_sim.compiled_policy import check_compiled, units, with_compiled
 from fugu.cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
-    NoteOption,
     PassphraseFiles,
     RegistryOption,
     address,
@@ -310,14 +309,12 @@ def start(
     version: int | None = None,
     root: Path | None = None,
     stage: list[str] | None = None,
-    success: str = "90%",
     error: str = "5%",
     pace: int = 100,
     patience: int = 600,
     group: list[str] | None = None,
     share: str = "100%",
     seed: str = "",
-    note: NoteOption = "",
     dry_run: bool = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -336,8 +333,8 @@ def start(
         version (N): A document that the registry has, instead.
         root (FILE): With DOCUMENT: the fleet's root, to check it with.
         stage (STAGE): SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; the
-            last must be 100% (default: 5%, 25%, 100%).
-        success (SHARE): Of a stage's devices have to accept before the next one begins.
+            last must be 100% (default: 5%, 25%, 100%). success is how many of its devices have to accept before the
+            next one begins (default: 90%).
         error (SHARE): Of a stage's devices refuse, fail or keep silent: it stops.
         pace (N): Devices a minute that get the document.
         patience (SECONDS): Time that a device has to answer.
@@ -349,7 +346,7 @@ def start(
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
     signed = None if document is None or root is None else read_document(document, root)
-    stages = tuple(_stage(text, success) for text in stage or _STAGES)
+    stages = tuple(_stage(text) for text in stage or _STAGES)
     plan = RolloutPlan(
         version=signed.document.version if signed else version or 0,
         stages=stages,
@@ -368,7 +365,7 @@ def start(
         with opened.transaction():
             refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
             if signed is not None:
-                enter(opened, signed, note, who=user(), time_us=now_us())
+                enter(opened, signed, who=user(), time_us=now_us())
             number = rollouts.draft(plan, who=user(), time_us=now_us())
             rollouts.start(number, who=user(), time_us=now_us())
         _show(opened, number, as_json)
@@ -436,10 +433,10 @@ def _under_way(registry: Registry) -> int:
     return found[0]
 
 
-def _stage(text: str, success: str) -> Stage:
+def _stage(text: str) -> Stage:
     """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
     reach, *options = text.split(",")
-    gate = False
+    success, gate = "90%", False
     for option in options:
         if option == "gate":
             gate = True

@@ -1,4 +1,4 @@
-"""`fugu gateway run`, `cluster`, `status`, `watch`, `history` and `forget`."""
+"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `forget` and `asyncapi`."""
 
 from __future__ import annotations
 
@@ -196,3 +196,18 @@ def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
         found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))
+
+
+@command(app, "asyncapi")
+def asyncapi() -> None:
+    """Print the protocol as an AsyncAPI 3 document.
+
+    Every topic, and what its messages hold.
+
+    \b
+    examples:
+      fugu gateway asyncapi > asyncapi.json
+    """
+    from fugu.contract.asyncapi import asyncapi_json
+
+    print(asyncapi_json(), end="")

@@ -1,16 +1,18 @@
-"""`fugu gateway ledger show`, `fugu gateway ledger resume` and `fugu gateway ledger progress`."""
+"""`fugu gateway release`, and `fugu gateway ledger show`, `resume` and `progress`."""
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, command_group, store_of
-from fugu.cli.errors import CommandLineError
-from fugu.cli.view.ledger import account_document, entry_document, show_ledger
-from fugu.cli.view.terminal import answer
+from fugu.cli.commands.options import ConfigArgument, JsonOption, command, command_group, gateway_of, store_of
+from fugu.cli.connection import broker_of
+from fugu.cli.errors import CommandError, CommandLineError
+from fugu.cli.view.gateway import account_document, entry_document, show_ledger, show_releases
+from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.contract.frames import MAX_TICK
 from gateway.location import Location, store_location
 from gateway.releases.ledger import Ledger, ledger_beside
@@ -18,6 +20,7 @@ from gateway.releases.ledger import Ledger, ledger_beside
 __all__ = ["LedgerOption", "ledger_location"]
 
 app = command_group("What every audience has been told.")
+releases = typer.Typer(rich_markup_mode=None, add_completion=False)
 LedgerOption = Annotated[
     str | None, typer.Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
 ]
@@ -117,3 +120,41 @@ def progress(
 
     before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
+
+
+@command(releases)
+def release(
+    config: ConfigArgument, *, name: str, first: int, broker: str | None = None, as_json: JsonOption = False
+) -> int:
+    """Make a release now, and charge it in the ledger.
+
+    It is refused, or printed, and published if a broker is named.
+
+    \b
+    examples:
+      fugu gateway release gateway.toml --name active --first 3600
+
+    Args:
+        name (NAME): A release of the gateway's configuration of releases.
+        first (TICK 0..): First tick of the window.
+        broker (HOST:PORT|FILE): Publish there, by an account of its own.
+    """
+    address = None if broker is None else broker_of(broker)
+    gateway = gateway_of(config)
+    if gateway.releases is None or gateway.policies is None:
+        raise CommandError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
+    from gateway.releases.setup import release_now
+
+    with working(f"making {name}"):
+        frames = release_now(
+            config=gateway.releases,
+            store=gateway.store,
+            policies=gateway.policies,
+            ledger=gateway.ledger,
+            name=name,
+            first=first,
+            broker=address,
+            waiting=say_waiting,
+        )
+    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: show_releases(frames))
+    return 0

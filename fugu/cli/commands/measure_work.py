@@ -69,14 +69,14 @@ def plan_measure(
     answer(as_json, lambda: measure_document(plan), show, indent=2)
 
 
-def plan_network_file(file: Path, epsilon: float | None, *, as_json: bool) -> None:
+def plan_network_file(file: Path, *, as_json: bool) -> None:
     """Plan one release over a network, and print what each mechanism needs.
 
     Raises:
         FuguError: the file cannot be used, or nothing in it is a secret.
         OSError: it cannot be read.
     """
-    spec = read_network(file, None if epsilon is None else arguments.positive(epsilon, "epsilon"))
+    spec = read_network(file)
     with working("planning a release over a network"):
         plan = plan_network(spec)
     answer(as_json, lambda: network_document(spec, plan), lambda: show_network_plan(spec, plan), indent=2)

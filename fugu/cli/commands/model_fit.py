@@ -25,7 +25,7 @@ from fugu.planning.joint_recording import JointRecording, StreamRule, named, rea
 from fugu.planning.recording import read_recording
 from fugu.planning.true_class import attack_model, attack_streams
 from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
-from fugu.privacy.joint_model import MOST_STREAMS, StreamStates
+from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
 
 __all__ = ["fit_places", "fit_recordings"]
 

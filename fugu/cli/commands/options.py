@@ -121,7 +121,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
             if is_dataclass(group):
                 assert isinstance(group, type)
                 groups[parameter.name] = group
-                of_fields = _told(group, "Attributes")[1]
+                of_fields = {key: said for one in group.__mro__ for key, said in _told(one, "Attributes")[1].items()}
                 for one in inspect.signature(group, eval_str=True).parameters.values():
                     flat.append(_typed(one.replace(kind=Parameter.KEYWORD_ONLY), of_fields))
             else:

@@ -143,8 +143,8 @@ def joint(
 
 @command(app, "measure")
 def measure(
+    file: Path,
     *,
-    spec: Path,
     adversary: AdversaryOption = "ignorant",
     protect: ProtectOption = None,
     quick: bool = False,
@@ -171,22 +171,22 @@ def measure(
 
     \b
     examples:
-      fugu plan measure --spec place.toml
-      fugu plan measure --spec place.toml --json --quick
-      fugu plan measure --spec place.toml --svg place.svg -o policy.json
+      fugu plan measure place.toml
+      fugu plan measure place.toml --json --quick
+      fugu plan measure place.toml --svg place.svg -o policy.json
 
     Args:
-        spec (FILE): Specification, in TOML or JSON; its keys are below.
+        file (FILE): Specification, in TOML or JSON; its keys are below.
         quick: Leave out what is slow for many states: optimal table, stream's epsilon.
         svg (FILE): Draw states, policy graph and hull.
     """
     from fugu.cli.commands.measure_work import plan_measure
 
-    plan_measure(spec, adversary, protect=protect, quick=quick, svg=svg, output=output, as_json=as_json)
+    plan_measure(file, adversary, protect=protect, quick=quick, svg=svg, output=output, as_json=as_json)
 
 
 @command(app, "network")
-def network(file: Path, *, epsilon: float | None = None, as_json: JsonOption = False) -> None:
+def network(file: Path, *, as_json: JsonOption = False) -> None:
     """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
@@ -203,12 +203,11 @@ def network(file: Path, *, epsilon: float | None = None, as_json: JsonOption = F
     \b
     examples:
       fugu plan network flu.toml
-      fugu plan network flu.toml --epsilon 5 --json
+      fugu plan network flu.toml --json
 
     Args:
         file (FILE): The network, in TOML or JSON; its keys are below.
-        epsilon (E): Instead of the file's.
     """
     from fugu.cli.commands.measure_work import plan_network_file
 
-    plan_network_file(file, epsilon, as_json=as_json)
+    plan_network_file(file, as_json=as_json)

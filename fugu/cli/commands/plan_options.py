@@ -21,6 +21,7 @@ __all__ = [
     "ProtectOption",
     "StartOption",
     "StreamOptions",
+    "TrialOptions",
     "WindowOptions",
 ]
 
@@ -197,8 +198,8 @@ class DiscretiserOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoOptions:
-    """Options for a plan from a recording.
+class TrialOptions:
+    """Options for a plan from a recording, as many as a first trial needs.
 
     Attributes:
         column (NAME): Column of the readings, or entity of a log of several (default: value or state).
@@ -206,26 +207,14 @@ class AutoOptions:
         want: now (the state), share (of time), histogram (of states), profile (share of each part of the day), place;
             default: share of two, histogram of more, place of a file with lat and lon, and a profile where no share is
             useful.
-        blocks (TIME[/ZONE]): Parts of the day of a profile: 4h (in UTC), 6h/Europe/Berlin.
-        days (1..): Of a profile (default: 7 and 14 are tried).
         baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
         threshold: States below it, and not below it.
         states (NAME,NAME...): Names, or numbers, that are states; others are missing. A+B is one state.
         missing (ignore): Ticks without a reading have no state; only if they do not depend on states (default: a state
             of its own, if they are more than 1 %).
-        cell (METRES): Of places: the side of a cell (default: three sizes are compared).
         within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
-        devices (1..1000000): Ask for the average of a group of so many.
-        latency (TIME): Longest until a subscriber knows: 10m, 1h.
         period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
             (default: 60; as they are).
-        window (TIME|TICKS): Compare this length only: 8h, or 600 ticks.
-        seed (0..): Of the simulated devices.
-        fleet (NAME): Policy: whose.
-        device (NAME): Policy: of which device.
-        stream (NAME): Policy: which of its streams (default: after the column).
-        epoch (UNIX): Policy: time of tick 0 (default: now).
-        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker].
     """
 
     column: str | None = None
@@ -233,20 +222,39 @@ class AutoOptions:
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
     want: str | None = None
-    blocks: str = "4h"
-    days: int | None = None
     baseline: str | None = None
     threshold: float | None = None
     states: str | None = None
     missing: str | None = None
-    cell: float | None = None
     within: str | None = None
+    period: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AutoOptions(TrialOptions):
+    """Further options for a plan from a recording.
+
+    Attributes:
+        blocks (TIME[/ZONE]): Parts of the day of a profile: 4h (in UTC), 6h/Europe/Berlin.
+        days (1..): Of a profile (default: 7 and 14 are tried).
+        cell (METRES): Of places: the side of a cell (default: three sizes are compared).
+        devices (1..1000000): Ask for the average of a group of so many.
+        latency (TIME): Longest until a subscriber knows: 10m, 1h.
+        window (TIME|TICKS): Compare this length only: 8h, or 600 ticks.
+        fleet (NAME): Policy: whose.
+        device (NAME): Policy: of which device.
+        stream (NAME): Policy: which of its streams (default: after the column).
+        epoch (UNIX): Policy: time of tick 0 (default: now).
+        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker].
+    """
+
+    blocks: str = "4h"
+    days: int | None = None
+    cell: float | None = None
     adversary: AdversaryOption = "universal"
     devices: int = 1
     latency: str | None = None
     window: str | None = None
-    period: float | None = None
-    seed: int = 1
     fleet: str = "home"
     device: str = "device-1"
     stream: str | None = None

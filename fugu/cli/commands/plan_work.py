@@ -1,4 +1,4 @@
-"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check loss` and `windows`: chains to noise."""
+"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: chains to noise."""
 
 from __future__ import annotations
 
@@ -38,23 +38,21 @@ from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
 from fugu.host import arguments
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
-from fugu.planning.day_blocks import profile_query
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
-from fugu.planning.protection import protected_seconds, protected_ticks
+from fugu.planning.profiles import profile_query
+from fugu.planning.question import protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
 from fugu.privacy.accountant import Chains
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import Start
-from fugu.privacy.chain_model import ModelError
-from fugu.privacy.joint_model import JointModel
+from fugu.privacy.chain_model import JointModel, ModelError
 from fugu.privacy.randomised_response import Objective, stream_states
-from fugu.privacy.utility import real_loss
 from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest
 from fugu.privacy.window_releases import WindowRelease, lost_together
 
-__all__ = ["plan_joint", "plan_stream", "plan_window", "stream_loss", "window_loss"]
+__all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
 
 
 _LONGEST = 1 << 31
@@ -486,23 +484,6 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
         )
         for device, one in zip(devices, plan.request.model.streams, strict=True)
     ]
-
-
-def stream_loss(rho0: str, rho1: str, chains: ChainOptions, adversary: str, *, as_json: bool) -> None:
-    """Print the real epsilon of a stream of randomised bits; errors as `window_loss`."""
-    notion = arguments.adversary(adversary)
-    flips = arguments.exact_probability(rho0, "rho0"), arguments.exact_probability(rho1, "rho1")
-    source = chain_source(chains)
-    loss = real_loss(source.chains, *flips, notion)
-
-    def show() -> None:
-        for note in source.notes:
-            print(note)
-        print(f"epsilon {loss.epsilon:.10g} ({loss.adversary} adversary; {loss.bound})")
-        print(f"  state 0 rather than 1: {loss.epsilon_01:.10g}")
-        print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")
-
-    answer(as_json, lambda: {**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}, show)
 
 
 def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as_json: bool) -> None:

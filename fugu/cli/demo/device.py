@@ -18,8 +18,6 @@ from edge_agent.stream import open_sensors
 from fugu.host.clock import Wake
 from fugu.host.process import end_with_parent, log_to_stderr
 
-__all__ = ["ReplayClock"]
-
 _SHORTEST_SECONDS = 0.01
 """Shorter waits are added up: the system would make each of them longer."""
 

@@ -31,18 +31,7 @@ from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.quilts import group_dp_scale, mqm_exact
 
-__all__ = [
-    "BEATS",
-    "EPSILON",
-    "FLEET",
-    "RECORDINGS",
-    "Replay",
-    "Results",
-    "evaluate",
-    "load_night",
-    "read_night",
-    "summary",
-]
+__all__ = ["BEATS", "EPSILON", "Replay", "Results", "evaluate", "load_night", "read_night", "summary"]
 
 
 FLEET = "demo"

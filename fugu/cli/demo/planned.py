@@ -134,7 +134,7 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
             progress(part, share)
             page.show(stage=f"planning: {part}", done=share)
 
-        plan = find(question, options.seed, progress=tell)
+        plan = find(question, progress=tell)
         first, *details = plan.verdict
         page.show(verdict=first)
         page.show_replay(0, details=details, said=["", "" if plan.useful else _NOTHING, ""])
@@ -144,9 +144,7 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
 
 def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
     """The planner of a recording that has been read."""
-    return lambda asked, seed, progress: Plan(
-        plan_auto(readings, asked, np.random.default_rng(seed), progress), path, whose
-    )
+    return lambda asked, progress: Plan(plan_auto(readings, asked, np.random.default_rng(1), progress), path, whose)
 
 
 def _replay_of(plan: Plan) -> Replay | None:

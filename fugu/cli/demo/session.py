@@ -26,7 +26,7 @@ from fugu.contract.frames import Status, WindowFrame
 from fugu.contract.topics import parse_topic, status_topic, window_topic
 from fugu.mqtt import Broker, Link
 
-__all__ = ["NIGHTS", "run", "show_replay", "stream"]
+__all__ = ["run", "show_replay", "stream"]
 
 NIGHTS = ("N10", "N05", "N07")
 """The most restless one first."""

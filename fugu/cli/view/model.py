@@ -12,8 +12,7 @@ from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.sentences import protected_sentence
 from fugu.planning.chain_source import attack_words, class_words
 from fugu.planning.grid_model import GridModel, Traces
-from fugu.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
-from fugu.privacy.joint_model import JointModel
+from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, SlowRegime, Stretches
 
 if TYPE_CHECKING:
     from gateway.audit.model_watch import WatchedStream

@@ -31,13 +31,11 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.contract.soft_leakage import informed_loss, soft_loss
-from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
+from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
-from fugu.privacy.accountant.schedule import rate_matrices
-from fugu.privacy.accountant.walks import any_start_bound, endless_bound
+from fugu.privacy.accountant.walks import any_start_bound, endless_bound, rate_matrices
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
-from fugu.privacy.sampling import DecimationError
 
 __all__ = [
     "ChainAccountant",

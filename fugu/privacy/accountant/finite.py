@@ -18,7 +18,9 @@ from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
     ALTERNATING,
     ODDS_RATIO_BOUND,
+    DecimationError,
     IntervalChains,
+    decimated_known,
     followed,
     odds_ratio_above,
     odds_ratio_loss,
@@ -26,10 +28,8 @@ from fugu.privacy.accountant.bounded import (
 )
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
-from fugu.privacy.accountant.schedule import losses, past_leakages
-from fugu.privacy.accountant.walks import reversed_stationary
+from fugu.privacy.accountant.walks import losses, past_leakages, reversed_stationary
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
-from fugu.privacy.sampling import DecimationError, decimated_known
 
 __all__ = ["MOST_WORK", "KnownChains"]
 
