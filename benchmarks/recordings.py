@@ -4,17 +4,22 @@ Usage: python benchmarks/recordings.py [ "FILE [OPTION...]" ... ]      (default:
 
 Where nothing is recommended, the answer that came nearest is told. Errors are those on rows that chose nothing where
 something is recommended, else expected ones; attackers are right of so many ticks with what is released, the best of
-them, and without. Seconds are of processor time. A plan that cannot be made is told in its own words.
+them, and without. Seconds are of processor time. A plan that cannot be made is told in its own words. An option
+`--without SHARE` takes out so many readings of a column `value`, by lot; `--without COLUMN` those with a 1 there.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import math
 import os
+import random
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,19 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))
 COLUMNS = ("recording", "question", "promise", "verdict", "off by", "guessing", "attackers", "without", "s")
 _FIRST = slice(0, 90)
+
+
+def thinned(file: Path, gone: str, folder: Path) -> Path:
+    """A recording without some of its readings: a share of them, by lot, or those with a 1 in a column."""
+    chance, found = random.Random(1), folder / file.name.removesuffix(".gz")
+    with gzip.open(file, "rt") as text, found.open("w") as out:
+        rows = csv.DictReader(text)
+        written = csv.DictWriter(out, rows.fieldnames or ())
+        written.writeheader()
+        for row in rows:
+            out_of_it = row[gone] == "1" if gone in row else chance.random() < float(gone)
+            written.writerow(row | {"value": ""} if out_of_it else row)
+    return found
 
 
 def planned(words: list[str]) -> tuple[dict[str, Any], int, float]:
@@ -44,11 +62,13 @@ def asked(one: dict[str, Any], options: list[str]) -> str:
     words = kinds.get(
         (one["discretiser"] or {"kind": "cells"})["kind"], states[-1] if len(states) == 2 else f"{len(states)} states"
     )
-    return " ".join([one["answers"], "of", words, *options])
+    return " ".join([words if words == one["answers"] else f"{one['answers']} of {words}", *options])
 
 
 def length(one: dict[str, Any], period: float | None) -> str:
     """Over which time an answer is."""
+    if one["kind"] == "points":
+        return f"cells of {111.32 * one['discretiser']['step'][0]:.2g} km"
     if one["window_ticks"] is None:
         return one["kind"] if one["answers"] == "now" else str(one["answers"])
     ticks = one["window_ticks"]
@@ -88,8 +108,13 @@ def row(words: list[str]) -> list[str]:
 def main() -> int:
     """Print the table, a row at a time."""
     print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
-    for words in [shlex.split(each) for each in sys.argv[1:]] or [[str(file)] for file in FILES]:
-        print(f"| {' | '.join(row(words))} |", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for words in [shlex.split(each) for each in sys.argv[1:]] or [[str(file)] for file in FILES]:
+            if "--without" in words:
+                place = words.index("--without")
+                file = thinned(Path(words[0]), words[place + 1], Path(folder))
+                words = [str(file), *words[1:place], *words[place + 2 :]]
+            print(f"| {' | '.join(row(words))} |", flush=True)
     return 0
 
 
