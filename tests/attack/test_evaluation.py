@@ -16,6 +16,7 @@ from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
+from tests.support.soak import only
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -144,7 +145,7 @@ def test_attackers_give_the_same_answer_twice():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ticks", [1, 2, 9, 64])
+@pytest.mark.parametrize("ticks", only([1, 9], [1, 2, 9, 64]))
 @pytest.mark.parametrize("known", [None, 3])
 def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
     for states in (

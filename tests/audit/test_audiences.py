@@ -124,10 +124,11 @@ def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
 
 
 @pytest.mark.long
-def test_true_claims_are_not_refuted_more_often_than_stated() -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.soak)])
+def test_true_claims_are_not_refuted_more_often_than_stated(count: int) -> None:
     policy = planned(CHAINS, "ignorant")
-    runs = [attacked(policy, seed=seed, trials=500)[0] for seed in range(200)]
-    assert sum(one.refuted for one in runs) <= 10
+    runs = [attacked(policy, seed=seed, trials=500)[0] for seed in range(count)]
+    assert sum(one.refuted for one in runs) <= count // 20
     assert np.mean([one.least for one in runs]) > 0.05
     assert np.mean([one.extended or 0.0 for one in runs]) > 0.7
 

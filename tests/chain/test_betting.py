@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.privacy.class_watch import bet
+from tests.support.soak import only
 
 EMISSION = np.array([[0.7, 0.2, 0.1], [0.25, 0.35, 0.4]])
 CELLS = np.array([[0.1, 0.15, 0.2, 0.3], [0.15, 0.4, 0.3, 0.35], [0.5, 0.9, 0.3, 0.8], [0.3, 0.3, 0.1, 0.1]])
@@ -55,7 +56,7 @@ def test_equals_the_plain_twin():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("start", only([0.3], [0.0, 0.3, 1.0]))
 @pytest.mark.parametrize("cell", range(len(CELLS)))
 def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(cell, start):
     """Over all symbols of 7 ticks, one of them unobserved; chains at the corners, inside, and from corner to corner."""

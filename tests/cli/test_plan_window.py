@@ -196,6 +196,7 @@ def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tm
     assert not accepts(chains, str(lawful_scale(less)), 1.0, adversary, (1,))
 
 
+@pytest.mark.long
 def test_windows_of_a_policy_are_planned_for_known_chains_as_they_are(fugu: Fugu, tmp_path: Path) -> None:
     """Where nobody knows a state, that takes less noise than the class of all chains with their odds ratios."""
     file, output = tmp_path / "chain.json", tmp_path / "policy.json"

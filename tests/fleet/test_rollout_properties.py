@@ -113,7 +113,7 @@ def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> Non
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], count: int) -> None:
     for now, state, _, reports in played(some, steps, count):

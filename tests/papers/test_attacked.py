@@ -134,7 +134,7 @@ def test_ordinary_randomised_response_moves_the_odds_far_beyond_epsilon_and_ours
     assert ours.max() > 0.1
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_learners_find_slow_regimes_above_the_nights_mean_and_none_above_the_running_mean():
     """The class of the mean chain of the night and its halves, informed adversary: 0.731 is what epsilon 1 allows."""
     found = {}

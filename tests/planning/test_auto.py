@@ -23,6 +23,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.planning.readings import Readings, read_readings
 from fugu.privacy.randomised_response import calibrate
+from tests.support.soak import only
 
 DATA = Path(__file__).parents[1] / "data"
 HEARTS = [
@@ -30,10 +31,10 @@ HEARTS = [
     *(pytest.param(*one, marks=pytest.mark.soak) for one in (("N05", 100), ("N07", 100), ("N07", 300))),
     *(pytest.param(*one, marks=pytest.mark.soak) for one in (("N10", 100), ("N10", 300))),
 ]
-OTHERS = [
-    *("pir_room_S6", "occupancy_office", "activity4_nhanes"),
-    *(pytest.param(name, marks=pytest.mark.soak) for name in ("ampds2_water_on_30d", "power_uci_90d")),
-]
+OTHERS = only(
+    ["pir_room_S6", "occupancy_office"],
+    ["pir_room_S6", "occupancy_office", "activity4_nhanes", "ampds2_water_on_30d", "power_uci_90d"],
+)
 
 
 def simulated(seed: int, ticks: int = 9_000, q: float = 0.2, r: float = 0.3, slow: float = 0.0) -> Readings:

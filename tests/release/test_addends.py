@@ -18,6 +18,7 @@ from gateway.releases.entries import PER_NAT, units_above
 from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend, windows_addend
 from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy
 from tests.support.sanitised_counts import stationary
+from tests.support.soak import only
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_300_000_000)
 THREE = NoiseTable.randomised_response(3, 900_000_000)
@@ -84,7 +85,7 @@ def several(case: Case, kind: str) -> list[Estimates]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["windows", "symbols", "both", "two devices"])
+@pytest.mark.parametrize("kind", only(["both"], ["windows", "symbols", "both", "two devices"]))
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_unbiased_and_intervals_cover_at_least_as_often_as_they_say(name: str, kind: str) -> None:
     case = CASES[name]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["LAST", "note"]
+__all__ = ["LAST", "note", "only"]
 
 ROOT = Path(__file__).parents[2]
 LAST = ROOT / "tests" / "soak.tsv"
 _HEADER = "test\tended\tcommit\tresult\tseconds\n"
+
+
+def only(shown: Container[Any], values: Iterable[Any]) -> list[Any]:
+    """Values of one parameter of a test: what is not among those shown is of `make soak`."""
+    return [one if one in shown else pytest.param(one, marks=pytest.mark.soak) for one in values]
 
 
 def note(report: pytest.TestReport, file: Path = LAST) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution, distribution
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
 
 from fugu.cli import edge
 from fugu.cli.app import COMMANDS, load
@@ -79,12 +82,47 @@ def shows_its_page(fugu: Path) -> None:
     assert process.returncode == 0
 
 
-def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
-    """As the first line of the manual installs it; also shows that the demo runs with the embedded broker."""
-    environment = {**os.environ, "PIP_COMPILE": "no"}  # most of what is installed is never imported
+def downloaded(home: Path, wanted: str) -> None:
+    """Install as pipx does, with all that it requires from where packages are."""
+    words = ("install", "--quiet", "--disable-pip-version-check", wanted)
+    subprocess.run([home / "bin/python", "-m", "pip", *words], check=True, capture_output=True)
+
+
+def linked(home: Path, wanted: str) -> None:
+    """Install the wheel, and link what it requires to what is installed here, and nothing else."""
+    wheel, _, extras = wanted.partition("[")
+    [site] = home.glob("lib/python*/site-packages")
+    if not any(site.glob("fugu_edge-*")):
+        words = ("--python", home / "bin/python", "install", "--quiet", "--no-deps", "--no-index", wheel)
+        subprocess.run([sys.executable, "-m", "pip", *words], check=True, capture_output=True)
+    [told] = site.glob("fugu_edge-*.dist-info")
+    asked, here = [(Distribution.at(told), extras.rstrip("]"))], Path(str(distribution("pip").locate_file("")))
+    seen = set[tuple[str, str]]()
+    while asked:
+        package, extra = asked.pop()
+        for needed in map(Requirement, package.requires or ()):
+            if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
+                continue
+            found = Distribution.at(told) if needed.name == "fugu-edge" else distribution(needed.name)
+            assert needed.specifier.contains(found.version), f"{needed} of {package.name}, and there is {found.version}"
+            for file in found.files or () if needed.name != "fugu-edge" else ():
+                top = site / file.parts[0]
+                if file.parts[0] not in ("..", "__pycache__") and not top.exists():
+                    top.symlink_to(here / file.parts[0])
+            more = [(found, one) for one in ("", *needed.extras)]
+            asked += [one for one in more if (one[0].name, one[1]) not in seen]
+            seen |= {(one[0].name, one[1]) for one in more}
+
+
+@pytest.mark.parametrize("install", [linked, pytest.param(downloaded, marks=pytest.mark.soak)])
+def test_the_package_works_without_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Callable[[Path, str], None]
+) -> None:
+    """As the first line of the manual installs it; where it is downloaded, the demo runs with the embedded broker."""
+    monkeypatch.setenv("PIP_COMPILE", "no")  # most of what is installed is never imported
 
     def run(*words: str | Path) -> str:
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=environment)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -96,9 +134,8 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
     holds_all_files(wheel, archive)
     home = tmp_path / "environment"  # as pipx makes one
-    run(sys.executable, "-m", "venv", home)
-    install = (home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*install, first_line().replace("fugu-edge", str(wheel)))
+    run(sys.executable, "-m", "venv", *(["--without-pip"] if install is linked else []), home)
+    install(home, first_line().replace("fugu-edge", str(wheel)))
     fugu = home / "bin" / "fugu"
     assert run(fugu, "--version").split()[1] == wheel.name.split("-")[1] == released()
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
@@ -111,7 +148,10 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     )
     shows_its_page(fugu)
     assert run(fugu, "gateway", "asyncapi") == run(home / "bin" / "python", "-c", shipped)
-    run(*install, f"{wheel}[demo]")
+    install(home, f"{wheel}[demo]")
+    if install is linked:  # its kernels would be compiled for more than a minute
+        run(home / "bin" / "python", "-c", "import amqtt.broker, fugu.cli.demo.location, fugu.cli.demo.session")
+        return
     run(fugu, "demo", "--no-browser", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
     assert "<svg" in report

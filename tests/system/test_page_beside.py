@@ -19,6 +19,7 @@ from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
+from tests.support.soak import only
 
 pytestmark = pytest.mark.long
 PASSWORD = "correct horse battery"
@@ -82,7 +83,7 @@ def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosqui
     assert not site.answers()
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", only([True], [False, True]))
 def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path, *, frozen: bool) -> None:
     site = Site(free_port())
     gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
