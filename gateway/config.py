@@ -177,9 +177,7 @@ class GatewayConfig(Document):
         """Settings of the process, or of the shard `i/N` or `fleet/N`. Raises FuguError if they do not go together."""
         enrolled = None
         if (signed := self.signed) is not None:
-            operator = signed.operator.of(self.broker)
-            files = signed.registry, signed.roots, operator, signed.key, signed.passphrase_file
-            enrolled = FleetFiles(*files, signed.trusted_clock)
+            enrolled = FleetFiles(**dict(signed) | {"operator": signed.operator.of(self.broker)})
         same = {field.name: getattr(self, field.name) for field in fields(GatewaySettings) if hasattr(self, field.name)}
         role = {"shards": shards} if shard is None else Role.parse(shard)._asdict()
         return GatewaySettings(**same, **role, enrolled=enrolled)
