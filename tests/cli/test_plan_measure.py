@@ -548,7 +548,6 @@ def test_for_people_and_as_a_picture(planner: Planner, tmp_path: Path) -> None:
         "6 states measured in 2 dimensions; policy graph: edges, 4 pairs",
         "(-4, -1) (1, -1) (3, 0) (4, 1) (-1, 1) (-3, 0)",
         "home: 4  shop: 6  work: 3  gym: 5  pub: 4  park: 4",
-        "6.551",
         "factor 2",
         "all points, about one tick",
     ):

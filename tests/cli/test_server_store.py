@@ -18,7 +18,7 @@ SAY_THE_SAME = (
     ("gateway", "history", "watch", "hr", "--store", "{store}", "--json"),
     ("gateway", "history", "ring", "hr", "--store", "{store}"),
     ("gateway", "watch", "{store}", "--json"),
-    ("gateway", "export", "{store}", "--parquet", "{folder}", "--json"),
+    ("gateway", "export", "{store}", "{folder}", "--json"),
     ("gateway", "smooth", "{store}", "-o", "{folder}", "--json"),
 )
 

@@ -340,7 +340,7 @@ def test_a_part_and_a_group_of_rows_have_an_end(tmp_path: Path, monkeypatch: pyt
 def test_the_command(fugu: Fugu, tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     scene.record(*frames([100, 100]))
-    words = ("gateway", "export", scene.path, "--parquet", tmp_path / "out")
+    words = ("gateway", "export", scene.path, tmp_path / "out")
     done = fugu(*words, "--from", "1970-01-01T00:00:50", "--to", "150", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json() == {"symbols": 100, "estimates": 100, "policies": 1}

@@ -258,7 +258,7 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
     assert "agrees: 2 releases" in fugu("check", "ledger", "--store", server.url).out
     shown = json.loads(fugu("gateway", "ledger", "show", "--store", server.url, "--json").out)
     assert [entry["first"] for entry in shown["entries"]] == [0, 20]
-    exported = json.loads(fugu("gateway", "export", server.url, "--parquet", tmp_path / "all", "--json").out)
+    exported = json.loads(fugu("gateway", "export", server.url, tmp_path / "all", "--json").out)
     assert exported["releases"] == 2
     with psycopg.connect(server.url, autocommit=True) as connection:
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)

@@ -60,27 +60,27 @@ class StreamOptions:
 
 
 @command(export)
-def _export(store: str, *, parquet: Path, time: SpanOptions, as_json: JsonOption = False) -> int:
+def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption = False) -> int:
     """Write what a gateway has stored as Parquet files.
 
     Symbols, points, estimates, windows and releases, by date.
 
     \b
     examples:
-      fugu gateway export home.db --parquet everything
-      fugu gateway export home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+      fugu gateway export home.db everything
+      fugu gateway export home.db october --from 2026-10-01 --to 2026-11-01
 
     Args:
         store (FILE|URL): The store; its gateway may be running.
-        parquet (DIR): A new folder for the files.
+        folder (DIR): A new folder for the files.
     """
     from gateway.config import place_of
     from gateway.history import export
 
     span, place = time.span(), place_of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
-        rows = export.export_history(place.store, place.ledger, span, parquet, lag=place.lag, told=told)
-    answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
+        rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
+    answer(as_json, lambda: rows, lambda: show_rows(folder, rows))
     return 0
 
 
