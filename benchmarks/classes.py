@@ -363,6 +363,10 @@ def main() -> int:
     told = [f"{who}: {how}" for who in ("later", "others", "all but one") for how in ("by its class", "by its mean")]
     print(f"Share with a real epsilon above 1: {len(later)} later parts, {len(pairs)} pairs, {len(left)} left out.\n")
     table(["class", "noise", *told], rows)
+    for who, some in (("later", built), ("others", [judged(covering, [known], other) for known, other in pairs])):
+        beyond = [one.own for one in some if one and one.own > 1.0]
+        if beyond:
+            print(f"covering (built), {who}, where above 1: median {np.median(beyond):.2f}, largest {max(beyond):.2f}")
     return 0
 
 
