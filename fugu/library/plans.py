@@ -297,8 +297,8 @@ def _agent_configuration(
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {json.dumps(str(recording.resolve()))}",
             f"column = {json.dumps(column)}",
-            "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             *time,
+            "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             _held_back(rows, plan.held_back, step),
         ]
     return "\n".join(
