@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -35,7 +37,9 @@ REAL = subprocess.Popen
 @cache
 def _server() -> Path:
     """The socket of a server that ends with this process."""
-    path = Path(tempfile.mkdtemp(prefix="fugu-forks-")) / "socket"
+    folder = tempfile.mkdtemp(prefix="fugu-forks-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "socket"
     words = [sys.executable, "-m", "tests.support.fork_server", str(path)]
     single = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     started = REAL(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=single)
