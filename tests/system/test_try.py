@@ -94,17 +94,6 @@ def test_who_ends_it_early_finds_nothing_left(tmp_path: Path, number: int) -> No
 
 
 @pytest.mark.long
-def test_a_group_is_not_replayed_and_its_verdict_is_shown(tmp_path: Path) -> None:
-    recorded(tmp_path, 0.6, 9000)
-    done = tried(tmp_path, "--protect", "tick", "--devices", "20")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search("^Yes: release ", done.stdout, re.M)
-    assert done.stdout.count("\nNot replayed: only counts of one device's windows are") == 1
-    assert "on your sensor:" in done.stdout
-    assert list((tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.mark.long
 def test_places_are_planned_for_though_not_replayed(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     rows = [

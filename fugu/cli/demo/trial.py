@@ -42,7 +42,7 @@ def recorded(path: Path, options: AutoOptions) -> Readings | None:
         readings = read_readings(path, options.column, options.time, period(options.period))
         return readings if readings.period else None  # which is refused where nobody has said it
     except PlanningError:
-        if place_columns(path) is None:
+        if options.column or place_columns(path) is None:
             raise
         return None
 
