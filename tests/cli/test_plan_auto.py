@@ -310,16 +310,21 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
     assert json.loads(few.out)["verdict"][0].startswith("3 ticks are too few to plan from")
 
 
-@pytest.mark.parametrize("words", [("plan", "auto"), ("try",)])
-@pytest.mark.parametrize("rows", ["value\n" + "1\n2.5\n3\n" * 2_000, "lat,lon\n" + "52.1,4.1\n52.2,4.1\n" * 2_000])
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (("plan", "auto"), "value\n" + "1\n2.5\n3\n" * 2_000),
+        (("plan", "auto"), "lat,lon\n" + "52.1,4.1\n52.2,4.1\n" * 2_000),
+        (("try",), "value\n" + "1\n2.5\n3\n" * 2_000),
+    ],
+)
 def test_rows_without_times_are_asked_how_far_apart_they_are_before_anything_else(
     fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], rows: str
 ) -> None:
     (tmp_path / "rows.csv").write_text(rows)
     monkeypatch.setattr("fugu.planning.auto.choose_states", None)
     monkeypatch.setattr("fugu.planning.auto_places.three_sets", None)
-    column = ("--column", "lat") if words == ("try",) and rows.startswith("lat") else ()
-    done = fugu(*words, tmp_path / "rows.csv", *column)
+    done = fugu(*words, tmp_path / "rows.csv")
     assert one_line(done) == "fugu: rows.csv: no times say how far apart its rows are: give --period, in seconds"
 
 

@@ -40,11 +40,11 @@ def recorded(path: Path, options: AutoOptions) -> Readings | None:
     """The readings of a recording; `None` for places, which are none. Errors as of `run`."""
     try:
         readings = read_readings(path, options.column, options.time, period(options.period))
-        return readings if readings.period else None  # which is refused where nobody has said it
     except PlanningError:
         if options.column or place_columns(path) is None:
             raise
         return None
+    return readings if readings.period else None  # which is refused where nobody has said it
 
 
 def show_recording(page: Page, readings: Readings | None) -> None:
