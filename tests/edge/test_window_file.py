@@ -30,6 +30,7 @@ from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import Query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
+from tests.support.soak import only
 
 NOISY = {"scale_numerator": 1000, "scale_denominator": 1}
 HOUR = window_plan(length=40, stride=40)
@@ -460,16 +461,15 @@ def test_a_record_that_cannot_be_written_costs_no_count_while_the_agent_runs(
 # Death between any two steps
 
 
-LIFE = 12
 LIVES = (window_plan(length=16, stride=16), window_plan(name="sliding", length=30, stride=11))
 
 
-def live(folder: Path, at: int, kill_at: int, keeping: Keeping) -> bool:
+def live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> bool:
     """A device's life in a process of its own, killed before a statement or a write; whether it came to its end."""
     child = os.fork()
     if child == 0:
         try:
-            _live(folder, at, kill_at, keeping)
+            _live(folder, at, ticks, kill_at, keeping)
         finally:
             os._exit(1)
     _, status = os.waitpid(child, 0)
@@ -480,7 +480,7 @@ def live(folder: Path, at: int, kill_at: int, keeping: Keeping) -> bool:
     return True
 
 
-def _live(folder: Path, at: int, kill_at: int, keeping: Keeping) -> None:
+def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> None:
     steps = 0
     connect, write = sqlite3.connect, os.pwrite
 
@@ -511,7 +511,7 @@ def _live(folder: Path, at: int, kill_at: int, keeping: Keeping) -> None:
     resumed = {(plan.name, index) for plan, under_way in zip(LIVES, counts, strict=True) for index in under_way}
     with (folder / "resumed").open("a") as diary:
         diary.writelines(f"{name} {index}\n" for name, index in resumed)
-    device.tick(*range(at, at + LIFE))
+    device.tick(*range(at, at + ticks))
     os._exit(0)
 
 
@@ -524,9 +524,10 @@ def _after(step: Callable[..., None], call: Callable[..., Any]) -> Callable[...,
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("life", only([7], [7, 12]))
 @pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
 def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_once(
-    tmp_path: Path, keeping: Keeping
+    tmp_path: Path, keeping: Keeping, life: int
 ) -> None:
     """After each death the disk has each window's count once at most, and at the end no tick is in a count twice."""
     folder = tmp_path / "disk"
@@ -534,7 +535,7 @@ def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_o
     plan = stream_plan(windows=LIVES, frame_ticks=2)
     released: dict[tuple[str, int], WindowFrame] = {}
     at = kill_at = 1
-    while not live(folder, at, kill_at, keeping):
+    while not live(folder, at, life, kill_at, keeping):
         looked = {(name, record.index) for (_, name), found in kept(folder, plan).items() for record in found}
         outbox = Outbox(tmp_path / "disk-looked-at" / "outbox.sqlite", "home", "watch", keeping)
         frames = {(frame.window, frame.index): frame for frame in window_frames(outbox)}

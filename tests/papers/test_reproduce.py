@@ -40,7 +40,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_every_target_has_rows_and_none_differs_without_a_reason(rows: list[dict[str, str]]) -> None:
     assert {row["target"] for row in rows} == set(TARGETS)
     differ = [row for row in rows if row["status"] == "differs"]
@@ -48,7 +48,7 @@ def test_every_target_has_rows_and_none_differs_without_a_reason(rows: list[dict
     assert {row["counterexample"] for row in rows} - {""} <= set(TARGETS)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_every_correction_names_code_that_ran_and_shows_it(rows: list[dict[str, str]]) -> None:
     """A row that differs is of an erratum, or names one, which has a row of its own that differs; or is no paper's."""
     shown = {row["target"] for row in rows if row["status"] == "differs"}
@@ -60,7 +60,7 @@ def test_every_correction_names_code_that_ran_and_shows_it(rows: list[dict[str, 
             assert by in shown | few, row
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("table", ["mqm-table-1", "mqm-table-3"])
 def test_every_mechanism_of_the_tables_in_kind_is_judged_by_drawn_trials(
     rows: list[dict[str, str]], table: str
@@ -86,7 +86,7 @@ def literals() -> set[float]:
     return values
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_paper_s_number_is_written_in_the_code_or_marked_as_ours(rows: list[dict[str, str]]) -> None:
     written = literals()
     for row in rows:
@@ -96,7 +96,7 @@ def test_a_paper_s_number_is_written_in_the_code_or_marked_as_ours(rows: list[di
     assert sum(bool(row["paper_is_ours"]) for row in rows) > 20
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_printed_values_have_the_digits_of_the_papers(rows: list[dict[str, str]]) -> None:
     printed = [row for row in rows if row["basis"] == "printed"]
     numbers = [row["paper"] for row in printed if NUMBER.fullmatch(row["paper"])]
@@ -105,7 +105,7 @@ def test_printed_values_have_the_digits_of_the_papers(rows: list[dict[str, str]]
     assert rates == ["0.0893", "0.1092", "0.2384", "0.3831"]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_every_cell_of_a_table_has_the_paper_s_number_or_says_that_it_is_not_at_hand(
     rows: list[dict[str, str]],
 ) -> None:
@@ -119,7 +119,7 @@ def test_every_cell_of_a_table_has_the_paper_s_number_or_says_that_it_is_not_at_
     assert all("every tick" in row["explanation"] for row in cells if row["paper"] in ("1.5", "282.0"))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_figures_of_points_say_where_their_order_is_not_the_paper_s(rows: list[dict[str, str]]) -> None:
     for target in ("dphmm-10-11", "dphmm-12", "dphmm-13"):
         own = {row["quantity"]: row for row in rows if row["target"] == target}
@@ -132,20 +132,20 @@ def test_figures_of_points_say_where_their_order_is_not_the_paper_s(rows: list[d
             assert float(inside) < float(own[f"{about}, DPLS: degree of protection"]["ours"])
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_what_a_paper_itself_warns_of_is_not_its_error(rows: list[dict[str, str]]) -> None:
     assert [row["paper"] for row in rows if row["target"] == "comp-sums"] == [""] * 4
     assert [name for name in TARGETS if name.startswith("erratum-comp")] == ["erratum-comp-theorem-3-1"]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_every_erratum_of_a_claim_is_shown_by_a_row_that_differs(rows: list[dict[str, str]]) -> None:
     shown = {row["target"] for row in rows if row["status"] == "differs"}
     few = {"erratum-bdp-section-4-3"}  # a quick run attacks too few draws
     assert {name for name in TARGETS if name.startswith("erratum-")} - shown <= few
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
     golden = json.loads((GOLDEN / "bdp.json").read_text())
     found = {
@@ -173,7 +173,7 @@ def test_golden_digits_hold(rows: list[dict[str, str]]) -> None:
     assert any("106929/3721" in row["quantity"] for row in rows if row["target"] == "erratum-bdp-theorem-2")
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_golden_scales_hold(rows: list[dict[str, str]]) -> None:
     golden = json.loads((GOLDEN / "mqm.json").read_text())
     found = {
@@ -193,7 +193,7 @@ def test_golden_scales_hold(rows: list[dict[str, str]]) -> None:
             assert ours == pytest.approx(scales[column] / 100, rel=2e-9)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_every_number_about_an_erratum_is_one_of_its_target(rows: list[dict[str, str]]) -> None:
     """On the page of errata: a value of a row, or an input, which rows say in words."""
     for target, text in errata():
@@ -206,7 +206,7 @@ def test_every_number_about_an_erratum_is_one_of_its_target(rows: list[dict[str,
                 assert any(abs(float(number) - value) <= last_digit(number) for value in values), (target, number)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_report_needs_nothing_else(folder: Path, rows: list[dict[str, str]]) -> None:
     text = (folder / "report.html").read_text()
     assert len(text) < 2_000_000
