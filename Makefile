@@ -55,6 +55,7 @@ bench:
 	.venv/bin/python benchmarks/history.py
 	.venv/bin/python benchmarks/cluster.py
 	.venv/bin/python benchmarks/dashboard.py
+	.venv/bin/python benchmarks/first_seconds.py
 	.venv/bin/python benchmarks/weight.py
 	.venv/bin/python benchmarks/install.py
 	.venv/bin/python benchmarks/walks.py
