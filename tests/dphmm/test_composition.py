@@ -125,7 +125,7 @@ def test_an_epsilon_per_tick_is_no_epsilon_of_the_stream() -> None:
     truth = true_losses(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.1, 0.9]]), [table / 2**32] * 9)
     assert 0.9 * found.epsilon < truth <= found.epsilon
     check_printed(
-        "that is {} at epsilon 1 from a stationary start and {} from any;",
+        "that is {} at epsilon 1 from a stationary start and {} from any",
         found.epsilon,
         stream_loss([table_loss(table)], None, [[0.9, 0.1], [0.1, 0.9]]).epsilon,
     )

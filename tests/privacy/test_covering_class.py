@@ -150,9 +150,9 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
     assert found.changes
     assert least < noise(found.chains) < most
     if name == "occupancy_office":
-        check_printed("water that runs, {} for an office", noise(found.chains))
+        check_printed("water that runs, and {} for an office", noise(found.chains))
     else:
-        check_printed("noise of {} for water that runs", noise(found.chains))
+        check_printed("The noise is {} for water that runs", noise(found.chains))
 
 
 @pytest.mark.long
