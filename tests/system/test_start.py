@@ -142,10 +142,11 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
     assert started.stop() == 128 + signal.SIGTERM
 
 
+@pytest.mark.fresh  # a fork ignores what the server of forks has ignored from its start
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
-        pytest.skip("nohup: who starts it so wants that it goes on")
+        pytest.skip("this signal is ignored: who starts it so wants that it goes on")
     started.enter()
     for name in ("../../a.csv", "/etc/b.csv", "..", ".hidden", "b\0c.csv", "history.csv"):
         path = f"/upload?name={name}".replace("\0", "%00")

@@ -74,10 +74,11 @@ def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.fresh  # a fork ignores what the server of forks has ignored from its start
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_ends_it_early_finds_nothing_left(tmp_path: Path, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
-        pytest.skip("nohup: who starts it so wants that it goes on")
+        pytest.skip("this signal is ignored: who starts it so wants that it goes on")
     recorded(tmp_path, 0.6, 9000)
     (temporary := tmp_path / "temporary").mkdir()
     command = [sys.executable, "-m", "fugu", "try", "history.csv", *("--threshold", "10", "--protect", "tick")]
