@@ -121,7 +121,7 @@ def windows() -> list[str]:
 
 
 def stretches() -> list[str]:
-    """What longer stretches lose under a promise about a tick."""
+    """Losses of longer stretches under a promise about a tick."""
     released = outputs()
     class_of_chains = BoundedChains(states=2, odds_ratio=ODDS)
     lost = class_of_chains.ratio_loss(*released.ratios, "universal").epsilon

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,9 +65,6 @@ from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
 from fugu.privacy.window_mechanisms import lawful_scale
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "AIM",

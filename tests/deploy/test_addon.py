@@ -31,7 +31,7 @@ MQTT = {"host": "core-mosquitto", "port": "1883", "ssl": False, "username": "add
 
 
 class Supervisor(BaseHTTPRequestHandler):
-    """What Home Assistant's Supervisor answers."""
+    """Answers of Home Assistant's Supervisor."""
 
     broker: dict[str, Any] | None = MQTT
 

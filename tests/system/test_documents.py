@@ -68,7 +68,7 @@ def test_building_firmware(
     assert fugu("fleet", "init", "--fleet", "home", "--keys", keys).code == 0
     words = ("fleet", "enrol", "--root", keys / "root.envelope", "--device", "ring", "--ceiling", 5, "--registry")
     assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
-    replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period .001": "period .001 --false-alarms 1e-9"}
+    replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period 0.001": "period 0.001 --false-alarms 1e-9"}
     replace["--seconds 12"] = "--seconds 5"
     with Page("docs/firmware.md", tmp_path, replace) as page:
         assert page.run() == 4
@@ -264,8 +264,8 @@ def test_the_readme_says_what_its_pictures_show() -> None:
         f"all that was sent changes his odds on any single heartbeat by a factor of at most {promised}.",
         f"**Measured** on that night: {measured} at most, for an attacker who knows how this heart changes on average;",
         f"ordinary noise with the same promise lets him get to {ordinary}.",
-        "**Not promised**: habits. An attacker who learns them, here from other hours of the night, "
-        f"got beyond {promised} on {learned} % of the heartbeats, up to {furthest}",
+        "An attacker who learns them, here from other hours of the night, learns of single heartbeats too: "
+        f"he got beyond {promised} on {learned} % of them, up to {furthest}.",
         f"on {broken} % of heartbeats with ordinary randomised response",
         f"on {learned} % if he learns them",
     ):

@@ -46,7 +46,7 @@ class Started:
 
     @property
     def said(self) -> str:
-        """What it has printed."""
+        """Its output so far."""
         return (self.folder / "output").read_text()
 
     @property
@@ -72,7 +72,7 @@ class Started:
         return found
 
     def state(self) -> dict[str, Any]:
-        """What the page shows."""
+        """State of the page."""
         return dict(json.loads(self.ask("GET", "/state")[2]))
 
     def do(self, what: str, **fields: str) -> int:
