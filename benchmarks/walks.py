@@ -5,9 +5,12 @@ Usage: python benchmarks/walks.py [--json] [--files]      (make bench installs a
 Definitions:
   files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not counted
   functions   functions entered, by code object; compiled kernels are not seen
+  climbs      pairs of rooms where a function of the first calls one of the second, which it may not import: what came
+              as an argument is called back
   frame       a gateway with one policy and nothing else, after three frames: five more, their watermarks and estimates
   release     the same gateway with one scheduled release: from the frames that end a window until it is published
-  plan auto   `fugu plan auto` on a recording of the demo
+  plan auto   `fugu plan auto` on a recording of the demo, a row each 31 s
+  plan stream `fugu plan stream` for two states and an epsilon
 """
 
 from __future__ import annotations
@@ -43,12 +46,19 @@ def main() -> int:
     parser.add_argument("--files", action="store_true", help="name the files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        walks = {**_gateway(Path(folder)), "plan auto": _plan(Path(folder))}
+        data = str(ROOT / "fugu" / "cli" / "demo" / "data" / "motion_states.csv.gz")
+        walks = {
+            **_gateway(Path(folder)),
+            "plan auto": _plan(Path(folder), "plan", "auto", data, "--period", "31"),
+            "plan stream": _plan(Path(folder), "plan", "stream", "--q", "0.05", "--r", "0.05", "--epsilon", "1"),
+        }
     shown: dict[str, object] = {}
-    for name, entered in walks.items():
-        files = sorted({file for file, _ in entered})
-        shown |= {f"{name}: files": len(files), f"{name}: functions": len(entered)}
+    for name, calls in walks.items():
+        files, climbs = sorted({file for file, _, _ in calls}), _climbs(calls)
+        functions = len({(file, function) for file, function, _ in calls})
+        shown |= {f"{name}: files": len(files), f"{name}: functions": functions, f"{name}: climbs": len(climbs)}
         if options.files:
+            shown[f"{name}: up"] = ", ".join(sorted(climbs))
             shown[f"{name}: names"] = " ".join(files)
     show(shown, as_json=options.json)
     return 0
@@ -56,12 +66,12 @@ def main() -> int:
 
 def _traced(out: Path, words: list[str]) -> int:
     """Run `fugu` with these words; write what was entered between two signals, or in all without any."""
-    entered: set[CodeType] = set()
+    entered: set[tuple[CodeType, CodeType | None]] = set()
     recording = not out.name.startswith("signals")
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
         if recording and event == "call":
-            entered.add(frame.f_code)
+            entered.add((frame.f_code, frame.f_back.f_code if frame.f_back else None))
 
     def switch(_number: int, _frame: FrameType | None) -> None:
         nonlocal recording
@@ -70,7 +80,7 @@ def _traced(out: Path, words: list[str]) -> int:
             write()
 
     def write() -> None:
-        rows = sorted({row for code in list(entered) if (row := _product(code)) is not None})
+        rows = sorted({row for call in list(entered) if (row := _product(*call)) is not None})
         entered.clear()
         temporary = out.with_suffix(".part")
         temporary.write_text(json.dumps(rows))
@@ -91,26 +101,46 @@ def _traced(out: Path, words: list[str]) -> int:
     return 0
 
 
-def _product(code: CodeType) -> tuple[str, str] | None:
-    """The file and the name of a function of the product."""
+def _product(code: CodeType, caller: CodeType | None) -> tuple[str, str, str] | None:
+    """The file and the name of a function of the product, and the file of what called it, if that is of the product."""
+    file = _file(code)
+    return (file, f"{code.co_qualname}:{code.co_firstlineno}", (caller and _file(caller)) or "") if file else None
+
+
+def _file(code: CodeType) -> str:
     path = Path(code.co_filename)
     if code.co_name == "<module>" or not path.is_relative_to(ROOT):
-        return None
+        return ""
     file = path.relative_to(ROOT)
-    return (str(file), f"{code.co_qualname}:{code.co_firstlineno}") if file.parts[0] in PACKAGES else None
+    return str(file) if file.parts[0] in PACKAGES else ""
+
+
+def _climbs(calls: list[tuple[str, str, str]]) -> set[str]:
+    from tests.support.rooms import ROOMS, room_of
+
+    pairs = {
+        (below, room)
+        for file, _, caller in calls
+        if caller and (room := room_of(_module(file))) and (below := room_of(_module(caller))) and room != below
+    }
+    return {f"{below} calls {room}" for below, room in pairs if room not in ROOMS[below]}
+
+
+def _module(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _command(out: Path, *words: str) -> list[str]:
     return [sys.executable, __file__, "--traced", str(out), *words]
 
 
-def _plan(folder: Path) -> list[tuple[str, str]]:
-    out, data = folder / "plan.json", ROOT / "fugu" / "cli" / "demo" / "data" / "motion_states.csv.gz"
-    subprocess.run(_command(out, "plan", "auto", str(data)), cwd=folder, stdout=subprocess.DEVNULL, check=False)
+def _plan(folder: Path, *words: str) -> list[tuple[str, str, str]]:
+    out = folder / "plan.json"
+    subprocess.run(_command(out, *words), cwd=folder, stdout=subprocess.DEVNULL, check=False)
     return _read(out)
 
 
-def _gateway(folder: Path) -> dict[str, list[tuple[str, str]]]:
+def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
     sys.path.insert(0, str(ROOT))
     from tests.support.brokers import Mosquitto
     from tests.support.gateway_service import Device
@@ -174,8 +204,8 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _read(out: Path) -> list[tuple[str, str]]:
-    return [(file, name) for file, name in json.loads(out.read_text())]
+def _read(out: Path) -> list[tuple[str, str, str]]:
+    return [(file, name, caller) for file, name, caller in json.loads(out.read_text())]
 
 
 if __name__ == "__main__":
