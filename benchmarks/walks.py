@@ -3,7 +3,8 @@
 Usage: python benchmarks/walks.py [--json] [--files]      (make bench installs a broker)
 
 Definitions:
-  files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not counted
+  files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not
+              counted, nor what bodies of modules and classes call
   functions   functions entered, by code object; compiled kernels are not seen
   climbs      pairs of rooms where a function of the first calls one of the second, which it may not import: what came
               as an argument is called back
@@ -27,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -70,8 +72,9 @@ def _traced(out: Path, words: list[str]) -> int:
     recording = not out.name.startswith("signals")
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
-        if recording and event == "call":
-            entered.add((frame.f_code, frame.f_back.f_code if frame.f_back else None))
+        caller = frame.f_back and frame.f_back.f_code
+        if recording and event == "call" and frame.f_code.co_flags & CO_OPTIMIZED and not _imports(caller):
+            entered.add((frame.f_code, caller))
 
     def switch(_number: int, _frame: FrameType | None) -> None:
         nonlocal recording
@@ -101,6 +104,11 @@ def _traced(out: Path, words: list[str]) -> int:
     return 0
 
 
+def _imports(code: CodeType | None) -> bool:
+    """Whether this is the body of a module or of a class, which runs as it is imported, and not the start of all."""
+    return code is not None and not code.co_flags & CO_OPTIMIZED and not code.co_filename.endswith("__main__.py")
+
+
 def _product(code: CodeType, caller: CodeType | None) -> tuple[str, str, str] | None:
     """The file and the name of a function of the product, and the file of what called it, if that is of the product."""
     file = _file(code)
@@ -109,7 +117,7 @@ def _product(code: CodeType, caller: CodeType | None) -> tuple[str, str, str] | 
 
 def _file(code: CodeType) -> str:
     path = Path(code.co_filename)
-    if code.co_name == "<module>" or not path.is_relative_to(ROOT):
+    if not path.is_relative_to(ROOT):
         return ""
     file = path.relative_to(ROOT)
     return str(file) if file.parts[0] in PACKAGES else ""
