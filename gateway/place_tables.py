@@ -53,7 +53,7 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
     hull = found.hull
     if found.factor > policy.factor:
         hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
-    noise = compile_noise(hull, values, possible, policy.epsilon, likely)
+    noise = compile_noise(hull, values, possible, policy.epsilon, likely, short=True)
     check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
     return noise, found.added
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -337,6 +338,8 @@ def _rounded(rows: NDArray[np.float64]) -> Ints:
 
 MOST_CELLS = 1 << 25
 """Of an emission matrix: 256 MB."""
+_MOST_SHORT_CELLS = MOST_CELLS >> 5
+"""Of each of the 32 that are remembered of a stream of few states."""
 
 
 class Emission(NamedTuple):
@@ -352,12 +355,15 @@ def noise_table(table: TableWeights) -> NoiseTable:
     return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
-def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, likely: Bools | None = None) -> Noise:
+def compile_noise(
+    hull: Hull, values: Ints, constraint: Bools, epsilon: float, likely: Bools | None = None, *, short: bool = False
+) -> Noise:
     """Compile a hull with a finite factor over the constraint set C into what a device draws from; epsilon up to 20.
 
     Only `likely` states, at least two, by default those of C, have rows of their own; others use the row of the nearest
     of them. The result is weights for at most 100 states, else a staircase; a flat or capped hull is then replaced by
-    that of all differences, because staircases have neither.
+    that of all differences, because staircases have neither. With `short` it is also a staircase, which takes a
+    thousandth of the bytes, where that is the same distribution, or a finer one: for hulls that a staircase can have.
 
     Raises:
         TableError: no table can be built; use the fallback.
@@ -366,6 +372,10 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, l
     """
     likely = constraint if likely is None else likely
     if len(values) <= MAX_TABLE_STATES:
+        points = math.prod((np.ptp(values[likely], axis=0) + 1).tolist())
+        if short and hull.scale == 1 and hull.rank == hull.dimensions and len(values) * points <= _MOST_SHORT_CELLS:
+            with suppress(GraphError):
+                return _staircase_noise(hull, values, likely, epsilon)
         return noise_table(build_table(hull, values, likely, epsilon))
     spread = values[likely] - values[likely][0]
     if hull.scale != 1 or hull.rank < hull.dimensions or np.any(spread @ hull.equations.T):

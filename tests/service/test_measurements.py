@@ -23,10 +23,12 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import Change, MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, TimedTable, encoded_table, members
+from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, encoded_table, members
 from fugu.contract.measurement import check_noise
-from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import symbols_topic, table_topic
+from fugu.places.protection import protect_likely
+from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel, PointEstimates
 from gateway.inbox import Ingest
@@ -680,10 +682,8 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
             row[0]: TimedTable.decode(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")
         }
     assert {table.number for table in found} <= set(likely)
-    policy_table = policy.table(1)
-    assert policy_table is not None
-    rows = [len({row.tobytes() for row in table.noise.rows}) for table in found]  # type: ignore[union-attr]
-    assert max(rows) < 64, "unlikely states share the rows of others"
+    assert all(table.noise.likely.bit_count() < 64 for table in found), "unlikely states have surrogates"  # type: ignore[union-attr]
+    assert sum(len(table.encode()) for table in found) < 200 * 48, "bytes a tick"
 
 
 def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -> None:
@@ -692,9 +692,8 @@ def test_frames_drawn_from_sent_tables_are_estimated_with_them(tmp_path: Path) -
     table = next(one for one in sending.pump() if one.constraint == (1 << 9) - 1)
     generator = random.Random(4)
     noise = table.noise
-    assert isinstance(noise, NoiseTable)
-    drawn = [noise.draw(4, generator.randrange(SCALE)) for _ in range(5)]
-    points = tuple(Released(table.number, noise.points[output]) for output in drawn)
+    assert isinstance(noise, StaircaseNoise)
+    points = tuple(Released(table.number, noise.draw((1, 1), generator.randrange)) for _ in range(5))
     frame = MeasureFrame(1, -1, 10, 2, points)
     sending.scene.record(frame)
     assert sending.scene.counters["unknown_points"] == 0
@@ -721,6 +720,27 @@ def test_made_noise_passes_the_check_for_every_set_of_a_walk() -> None:
             likely = possible & (generator.random(16) < 0.7)
             noise, _ = make_noise(model, possible, likely if likely.sum() > 1 else possible)
             check_noise(policy.measurement, noise, constraint)
+
+
+def test_a_sent_staircase_is_the_table_that_it_stands_for() -> None:
+    """The same points, as likely up to what certifying whole weights costs; a hull that has none is sent as weights."""
+    policy = measure_policy(4, factor=6)
+    model = MeasureModel(policy)
+    possible, generator = np.ones(16, dtype=np.bool_), np.random.default_rng(2)
+    for _ in range(5):
+        likely = generator.random(16) < 0.7
+        noise, _ = make_noise(model, possible, likely)
+        hull = protect_likely(model.values, policy_graph(model), possible, likely, cap=6).hull
+        weights = compile_noise(hull, model.values, possible, policy.epsilon, likely)
+        assert isinstance(noise, StaircaseNoise)
+        assert isinstance(weights, NoiseTable)
+        short, whole = emission(noise, model.values), emission(weights, model.values)
+        assert short.points == whole.points
+        assert short.probabilities == pytest.approx(whole.probabilities, abs=1e-6)
+        sizes = [len(TimedTable(1, 9, 0, 0, 9, one).encode()) for one in (noise, weights)]
+        assert sizes[0] < 100 < 900 < sizes[1]
+    widened = MeasureModel(measure_policy(4, graph={"categories": [x // 4 for x in range(16)]}))
+    assert isinstance(make_noise(widened, possible, possible)[0], NoiseTable)
 
 
 def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
