@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fugu.cli.main import guarded
 from papers.report import chosen_targets, list_targets, reproduce
+from papers.table import show_rows
 
 __all__ = ["main"]
 
@@ -21,11 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer points and trials: all within a minute")
     parser.add_argument("--traces", type=Path, help="location traces for dphmm-traces, such as GeoLife's: CSV")
     parser.add_argument("--list", action="store_true", help="name the targets")
+    parser.add_argument("--rows", action="store_true", help="every row of the papers, what shows it, and its verdict")
     options = parser.parse_args(arguments)
 
     def command() -> int:
         if options.list:
             list_targets()
+        elif options.rows:
+            show_rows()
         else:
             words = options.targets or (["all"] if options.quick else [])
             reproduce(chosen_targets(words), options.out, options.quick, options.traces)

@@ -1,4 +1,4 @@
-"""The DPHMM paper: examples 5.1 to 10.8, and figures 10 to 13 in kind on a walk over a grid.
+"""The DPHMM paper: examples 5.1 to 10.8, and figures 11 to 13 in kind on a walk over a grid.
 
 Xiao, Shen, Liu, Xiong, Jin, Xu: DPHMM: Customizable Data Release with Differential Privacy via Hidden Markov Model.
 """
@@ -30,7 +30,7 @@ __all__ = [
     "chosen",
     "edge_names",
     "examples",
-    "figure_10",
+    "figure_11",
     "figure_12",
     "figure_13",
     "traces",
@@ -169,7 +169,7 @@ def _policies(walk: Walk, reach: float, epsilon: float, truth: Ints, few: int) -
 
 
 class _Evaluation:
-    """The three policies of figures 10 to 13 on walks over a grid."""
+    """The three policies of figures 11 to 13 on walks over a grid."""
 
     def __init__(self, setting: Setting) -> None:
         self._side = 6 if setting.quick else _SIDE
@@ -185,8 +185,8 @@ class _Evaluation:
         return _policies(walk, reach, epsilon, truth, self._few)
 
 
-def figure_10(setting: Setting) -> Found:
-    """Figures 10 and 11 in kind: possible states, degrees of protection and errors over time, epsilon 1."""
+def figure_11(setting: Setting) -> Found:
+    """Figure 11 in kind: possible states, degrees of protection and errors over time, epsilon 1."""
     found = _Evaluation(setting).policies(_REACH, 1.0)
     ticks = tuple(float(tick) for tick in range(len(found["G_util"].possible)))
     charts = []
@@ -271,7 +271,7 @@ _TRACE_TICKS, _FEW_TRACES = 24, 4
 
 
 def traces(setting: Setting) -> Found:
-    """Figures 10 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
+    """Figures 11 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
     if setting.traces is None:
         return Found((Row("location traces", "none given: python -m papers dphmm-traces --traces FILE"),))
     given = read_traces(setting.traces)

@@ -23,7 +23,7 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
     "comp-endless": comp.endless,
     "comp-sums": comp.sums,
     "dphmm-examples": dphmm.examples,
-    "dphmm-10-11": dphmm.figure_10,
+    "dphmm-11": dphmm.figure_11,
     "dphmm-12": dphmm.figure_12,
     "dphmm-13": dphmm.figure_13,
     "dphmm-traces": dphmm.traces,

@@ -1,0 +1,50 @@
+"""The table of docs/rows.md: every row of the papers, what shows it, and its verdict."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.cli.view.terminal import say, show_table
+
+__all__ = ["VERDICTS", "PublishedRow", "published_rows", "show_rows"]
+
+_PAGE = Path(__file__).parents[1] / "docs" / "rows.md"
+VERDICTS = ("yes", "wrong", "not here")
+"""What a verdict begins with: it holds, what is printed is false, or it is not shown, with the reason."""
+
+
+class PublishedRow(NamedTuple):
+    """A system, definition, theorem, algorithm, example, figure or table of a paper, with what shows it."""
+
+    paper: str
+    name: str
+    about: str
+    shown_by: str
+    verdict: str
+
+    @property
+    def kind(self) -> str:
+        """The verdict without its reason."""
+        return next(kind for kind in VERDICTS if self.verdict.startswith(kind))
+
+
+def published_rows() -> list[PublishedRow]:
+    """Every row, in the order of the page."""
+    paper, found = "", []
+    for line in _PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            paper = line.removeprefix("## ")
+        elif row := re.fullmatch(r"\| (.+?) \| (.+?) \| `(.+?)` \| (.+?) \|", line):
+            found.append(PublishedRow(paper, *row.groups()))
+    return found
+
+
+def show_rows() -> None:
+    """Print every row, and how many there are of each verdict."""
+    rows = published_rows()
+    show_table("", ("paper", "row", "about", "shown by", "verdict"), rows)
+    counts = Counter(row.kind for row in rows)
+    say(f"{len(rows)} rows: " + ", ".join(f"{counts[kind]} {kind}" for kind in VERDICTS))
