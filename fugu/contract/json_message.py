@@ -196,10 +196,13 @@ class JsonMessage(Declared):
                     found |= {f"{one.column}{end}": getattr(self, name)[place] for name, one in columns}
         return found
 
+    def written(self) -> dict[str, Any]:
+        """The object as JSON has it."""
+        return {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
+
     def encode(self) -> bytes:
         """Bytes of the message."""
-        written = {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
-        return json.dumps(written, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(self.written(), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -265,7 +268,7 @@ class Objects(FieldType):
         return tuple(self.part.read(Fields.of(one)) for one in typed(value, list, name, "an array"))
 
     def write(self, value: Any) -> list[dict[str, Any]]:
-        return [one.flat() for one in value]
+        return [one.written() for one in value]
 
     def schema(self) -> Schema:
         return {"type": "array", "items": self.part.schema(), "maxItems": self.most}

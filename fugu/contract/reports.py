@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_arg
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.json_message import (
     Constant,
     Fields,
@@ -31,6 +31,7 @@ from fugu.contract.json_message import (
     Time,
     check_intervals,
 )
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.message import Flag, Integer, Many, Text, Word, integer, length
 from fugu.contract.queries import QUERIES, Query, QueryKind
 from fugu.contract.sentences import unix_us
@@ -46,6 +47,8 @@ __all__ = [
     "Noise",
     "PlaceEstimate",
     "ReleaseFrame",
+    "SmoothedPlace",
+    "SmoothedValue",
     "StateEstimate",
     "ValueEstimate",
     "WindowCount",
@@ -103,6 +106,21 @@ class StateEstimate(JsonMessage):
             raise FrameError(f"shares sum to {sum(self.shares.values())}", Reason.OUT_OF_RANGE)
 
 
+_LAG = Annotated[int, Integer(1, MAX_FRAME_TICKS), "Ticks of later points that it has seen."]
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothedPlace(JsonMessage):
+    """Where something was at a tick, as far as the gateway knows now that later points have come."""
+
+    time: Annotated[datetime, Time(), "Of the tick."]
+    tick: Annotated[int, _TICK, "Its number."]
+    lag: _LAG
+    latitude: Annotated[float, Number("[-90, 90]"), "Degrees."]
+    longitude: Annotated[float, Number("[-180, 180]"), "Degrees."]
+    deviation: Annotated[float, Number("[0, inf)"), "Metres: root mean square of how far the true cell is from it."]
+
+
 @dataclass(frozen=True, slots=True)
 class PlaceEstimate(JsonMessage):
     """Where something was at a tick, as far as the gateway knew when it had come."""
@@ -123,14 +141,49 @@ class PlaceEstimate(JsonMessage):
     epsilon: EpsilonOrNone
     adversary: Against
     useful: Useful
+    smoothed: Annotated[
+        tuple[SmoothedPlace, ...],
+        Objects(SmoothedPlace, MAX_MEASURE_TICKS),
+        "Ticks whose `lag` later points are complete with this message; each is told once, unless a late frame changes "
+        "it.",
+    ] = ()
 
     def _consistent(self) -> None:
         if self.semi_minor > self.semi_major:
             raise FrameError("semi_minor is above semi_major", Reason.OUT_OF_RANGE)
 
 
+class _Coordinates(JsonMessage):
+    __slots__ = ()
+    values: tuple[float, ...]
+
+    def labels(self) -> Sequence[str]:
+        """Numbers of its coordinates, if it has several."""
+        return [str(axis) for axis in range(len(self.values))] if len(self.values) > 1 else ()
+
+    @classmethod
+    def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
+        """The same, by the names that are there."""
+        return () if "value" in fields else [str(axis) for axis in range(max(2, len(fields.names("value_"))))]
+
+
 @dataclass(frozen=True, slots=True)
-class ValueEstimate(JsonMessage):
+class SmoothedValue(_Coordinates):
+    """A measurement at a tick, as far as the gateway knows now that later points have come."""
+
+    time: Annotated[datetime, Time(), "Of the tick."]
+    tick: Annotated[int, _TICK, "Its number."]
+    lag: _LAG
+    values: Annotated[tuple[float, ...], Numbers("value"), "Posterior mean."]
+    deviations: Annotated[tuple[float, ...], Numbers("deviation", Number("[0, inf)")), "Posterior standard deviation."]
+
+    def _consistent(self) -> None:
+        length(self.values, 1, 3, "values")
+        length(self.deviations, len(self.values), len(self.values), "deviations")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueEstimate(_Coordinates):
     """A measurement of 1 to 3 numbers at a tick, as far as the gateway knew when it had come."""
 
     time: Annotated[datetime, Time(), "Of the tick."]
@@ -143,15 +196,12 @@ class ValueEstimate(JsonMessage):
     epsilon: EpsilonOrNone
     adversary: Against
     useful: Useful
-
-    def labels(self) -> Sequence[str]:
-        """Numbers of its coordinates, if it has several."""
-        return [str(axis) for axis in range(len(self.values))] if len(self.values) > 1 else ()
-
-    @classmethod
-    def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
-        """The same, by the names that are there."""
-        return () if "value" in fields else [str(axis) for axis in range(max(2, len(fields.names("value_"))))]
+    smoothed: Annotated[
+        tuple[SmoothedValue, ...],
+        Objects(SmoothedValue, MAX_MEASURE_TICKS),
+        "Ticks whose `lag` later points are complete with this message; each is told once, unless a late frame changes "
+        "it.",
+    ] = ()
 
     def _consistent(self) -> None:
         length(self.values, 1, 3, "values")

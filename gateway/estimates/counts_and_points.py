@@ -161,12 +161,13 @@ class Points(Kind[MeasureFrame]):
         return None if number is None else self._frames.newest(number)
 
     def report(self, place: Place, first: int) -> Estimate | None:
-        """Report about the newest tick of the frame that begins at a tick, given all points up to it."""
+        """Report about the newest tick of a frame, and about earlier ones that have now seen `lag` ticks more."""
         if (found := self._frames.at(place.number, first)) is None:
             return None
         frame, model = found.frame, self._model(place, found.frame.policy_version)
         protection = model.degree(frame.released[-1].table, frame.last, self._tables(place, model))
-        return measured_estimate(model, frame.last, frame.shift, model.measured(found.belief), protection)
+        newest = frame.last, frame.shift, model.measured(found.belief), protection
+        return measured_estimate(model, *newest, self.lagged(place, first))
 
     def estimate(self, place: Place, first: int) -> PointEstimates | None:
         """The estimates of the ticks of the frame that begins at a tick, given all points up to each."""

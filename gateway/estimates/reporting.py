@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
-from itertools import islice, repeat
+from itertools import count, islice, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,19 @@ from fugu.contract.descriptions import PlaceGrid
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, ellipse
+from fugu.contract.reports import (
+    PlaceEstimate,
+    SmoothedPlace,
+    SmoothedValue,
+    StateEstimate,
+    ValueEstimate,
+    WindowCount,
+    ellipse,
+)
 from fugu.contract.sentences import instant
 from gateway.estimates.beliefs import look_back, told
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import MeasureModel, SymbolModel
+from gateway.estimates.models import MeasureModel, PointEstimates, SymbolModel
 from gateway.estimates.past import Past
 from gateway.store.coverage import Place
 from gateway.store.symbols import Columns
@@ -34,6 +42,7 @@ __all__ = ["Fresh", "Reports", "measured_estimate", "window_count"]
 
 
 CONFIDENCE = 0.95
+Row = tuple[float, ...]
 _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
 
 
@@ -59,17 +68,24 @@ def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Fl
 
 
 def measured_estimate(
-    model: MeasureModel, tick: int, shift: int, distribution: Floats, protection: int
+    model: MeasureModel,
+    tick: int,
+    shift: int,
+    distribution: Floats,
+    protection: int,
+    lagged: Iterable[PointEstimates] = (),
 ) -> PlaceEstimate | ValueEstimate:
     """The report of the newest tick of a frame of points: a place if the policy says where its states are.
 
-    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree`.
+    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree`; `lagged` are the estimates of
+    earlier ticks that the frame completes.
     """
     policy = model.policy
     values = model.values * np.array(policy.resolution)
     mean = distribution @ values
     time, promise = _time(policy, tick, shift), policy.stream_loss
     told = (protection, promise.epsilon, promise.adversary)
+    rows = [(some, *row) for some in lagged for row in zip(count(some.first), some.means, some.covariances)]
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
@@ -77,10 +93,32 @@ def measured_estimate(
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
         place = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
-        return PlaceEstimate(time, tick, *place, *told, useful)
+        smoothed = [_smoothed_place(model.grid, policy, *row) for row in rows]
+        return PlaceEstimate(time, tick, *place, *told, useful, tuple(smoothed))
     columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
     low, middle, high = zip(*columns, strict=True)
-    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False)
+    smoothed_values = [_smoothed_value(policy, *row) for row in rows]
+    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False, tuple(smoothed_values))
+
+
+def _smoothed_place(
+    grid: PlaceGrid, policy: PolicyHeader, some: PointEstimates, tick: int, mean: Row, covariance: Row
+) -> SmoothedPlace:
+    latitude, longitude = grid.located(*mean)
+    east, north = grid.metres(latitude)
+    deviation = round(
+        math.hypot(*(step * math.sqrt(v) for step, v in ((east, covariance[0]), (north, covariance[2])))), _METRE_DIGITS
+    )
+    degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
+    return SmoothedPlace(_time(policy, tick, some.shift), tick, some.lag, *degrees, deviation)
+
+
+def _smoothed_value(policy: PolicyHeader, some: PointEstimates, tick: int, mean: Row, covariance: Row) -> SmoothedValue:
+    axes = len(mean)
+    variances = [covariance[axis * axes - axis * (axis - 1) // 2] for axis in range(axes)]  # of the upper triangle
+    values = tuple(round(value, _DIGITS) for value in mean)
+    deviations = tuple(round(math.sqrt(variance), _DIGITS) for variance in variances)
+    return SmoothedValue(_time(policy, tick, some.shift), tick, some.lag, values, deviations)
 
 
 def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:

@@ -26,6 +26,8 @@ from fugu.contract.measure_policy import Change, MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, encoded_table, members
 from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
+from fugu.contract.sentences import instant
 from fugu.contract.topics import symbols_topic, table_topic
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
@@ -314,6 +316,31 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
         assert scene.counters["stored"] == len(FRAMES)
         assert scene.counters["duplicate"] == len(repeated)
         scene.store.close()
+
+
+def test_each_tick_is_told_once_when_the_later_points_have_come(tmp_path: Path) -> None:
+    """In the reports of 200 ticks, with gaps: 185 estimates at a lag, those of the store, and none for the newest."""
+    scene = Scene(tmp_path / "s.sqlite", lag=9)
+    frames = measure_frames(POLICY, [10] * 18 + [7, 7], gaps=[0, 0, 6] + [0] * 17, seed=5)
+    told: dict[int, SmoothedValue] = {}
+    for frame in frames:
+        scene.record(frame)
+        (*_, outgoing) = scene.store.outbox(0, 99)
+        report = scene.recorder.report(outgoing)
+        assert isinstance(report, ValueEstimate)
+        assert decode_estimate(report.encode()) == report
+        for one in report.smoothed:
+            assert one.tick not in told
+            assert one.time == instant(SECOND * one.tick)
+            told[one.tick] = one
+    assert len(told) == 185
+    for some in (estimates for frame in frames for estimates in scene.lagged(frame.first)):
+        for tick, row in enumerate(zip(some.means, some.covariances, strict=True), some.first):
+            one = told.pop(tick)
+            assert one.lag == some.lag == 9
+            assert one.values == pytest.approx(row[0], abs=1e-6)
+            assert one.deviations == pytest.approx(np.sqrt(decoded_covariance(row[1]).diagonal()), abs=1e-6)
+    assert not told
 
 
 def test_a_late_frame_changes_what_was_published_after_it(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.topics import table_topic
+from fugu.contract.reports import ValueEstimate
+from fugu.contract.topics import estimate_topic, table_topic
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
@@ -50,6 +51,11 @@ def points(frames: list[MeasureFrame]) -> dict[int, object]:
     return found
 
 
+def smoothed(reports: Recorder) -> list[int]:
+    """The ticks that were told with the points of later ones."""
+    return [one.tick for payload in list(reports.payloads) for one in ValueEstimate.decode(payload).smoothed]
+
+
 def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp_path: Path) -> None:
     """The policy has only its fallback; the device starts alone, then a gateway sends tables, and both are killed."""
     policy = measure_policy(
@@ -71,6 +77,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     )
     seen = Recorder(broker.broker)
     sent = Recorder(broker.broker, table_topic("home", "+", "+"))
+    reports = Recorder(broker.broker, estimate_topic("home", "+", "+"))
     agent = AgentProcess(config, tmp_path / "agent.log")
     gateway = None
     try:
@@ -80,6 +87,10 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         gateway = GatewayProcess(tmp_path, broker.port)
         wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
         assert sent.payloads
+        wait_until(lambda: len(smoothed(reports)) > 50)
+        assert len(told := smoothed(reports)) == len(set(told)), "each tick once, as long as nothing is killed"
+        table_bytes, ticks = sum(map(len, sent.payloads)), max(points(stored(gateway)))
+        assert table_bytes < 200 * ticks
         for _ in range(3):
             agent.kill()
             agent = AgentProcess(config, tmp_path / "agent.log")
@@ -100,6 +111,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         assert gateway is None or gateway.stop() == 0, (tmp_path / "gateway.log").read_text()
         seen.link.stop()
         sent.link.stop()
+        reports.link.stop()
     arrived = points(stored(gateway))
     delivered = points([MeasureFrame.decode(payload) for payload in seen.payloads])
     assert all(arrived[tick] == released for tick, released in delivered.items() if tick in arrived)
