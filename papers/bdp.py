@@ -6,7 +6,7 @@ Chakrabarti, Gao, Saraf, Schoenebeck, Yu: Optimal Local Bayesian Differential Pr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from fugu.attackers.evaluation import attack, mean_transitions, success_bound
 from fugu.attackers.learning import ATTACKERS, Attacker
-from fugu.attackers.outputs import release_symbols
+from fugu.attackers.outputs import Knowledge, release_symbols
 from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
@@ -27,9 +27,20 @@ from fugu.privacy.randomised_response import calibrate
 from papers.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart
-from papers.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.rows import Basis, Chart, Found, Line, Row, Setting, at_most
 
-__all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "half_interval", "point", "printed_bound", "success"]
+__all__ = [
+    "allowed_slope",
+    "figure_1",
+    "figure_2",
+    "figure_3",
+    "figure_4",
+    "figure_4_synthetic",
+    "half_interval",
+    "point",
+    "printed_bound",
+    "success",
+]
 
 _ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 _THEOREM_2 = (
@@ -44,7 +55,7 @@ def point(q: float, r: float) -> BinaryChains:
 
 
 def figure_1(setting: Setting) -> Found:
-    """The chain of figure 1, q = 1/5 and r = 7/20: noise by theorem 1 and corollary 1, and what it loses."""
+    """Figure 1, q = 1/5 and r = 7/20, three epsilons: noise by theorem 1 and corollary 1, and what it loses."""
     chains = point(0.2, 0.35)
     ratio = Fraction(9)
     bound = chains.ratio_loss(ratio, ratio, "ignorant").epsilon
@@ -56,16 +67,36 @@ def figure_1(setting: Setting) -> Found:
     ]
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         found = calibrate(chains, epsilon, "ignorant", "flips")
+        for which, ours, rates in (
+            ("0 over 1", found.ratio_01, (0.2, 0.35)),
+            ("1 over 0", found.ratio_10, (0.35, 0.2)),
+        ):
+            quantity = f"epsilon {epsilon:g}: allowed likelihood ratio of {which}, the slope of corollary 1's line"
+            rows.append(Row(quantity, ours, allowed_slope(*rates, epsilon), "log", 1e-6, computed=True))
         real = chains.ratio_loss(Fraction(found.ratio_01), Fraction(found.ratio_10), "informed").epsilon
         about = f"noise of corollary 1 at epsilon {epsilon:g}: the epsilon that it really has"
         rows.append(at_most(about, real, epsilon, _THEOREM_2, case=case, computed=False))
-    lines = []
-    for adversary in _ADVERSARIES:
-        one = calibrate(chains, 1.0, adversary)
-        about = f"{adversary}: the least noise, by corollary 1's lines"
-        lines.append(Line(about, (0.0, one.rho0, 1.0), (1.0, one.rho1, 0.0)))
-    chart = Chart("Allowed flip probabilities at epsilon 1 lie above the lines", "rho0", "rho1", tuple(lines))
-    return Found(tuple(rows), (chart,))
+    charts = []
+    for epsilon in (0.5, 1.0, 2.0):
+        lines = []
+        for adversary in _ADVERSARIES:
+            one = calibrate(chains, epsilon, adversary)
+            about = f"{adversary}: the least noise, by corollary 1's lines"
+            lines.append(Line(about, (0.0, one.rho0, 1.0), (1.0, one.rho1, 0.0)))
+        title = f"Allowed flip probabilities at epsilon {epsilon:g} lie above the lines"
+        charts.append(Chart(title, "rho0", "rho1", tuple(lines)))
+    return Found(tuple(rows), tuple(charts))
+
+
+def allowed_slope(q: float, r: float, epsilon: float) -> float:
+    """The slope of a line of corollary 1, as the authors' program has it: (B + A) / C, or (B - A) / C below q / r.
+
+    Source: `min_exp_noise` of github.com/AdityaSaraf/correlated_data_privacy_attack, 9 June 2020.
+    """
+    e = math.exp(epsilon)
+    a = abs(q - e * r) * math.sqrt((q - e * r) ** 2 + 4 * e * (1 - q) * (1 - r))
+    b, c = (q - e * r) ** 2 + 2 * e * (1 - q) * (1 - r), 2 * (1 - q) ** 2 * e
+    return (b + a if e >= q / r else b - a) / c
 
 
 class _Success(NamedTuple):
@@ -251,12 +282,110 @@ def figure_4(setting: Setting) -> Found:
                 shares |= _attacked(recording, table, epsilon, some, draws)
             found = _attack_rows(f"{name}, epsilon {epsilon:g}", (q, r), epsilon, shares)
             rows += found
+            if name == "N10" and epsilon in _LOGGED:
+                rows += _logged_rows(f"N10, epsilon {epsilon:g}", shares, _LOGGED[epsilon])
             bounds = {"bound, printed": [printed_bound(q, r, epsilon)], "bound, corrected": [float(found[0].ours)]}
             for one, values in (bounds | shares).items():
                 reached.setdefault(one, []).append((epsilon, float(np.mean(values))))
         lines = (Line.through(one, points) for one, points in reached.items())
         charts.append(Chart(f"Success of attackers on {name}", "epsilon", "success", tuple(lines)))
     return Found(tuple(rows), tuple(charts), (missing,) if missing else ())
+
+
+_LOGGED = {
+    1.0: (0.5498272852208149, 0.4324587786252504),
+    2.0: (0.7122906065445901, 0.6972767544988071),
+    4.0: (0.8441109831742376, 0.8307042912018361),
+}
+"""Success of Viterbi and of an LSTM on N10, once, by epsilon: the authors' log of their program."""
+
+
+def _logged_rows(about: str, shares: dict[str, list[float]], logged: tuple[float, float]) -> Iterator[Row]:
+    """Rows of success in the authors' one run, beside one more draw of ours."""
+    values = shares["Viterbi"]
+    mean, reach = float(np.mean(values)), half_interval(values) * math.sqrt(len(values) + 1)
+    quantity = f"{about}: success of Viterbi ({len(values)} draws, 95 % interval of one more), in the authors' run"
+    yield Row(quantity, mean, logged[0], "log", interval=(mean - reach, mean + reach))
+    ours = float(np.mean(found)) if (found := shares.get("LSTM, ten folds")) else "did not run"
+    why = "another network: theirs reads 100 symbols one way, and is judged on five folds"
+    yield Row(f"{about}: success of an LSTM, in the authors' run", ours, logged[1], "other data", why=why)
+
+
+_TICKS, _RUNS = 25_000, 8
+_SYNTHETIC = """
+1.0 - - - 0.5627813504823151
+1.5 - - - 0.557315112540193
+2.0 - - - 0.5647909967845659
+2.5 - - - 0.61241961414791
+3.0 0.41566849347818463 0.3566659598008767 0.6084 0.6395900321543408
+3.5 0.38507017414810385 0.32224570964803295 0.64516 0.6870578778135048
+4.0 0.3472810179742222 0.2833828163430854 0.68456 0.7565112540192926
+4.5 0.3025112154806662 0.2406595816438959 0.72348 0.8004823151125402
+"""
+"""By epsilon: rho0, rho1, success of a single symbol and of Viterbi, once: the authors' log of their program."""
+
+
+def figure_4_synthetic(setting: Setting) -> Found:
+    """Figure 4, synthetic: attacks on 25,000 ticks of the chain of N10, under the noise of corollary 1."""
+    q, r = 0.08937981353871098, 0.10924092409240924
+    chains, prior, transition = point(q, r), np.array([r, q]) / (q + r), np.array([[1 - q, q], [r, 1 - r]])
+    missing = lstm_missing()
+    rows: list[Row] = []
+    reached: dict[str, list[tuple[float, float]]] = {}
+    for line in _SYNTHETIC.split("\n")[1:-1]:
+        epsilon, *logged = (float(word.replace("-", "nan")) for word in line.split())
+        if setting.quick and epsilon not in (1.0, 4.0):
+            continue
+        setting.told(f"epsilon {epsilon:g}")
+        noise = calibrate(chains, epsilon, "ignorant", "flips")
+        about = f"epsilon {epsilon:g}"
+        for name, ours, paper in zip(("rho0", "rho1"), (noise.rho0, noise.rho1), logged, strict=False):
+            if not math.isnan(paper):
+                rows.append(Row(f"{about}: {name} of corollary 1", ours, paper, "log", 1e-6))
+        shares: dict[str, list[float]] = {name: [] for name in _KNOWN}
+        for seed in range(_RUNS):
+            generator = np.random.default_rng([40, seed])
+            recording = _drawn(q, r, generator)
+            outputs = release_symbols(recording.states, noise.table, generator)
+            knowledge = Knowledge(transition, recording.segments, truth=recording.states)
+            more = {} if missing or setting.quick or seed else {"LSTM, ten folds": lstm_attacker(10)}
+            for name, attacker in {**{name: ATTACKERS[name] for name in _KNOWN}, **more}.items():
+                named = attacker(outputs, knowledge).argmax(axis=1)
+                shares.setdefault(name, []).append(float(np.mean(named == recording.states)))
+        bound, printed = float(success_bound(prior, epsilon)), printed_bound(q, r, epsilon)
+        for name, values in shares.items():
+            mean = float(np.mean(values))
+            # another program's single run is one more draw, not the mean of these
+            reach = half_interval(values) * math.sqrt(len(values) + 1) if len(values) > 1 else 0.0
+            quantity = f"{about}: success of {name} ({len(values)} draws, 95 % interval of one more)"
+            paper = dict(zip(("single symbol", "Viterbi"), logged[2:], strict=True)).get(name, math.nan)
+            known = None if math.isnan(paper) else paper
+            basis: Basis = "ours" if known is None else "log"
+            rows.append(Row(quantity, mean, known, basis, interval=(mean - reach, mean + reach)))
+            rows.append(at_most(f"{about}: success of {name}, against the printed bound", mean, printed))
+            reached.setdefault(name, []).append((epsilon, mean))
+        for name, value in (("bound, printed", printed), ("bound, corrected", bound)):
+            reached.setdefault(name, []).append((epsilon, value))
+    lines = tuple(Line.through(name, points) for name, points in reached.items())
+    notes = (
+        "Chain, ticks, noise and attackers are those of the authors' program "
+        "(github.com/AdityaSaraf/correlated_data_privacy_attack, 9 June 2020); its log has one run of each epsilon. "
+        "It names no success of its LSTM on these streams: the program writes 0.",
+        *([missing] if missing else []),
+    )
+    return Found(tuple(rows), (Chart("Success of attackers on synthetic streams", "epsilon", "success", lines),), notes)
+
+
+_KNOWN = ("single symbol", "Viterbi", "forward-backward")
+
+
+def _drawn(q: float, r: float, generator: np.random.Generator) -> States:
+    """A stream of a binary chain, started stationary."""
+    words, states = generator.random(_TICKS), np.empty(_TICKS, dtype=np.int64)
+    states[0] = words[0] < q / (q + r)
+    for tick in range(1, _TICKS):
+        states[tick] = words[tick] < (1 - r if states[tick - 1] else q)
+    return States(states, np.zeros(_TICKS, dtype=np.int64))
 
 
 def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares: dict[str, list[float]]) -> list[Row]:

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+from scipy.optimize import brentq
 
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains
@@ -24,7 +25,7 @@ from fugu.privacy.quilts import corner_chains, eigengap, fast_path_length, mixin
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.bdp import half_interval
-from papers.influence_matrix import influence_scale
+from papers.influence_matrix import influence_matrix, influence_scale
 from papers.quilts import influence, model_distance
 from papers.recordings import PEOPLE, States, activity, heart, power
 from papers.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most
@@ -156,22 +157,61 @@ def figure_4(setting: Setting) -> Found:
                     Row(f"{about}: error of {name}", scales[name] / _TICKS, paper / _TICKS, "formula", 1e-8 * paper)
                 )
             rows.append(_trials(f"{about}: error of MQMExact", alpha, scales["MQMExact"], exact, trials, generator))
+            group = 1.0 / epsilon
+            rows.append(
+                Row(f"{about}: error of GroupDP", scales["GroupDP"] / _TICKS, group, "formula", 1e-12, computed=True)
+            )
             for name in ("GK16", "ours"):
-                if name in scales:
-                    rows.append(Row(f"{about}: error of {name}", scales[name] / _TICKS))
+                rows.append(Row(f"{about}: error of {name}", scales[name] / _TICKS if name in scales else _REFUSED))
             for name, scale in scales.items():
                 lines.setdefault(name, []).append((alpha, scale / _TICKS))
         drawn = tuple(Line.through(name, points) for name, points in lines.items())
         title = f"Error of the share of state 1, 100 ticks, epsilon {epsilon:g}"
         charts.append(Chart(title, "alpha", "expected |error|", drawn, log_y=True))
+    least = {name: _least_alpha(strength) for name, strength in (("ours", _influence), ("its authors'", _gamma))}
+    about = "alpha from which GK16 applies, 100 ticks: the norm of its influence matrix reaches 1"
+    rows.append(Row(about, least["ours"], least["its authors'"], "log", 1e-6, computed=True))
     recording, people = activity(setting.recordings)
-    for group in ((0, 1), (2, 3), (4,)):
-        charts.append(_histogram(recording, people, group, generator))
+    for some in ((0, 1), (2, 3), (4,)):
+        charts.append(_histogram(recording, people, some, generator))
     note = (
         "The three panels of histograms are of five people in three groups, not of the paper's recordings. GK16 has no "
         "value where its influence matrix is too large. Error is the expected absolute value of the noise over T."
     )
     return Found(tuple(rows), tuple(charts), (note,))
+
+
+_REFUSED = "not applicable"
+
+
+def _least_alpha(strength: Callable[[float], float]) -> float:
+    """The alpha at which the influence matrix of 100 ticks has norm 1: two neighbours of the same strength each."""
+    largest = 2.0 * math.cos(math.pi / (_TICKS + 1))  # the norm of a band of ones beside the diagonal
+    return float(brentq(lambda alpha: largest * strength(alpha) - 1.0, 0.05, 0.5))
+
+
+def _influence(alpha: float) -> float:
+    """The influence of a neighbour on a tick inside, the largest of the chains of figure 4."""
+    span = (alpha, 1.0 - alpha)
+    matrices = (influence_matrix(chain, 3) for chain in corner_chains(BinaryChains(q=span, r=span)))
+    return max(float(matrix[1].max()) for matrix in matrices)
+
+
+def _gamma(alpha: float) -> float:
+    """The same by the authors' program: q is the rate from 0 to 1, p that of staying in 1.
+
+    Source: `inferentialPrivacy_cal_gamma` of the authors' MATLAB code of the paper.
+    """
+    worst = 0.0
+    for q, p in product((alpha, 1.0 - alpha), repeat=2):
+        ratios = (
+            (p**2 + p * (1 - q)) / (p**2 + q * (1 - p)),
+            (p / q) * ((1 - q) ** 2 + q * (1 - p)) / ((1 - p) * (1 - q) + p * (1 - p)),
+            (1 - p) / (1 - q) * ((1 - q) * q + q * p) / ((1 - p) * q + p**2),
+            ((1 - q) ** 2 + p * (1 - q)) / ((1 - q) ** 2 + q * (1 - p)),
+        )
+        worst = max(worst, *(abs(math.log(ratio)) / 2 for ratio in ratios))
+    return worst
 
 
 def _synthetic_scales(alpha: float, epsilon: float) -> dict[str, float]:

@@ -52,6 +52,7 @@ _BASES = {
     "printed": "",
     "formula": "its formula",
     "claim": "its claim",
+    "log": "its authors' program",
     "picture": "a picture without numbers",
     "other data": "other data or machine",
     "ours": "",

@@ -14,6 +14,7 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
     "bdp-2": bdp.figure_2,
     "bdp-3": bdp.figure_3,
     "bdp-4": bdp.figure_4,
+    "bdp-4-synthetic": bdp.figure_4_synthetic,
     "mqm-examples": mqm.examples,
     "mqm-4": mqm.figure_4,
     "mqm-table-1": mqm.table_1,
