@@ -7,14 +7,241 @@ nothing of it. Operators' actions come from another process, the command line, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
-from gateway.fleet.entries import Due, FleetError, RolloutPlan, UnknownNameError, stages_of
+from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, UnknownNameError, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import ACTIVE, Offer, Report, StageCounts, State, advance, operated, tally
 
-__all__ = ["Rollout", "Rollouts"]
+__all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts", "way_back"]
+
+
+Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "completed"]
+"""`waiting` is for an operator's approval; `stopped` is by errors."""
+ACTIVE: frozenset[Phase] = frozenset({"running", "waiting", "paused"})
+
+
+class _Report(NamedTuple):
+    """Report about a device.
+
+    Attributes:
+        last_seen_us: when it was last known to be connected.
+        answer: its last word about the rollout's version, empty if there is none.
+        former: the version that it has in force, or should have if it never said; `None` if there is none.
+        newest: the highest version that it should have or has, 0 if there is none.
+    """
+
+    online: bool
+    last_seen_us: int
+    answer: Outcome | Literal[""]
+    former: int | None
+    newest: int
+
+
+class _Offer(NamedTuple):
+    """When a device was offered the document: `at_us` by the rollout's clock, `time_us` by the wall's.
+
+    `former` is the version to go back to; `reached_us` when it was first seen connected since, by the rollout's clock.
+    """
+
+    at_us: int
+    time_us: int
+    former: int | None
+    reached_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Where a rollout is.
+
+    Attributes:
+        stages: the devices of each, in order; chosen at the start.
+        approved: gates up to this stage are open.
+        clock_us, seen_us: the rollout's clock, and the time of the last call.
+        slot_us: when the pace allows the next device.
+        cause: why it is in this phase, for people.
+    """
+
+    phase: Phase = "draft"
+    stages: tuple[tuple[str, ...], ...] = ()
+    stage: int = 0
+    approved: int = 0
+    clock_us: int = 0
+    seen_us: int = 0
+    slot_us: int = 0
+    offers: Mapping[str, _Offer] = field(default_factory=dict)
+    cause: str = ""
+
+
+class StageCounts(NamedTuple):
+    """How the devices of a stage stand; `size` leaves out those that are out."""
+
+    size: int = 0
+    unoffered: int = 0
+    accepted: int = 0
+    refused: int = 0
+    failed: int = 0
+    silent: int = 0
+    pending: int = 0
+    absent: int = 0
+    out: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Devices that refused, failed, or keep silent."""
+        return self.refused + self.failed + self.silent
+
+    def reaches(self, success: Fraction) -> bool:
+        """True if the stage is done."""
+        if self.unoffered:
+            return False
+        return self.size == 0 or (self.accepted > 0 and self.accepted >= success * (self.size - self.absent))
+
+    def lost(self, success: Fraction) -> bool:
+        """True if errors have put the success out of reach."""
+        return self.size - self.errors < success * self.size
+
+
+def way_back(state: _State) -> dict[int | None, tuple[str, ...]]:
+    """The devices that were offered the document, by the version that they had before; `None` if they had none."""
+    devices: dict[int | None, tuple[str, ...]] = {}
+    for name, offer in sorted(state.offers.items()):
+        devices[offer.former] = (*devices.get(offer.former, ()), name)
+    return devices
+
+
+def _tally(plan: RolloutPlan, state: _State, reports: Mapping[str, _Report]) -> tuple[StageCounts, ...]:
+    """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
+    found = []
+    for stage in state.stages:
+        counts = dict.fromkeys(StageCounts._fields, 0)
+        for name in stage:
+            counts[_standing(plan, state, state.offers.get(name), reports.get(name))] += 1
+        counts["size"] = len(stage) - counts["out"]
+        found.append(StageCounts(**counts))
+    return tuple(found)
+
+
+def _standing(plan: RolloutPlan, state: _State, offer: _Offer | None, report: _Report | None) -> str:
+    if report is None or report.newest > plan.version:
+        return "out"
+    if offer is None:
+        return "unoffered"
+    if report.answer:
+        return report.answer
+    patience_us = plan.patience_seconds * 1_000_000
+    if offer.reached_us is None:
+        return "absent" if state.clock_us - offer.at_us >= patience_us else "pending"
+    return "silent" if state.clock_us - offer.reached_us >= patience_us else "pending"
+
+
+MINUTE_US = 60_000_000
+CATCH_UP_US = 5_000_000
+_STEPS: dict[str, tuple[Phase, ...]] = {
+    "start": ("draft",),
+    "pause": ("running", "waiting"),
+    "resume": ("paused",),
+    "approve": ("waiting",),
+    "abort": ("draft", "running", "waiting", "paused"),
+}
+
+
+def _operated(state: _State, what: str, now_us: int, stages: tuple[tuple[str, ...], ...] = ()) -> _State:
+    """The state after a step of an operator; `stages` are the devices of a start. FleetError if it is not its phase.
+
+    A pause counts for neither patience nor pace. After an abort devices stay where they are.
+    """
+    if state.phase not in _STEPS[what]:
+        phases = " or ".join(_STEPS[what])
+        raise FleetError(f"cannot {what} a rollout that is {state.phase}: only one that is {phases}")
+    match what:
+        case "start":
+            return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
+        case "resume":
+            return replace(state, phase="running", seen_us=now_us)
+        case "approve":
+            return replace(state, phase="running", approved=state.stage + 1, cause="")
+    return replace(state, phase="paused" if what == "pause" else "aborted", cause="")
+
+
+def _advance(
+    plan: RolloutPlan, state: _State, reports: Mapping[str, _Report], now_us: int
+) -> tuple[tuple[str, ...], _State]:
+    """Do what is due; returns the devices that get the document, and the state to keep together with that.
+
+    Reports are of all enrolled devices.
+    """
+    if state.phase not in ("running", "waiting"):
+        return (), state
+    passed = min(max(now_us - state.seen_us, 0), MINUTE_US)
+    state = replace(state, clock_us=state.clock_us + passed, seen_us=now_us)
+    state = _noticed(state, reports)
+    if cause := _stopping(plan, state, _tally(plan, state, reports)):
+        return (), replace(state, phase="stopped", cause=cause)
+    offered: tuple[str, ...] = ()
+    while True:  # the last device of a stage that gets its offer may be all that the stage waited for
+        state = _next_stage(plan, state, _tally(plan, state, reports))
+        more, state = _offer(plan, state, reports, passed) if state.phase == "running" else ((), state)
+        if not more:
+            return offered, state
+        offered += more
+
+
+def _noticed(state: _State, reports: Mapping[str, _Report]) -> _State:
+    reached = {
+        name: offer._replace(reached_us=state.clock_us)
+        for name, offer in state.offers.items()
+        if offer.reached_us is None
+        and (report := reports.get(name)) is not None
+        and (report.online or report.last_seen_us > offer.time_us)
+    }
+    return replace(state, offers={**state.offers, **reached}) if reached else state
+
+
+def _stopping(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...]) -> str:
+    for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
+        detail = (
+            f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "
+            f"({count.failed}) or keep silent ({count.silent})"
+        )
+        if count.errors and count.errors >= plan.error * count.size:
+            return f"{detail}; the error threshold is {float(plan.error):.6g}"
+        if i == state.stage and count.errors and count.lost(stage.success):
+            return f"{detail}; its success threshold of {float(stage.success):.6g} is out of reach"
+    return ""
+
+
+def _next_stage(plan: RolloutPlan, state: _State, counts: tuple[StageCounts, ...]) -> _State:
+    """Go on to the first stage that is not done, if its gate is open."""
+    while counts[state.stage].reaches(plan.stages[state.stage].success):
+        following = state.stage + 1
+        if following == len(plan.stages):
+            return replace(state, phase="completed", cause="")
+        if plan.stages[following].gate and state.approved < following:
+            return replace(state, phase="waiting", cause=f"stage {following + 1} waits for approval")
+        state = replace(state, stage=following)
+    return replace(state, phase="running", cause="")
+
+
+def _offer(
+    plan: RolloutPlan, state: _State, reports: Mapping[str, _Report], passed: int
+) -> tuple[tuple[str, ...], _State]:
+    """Offer the document to as many devices of the stages that have begun as the pace allows."""
+    interval = -(-MINUTE_US // plan.pace)
+    slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
+    quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
+    made: dict[str, _Offer] = {}
+    for name in chain.from_iterable(state.stages[: state.stage + 1]):
+        if len(made) >= quota or slot > state.clock_us:
+            break
+        if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
+            continue
+        made[name] = _Offer(state.clock_us, state.seen_us, report.former, state.clock_us if report.online else None)
+        slot += interval
+    return tuple(made), replace(state, slot_us=slot, offers={**state.offers, **made}) if made else state
+
 
 _GATEWAY = "gateway"
 _KEEP_CLOCK_US = 20_000_000
@@ -34,7 +261,7 @@ class Rollout(NamedTuple):
     """A rollout; `ended_us` is when it was completed, stopped or aborted, `tallies` how its stages stand, if asked."""
 
     plan: RolloutPlan
-    state: State
+    state: _State
     created_us: int
     ended_us: int | None
     tallies: tuple[StageCounts, ...] = ()
@@ -67,7 +294,7 @@ class Rollouts:
         with self._registry.transaction():
             self.preview(plan)
             query = f"INSERT INTO rollouts (plan, {_STATE}, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            number = int(self._db.execute(query, (plan.to_json(), *_row(State()), time_us)).lastrowid or 0)
+            number = int(self._db.execute(query, (plan.to_json(), *_row(_State()), time_us)).lastrowid or 0)
             self._record(number, who, "draft", plan.to_json(), time_us)
             return number
 
@@ -79,7 +306,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            began = operated(state, "start", time_us, self.preview(plan))
+            began = _operated(state, "start", time_us, self.preview(plan))
             rows = [
                 (number, name, stage, place)
                 for stage, names in enumerate(began.stages)
@@ -103,7 +330,7 @@ class Rollouts:
         """Take a step of an operator: pause, resume, approve or abort. FleetError if it is not in a phase for that."""
         with self._registry.transaction():
             state = self._load(number).state
-            self._save(number, state, operated(state, what, time_us), time_us)
+            self._save(number, state, _operated(state, what, time_us), time_us)
             self._record(number, who, what, "", time_us)
 
     def step(self, number: int, time_us: int) -> tuple[str, ...]:
@@ -113,7 +340,7 @@ class Rollouts:
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
-            devices, following = advance(plan, state, self._reports(number, plan.version), time_us)
+            devices, following = _advance(plan, state, self._reports(number, plan.version), time_us)
             quiet = replace(following, clock_us=state.clock_us, seen_us=state.seen_us) == state
             if following == state or (quiet and abs(time_us - state.seen_us) < _KEEP_CLOCK_US):
                 return ()
@@ -151,7 +378,7 @@ class Rollouts:
         with self._registry.snapshot():
             found = self._load(number)
             reports = self._reports(number, found.plan.version)
-            return found._replace(tallies=tally(found.plan, found.state, reports))
+            return found._replace(tallies=_tally(found.plan, found.state, reports))
 
     def _record(self, number: int, who: str, what: str, detail: str, time_us: int) -> None:
         self._registry.record(who, what, f"rollout {number}", detail, time_us=time_us)
@@ -163,7 +390,7 @@ class Rollouts:
                 raise UnknownNameError(f"there is no rollout {number} in fleet {self._registry.fleet}")
             text, created, ended, phase, stage, approved, clock, seen, slot, cause = row
             members: dict[int, list[str]] = {}
-            offers: dict[str, Offer] = {}
+            offers: dict[str, _Offer] = {}
             query = (
                 "SELECT stage, device, at_us, time_us, former, reached_us FROM rollout_devices WHERE rollout=? "
                 "ORDER BY stage, place"
@@ -171,12 +398,12 @@ class Rollouts:
             for place, device, *offer in self._db.execute(query, (number,)):
                 members.setdefault(place, []).append(device)
                 if offer[0] is not None:
-                    offers[device] = Offer(*offer)
+                    offers[device] = _Offer(*offer)
         plan = RolloutPlan.from_json(text)
         stages = tuple(tuple(members.get(i, ())) for i in range(len(plan.stages))) if members else ()
-        return Rollout(plan, State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
+        return Rollout(plan, _State(phase, stages, stage, approved, clock, seen, slot, offers, cause), created, ended)
 
-    def _save(self, number: int, before: State, after: State, time_us: int | None = None) -> None:
+    def _save(self, number: int, before: _State, after: _State, time_us: int | None = None) -> None:
         """Write what is different."""
         columns = ", ".join(f"{column}=?" for column in _STATE.split(", "))
         ended = None if after.phase in ACTIVE or after.phase == "draft" else time_us
@@ -186,7 +413,7 @@ class Rollouts:
         query = "UPDATE rollout_devices SET at_us=?, time_us=?, former=?, reached_us=? WHERE rollout=? AND device=?"
         self._db.executemany(query, changed)
 
-    def _reports(self, number: int, version: int) -> Mapping[str, Report]:
+    def _reports(self, number: int, version: int) -> Mapping[str, _Report]:
         """Reports of the devices of a rollout about a version."""
         found = {}
         rows = self._db.execute(_REPORTS, {"rollout": number, "version": version})
@@ -195,9 +422,9 @@ class Rollouts:
             answer: Any = (outcome if latest == version else refused) or ""
             answer = "accepted" if in_force == version and answer != "failed" else answer
             newest = max(desired or 0, in_force or 0)
-            found[device] = Report(bool(online), last_seen, answer, in_force or desired, newest)
+            found[device] = _Report(bool(online), last_seen, answer, in_force or desired, newest)
         return found
 
 
-def _row(state: State) -> tuple[object, ...]:
+def _row(state: _State) -> tuple[object, ...]:
     return (state.phase, state.stage, state.approved, state.clock_us, state.seen_us, state.slot_us, state.cause)

@@ -13,8 +13,7 @@ import pytest
 
 from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import way_back
-from gateway.fleet.rollouts import Rollout, Rollouts
+from gateway.fleet.rollouts import Rollout, Rollouts, way_back
 from tests.support.brokers import wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 

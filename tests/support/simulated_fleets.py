@@ -23,8 +23,10 @@ from gateway.fleet.entries import (
     stages_of,
 )
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import Report, State, operated
 from gateway.fleet.rollouts import Rollouts
+from gateway.fleet.rollouts import _operated as operated
+from gateway.fleet.rollouts import _Report as Report
+from gateway.fleet.rollouts import _State as State
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

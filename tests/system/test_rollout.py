@@ -11,8 +11,7 @@ import pytest
 
 from fugu.contract.fleet_documents import Enrolment
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import way_back
-from gateway.fleet.rollouts import Rollouts
+from gateway.fleet.rollouts import Rollouts, way_back
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
 from tests.support.rollout_crowd import Crowd, plan, prepare

@@ -20,8 +20,7 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import ACTIVE, StageCounts, way_back
-from gateway.fleet.rollouts import Rollout, Rollouts
+from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts, way_back
 from gateway.fleet.signing import Signed, contents, weaker
 
 if TYPE_CHECKING:
