@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from edge_agent.binding import identifiers
 from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.local_control import LocalStatus, Pause
-from edge_agent.outbox import Outbox
+from edge_agent.outbox import Outbox, identifiers
 from edge_agent.plan import AgentPlan
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor

@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
 from edge_agent.config_schema import AgentConfig
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
-from edge_agent.outbox import Outbox, OutboxError
+from edge_agent.outbox import Outbox, OutboxError, identifiers
 from fugu.contract.errors import StatusCode
 from fugu.host.clock import seconds_of
 from fugu.host.files import write_secret

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_agent.binding import identifiers
 from edge_agent.config import check_in_child
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust
 from edge_agent.local_control import NO_USE, LocalStatusError, ask_status
+from edge_agent.outbox import identifiers
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import open_sensors

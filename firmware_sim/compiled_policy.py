@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.baseline import STEPS, UNIT
+from fugu.contract.classify import STEPS, UNIT
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import PolicyDocument

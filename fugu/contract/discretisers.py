@@ -20,7 +20,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document, Printable
-from fugu.contract.baseline import MAX_BASELINE_TICKS
+from fugu.contract.classify import MAX_BASELINE_TICKS
 
 __all__ = ["ON_OFF", "Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
 

@@ -2,6 +2,37 @@
 
 So a gateway that is killed at any point goes on where it was: either a step with all its desired versions is there, or
 nothing of it. Operators' actions come from another process, the command line, and take effect at the next step.
+
+The rules of a rollout: a pure state machine. Time and what devices say are passed in; it says what to do.
+
+A device that the document was offered to (it is the device's desired version) is, at any time, one of:
+
+- accepted, refused, failed: it has said so;
+- pending: it has not answered, and has had less than `patience` for it;
+- silent: it was connected after the offer, and has not answered for `patience` since it was first seen there. A device
+  that goes off under a new document is silent, not absent: that may be what the document does to it;
+- absent: it has not been connected since the offer, and `patience` is over. It catches up by the retained message.
+
+Devices that should have, or have, a newer version by now, and those that were removed, are out: they count nowhere.
+With `size` devices of a stage that are not out:
+
+- Errors are refused + failed + silent. The rollout stops when errors >= error * size in any stage that has begun (just
+  below it goes on), or when the stage's success is out of reach because of them: size - errors < success * size. It
+  then offers the way back: which devices had which version before. It takes nothing back by itself.
+- A stage is done when the document was offered to all of it, at least one device has accepted, and
+  accepted >= success * (size - absent). So for `patience` success is a share of all the stage's devices, and after
+  that of those that could answer: devices that are off hold a stage up for no longer. A stage where nobody answers is
+  never done; one whose devices are all out is.
+- Then the next stage begins, if it has a gate once it is approved; or the rollout is completed.
+- The pace: in any minute at most `pace` devices are offered the document, and one every minute / pace; what was missed
+  for more than a few seconds is not made up for.
+
+Patience and pace are measured on the rollout's own clock. It stands still while the rollout is paused, and a step of
+more than a minute between two calls counts as one minute: while nobody was listening, no device kept silent. A wall
+clock that is set back moves it by nothing.
+
+Paused means that nothing happens; stopped, aborted and completed are ends. Everything is a function of the arguments:
+the same call again gives no action, and calling less often makes a rollout slower, never wrong.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import MAX_BASELINE_TICKS, STEPS, UNIT, Classifier
+from fugu.contract.classify import _RunningMean as RunningMean
 from fugu.contract.discretisers import Baseline
 from tests.support.proofs import check_printed
 

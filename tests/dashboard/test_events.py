@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from gateway.page.events import Channels
+from gateway.page.application import _Channels as Channels
 from tests.support.brokers import PATIENCE
 
 

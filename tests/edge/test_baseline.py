@@ -15,8 +15,7 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.source import ReplaySensor
-from fugu.contract.baseline import UNIT
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import UNIT, Classifier
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable

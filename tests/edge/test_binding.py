@@ -9,8 +9,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.binding import BindingError, identifiers
-from edge_agent.outbox import Outbox
+from edge_agent.outbox import BindingError, Outbox, identifiers
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import ReplaySensor
 from firmware_sim.devices import write_device

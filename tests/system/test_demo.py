@@ -22,10 +22,11 @@ import pytest
 
 from fugu.attackers.evaluation import Attack
 from fugu.cli.demo import processes, session
-from fugu.cli.demo.drawing import LEFT, RIGHT, reading_picture
 from fugu.cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
 from fugu.cli.demo.page import Page
-from fugu.cli.demo.pictures import FACTORS, html_report, private_picture, useful_picture
+from fugu.cli.demo.pictures import _LEFT as LEFT
+from fugu.cli.demo.pictures import _RIGHT as RIGHT
+from fugu.cli.demo.pictures import FACTORS, html_report, private_picture, reading_picture, useful_picture
 from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import Subscriber
 from fugu.contract.errors import GuaranteeError, StatusCode

@@ -5,15 +5,98 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.cli.demo.drawing import BOTTOM, LEFT, RIGHT, TOP, hours_axis, picture, text
 from fugu.cli.demo.evaluation import BEATS, EPSILON, Results, summary
-from fugu.svg import points
+from fugu.svg import points, svg
 
-__all__ = ["html_report", "private_picture", "useful_picture"]
+__all__ = ["html_report", "private_picture", "reading_picture", "useful_picture"]
+
+
+WIDTH, HEIGHT = 560, 470
+_LEFT, _RIGHT = 62, 545
+_TOP, _BOTTOM = 110, 318
+_STEPS = (1 / 60, 1 / 12, 0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 168, 336, 720)
+"""Hours from one mark of an axis of time to the next."""
+_STYLE = """<style>
+svg{--ink:#222;--paper:#fff;--quiet:#555;--good:#0a7d5a;--bad:#b83227;--learner:#8a5a00;--axis:#999}
+@media screen and (prefers-color-scheme:dark){svg{--ink:#e6ebe8;--paper:#1a1f1d;--quiet:#a3aea8;--good:#63c9b9;
+--bad:#ff9a83;--learner:#e3b260;--axis:#6b756f}}
+.paper{fill:var(--paper)}
+text{font:18px system-ui,sans-serif;fill:var(--ink);stroke:var(--paper);stroke-width:4px;paint-order:stroke}
+.head{font-weight:700;font-size:20px}.strong{font-weight:700}.small{font-size:16px;fill:var(--quiet)}
+.good{fill:var(--good)}.bad{fill:var(--bad)}.end{text-anchor:end}.middle{text-anchor:middle}
+path{fill:none;stroke:var(--ink);stroke-width:1.5}path.axis{stroke:var(--axis);stroke-width:1}
+path.band{fill:var(--good);fill-opacity:.16;stroke:none}path.got{stroke:var(--good);stroke-width:2.6}
+path.bar{stroke-width:9}path.tip{fill:var(--ink);stroke:none}path.promise{stroke-dasharray:6 4;stroke-width:2}
+path.dots{stroke-width:3.4;stroke-linecap:round;stroke-opacity:.4;stroke:var(--bad)}path.dots.good{stroke:var(--good)}
+path.later{stroke-opacity:.35}.learner{fill:var(--learner)}path.dots.learner{stroke:var(--learner)}
+</style>"""
+
+
+def reading_picture(values: Floats | Sequence[str | None], hours: float, done: int, of: str) -> str:
+    """Readings over time, of which the first `done` have been read; names are levels, from the lowest line on.
+
+    Args:
+        values: (n,) numbers, NaN where there is none; or names.
+        hours: from one to the next.
+        of: what is recorded, in the head.
+    """
+    if isinstance(values, np.ndarray):
+        numbers, names = values, list[str]()
+    else:
+        names = sorted({value for value in values if value is not None})
+        numbers = np.array([np.nan if value is None else names.index(value) for value in values])
+    low, high = (float(end) for end in (np.nanmin(numbers), np.nanmax(numbers)))
+    top, bottom = _TOP, HEIGHT - 45
+    height = (bottom - top) / ((high - low) or 1.0)
+    columns = min(numbers.size, 600)
+    edges = np.linspace(0, numbers.size, columns + 1).astype(np.int64)
+    places = []
+    for begin, end in pairwise(edges.tolist()):
+        span = numbers[begin:end][~np.isnan(numbers[begin:end])]
+        if span.size:
+            x = _LEFT + (_RIGHT - _LEFT) * begin / numbers.size
+            places.append(
+                (int(begin), [(x, bottom - height * (float(value) - low)) for value in (span.min(), span.max())])
+            )
+    read = [spot for begin, spots in places if begin < done for spot in spots]
+    later = [spot for begin, spots in places if begin >= done for spot in spots]
+    marks = [(name, float(level)) for level, name in enumerate(names)] or [
+        (f"{value:.4g}", value) for value in (low, high)
+    ]
+    parts = [
+        _text(8, 75, "these readings never leave the device", "small"),
+        *_hours_axis(numbers.size * hours, bottom),
+        *(f'<path class="axis" d="M{_LEFT} {at}H{_RIGHT}"/>' for at in (top, bottom)),
+        *(_text(_LEFT - 6, bottom + 6 - height * (at - low), escape(name[:7]), "small end") for name, at in marks[:8]),
+        *(f'<path class="{kind}" d="M{points(line)}"/>' for kind, line in (("later", later), ("read", read)) if line),
+    ]
+    return _picture(("Recorded:", escape(of[:44])), parts)
+
+
+def _hours_axis(last: float, bottom: float) -> list[str]:
+    """Marks of an axis of time that ends after so many hours."""
+    step = next((step for step in _STEPS if last <= 7 * step), _STEPS[-1])
+    size, unit = next((size, unit) for size, unit in ((24.0, "d"), (1.0, "h"), (1 / 60, "min")) if step >= 0.999 * size)
+    times = step * np.arange(1, int(last / step + 1e-9) + 1)
+    scale = (_RIGHT - _LEFT) / last
+    return [_text(_LEFT + scale * at, bottom + 21, f"{at / size:.4g} {unit}", "small middle") for at in times.tolist()]
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    """Words at a place."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{text}</text>'
+
+
+def _picture(head: tuple[str, str], parts: list[str]) -> str:
+    """Under a head of two lines."""
+    lines = [_text(8, 24 + 24 * number, line, "head") for number, line in enumerate(head)]
+    shown = f'width="{WIDTH}" height="{HEIGHT}"'
+    return svg(" ".join(head), (WIDTH, HEIGHT), [*lines, *parts], style=_STYLE, shown=shown) + "\n"
 
 
 MOST_DOTS = 1500
@@ -33,8 +116,8 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
     most = next(scale for scale in _SCALES if most <= scale)
 
     def line(shares: Floats, hours: Floats = results.hours) -> str:
-        across = LEFT + (RIGHT - LEFT) * hours / last
-        down = BOTTOM - (BOTTOM - TOP) * np.clip(shares / most, 0.0, 1.0)
+        across = _LEFT + (_RIGHT - _LEFT) * hours / last
+        down = _BOTTOM - (_BOTTOM - _TOP) * np.clip(shares / most, 0.0, 1.0)
         return points(zip(across.tolist(), down.tolist(), strict=True))
 
     got, truth = line(results.released), line(results.truth)
@@ -45,13 +128,13 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
     marks = [(0.0, "0 %"), (0.5, f"{50 * most:g} %"), (1.0, f"{100 * most:g} %")]
     parts = [
         '<path class="band" d="M8 60h40v18h-40z"/><path class="got" d="M8 69h40"/><path d="M8 92h40"/>',
-        text(56, 75, "what a subscriber gets, with its 95 % band", "good"),
-        text(56, 98, "the truth, which stays on the device"),
-        *(f'<path class="axis" d="M{LEFT} {at}H{RIGHT}"/>' for at in (TOP, (TOP + BOTTOM) // 2, BOTTOM)),
-        *(text(LEFT - 6, BOTTOM + 6 - (BOTTOM - TOP) * at, name, "small end") for at, name in marks),
-        *hours_axis(last, BOTTOM),
+        _text(56, 75, "what a subscriber gets, with its 95 % band", "good"),
+        _text(56, 98, "the truth, which stays on the device"),
+        *(f'<path class="axis" d="M{_LEFT} {at}H{_RIGHT}"/>' for at in (_TOP, (_TOP + _BOTTOM) // 2, _BOTTOM)),
+        *(_text(_LEFT - 6, _BOTTOM + 6 - (_BOTTOM - _TOP) * at, name, "small end") for at, name in marks),
+        *_hours_axis(last, _BOTTOM),
         f'<path class="band" d="M{both}Z"/><path class="got" d="M{got}"/><path d="M{truth}"/>',
-        text(8, 374, "How far off a value is (95 %), under the same promise:", "small"),
+        _text(8, 374, "How far off a value is (95 %), under the same promise:", "small"),
     ]
     reaches = (("Fugu Edge", results.band), ("Markov quilts", results.quilts), ("group privacy", results.group))
     for row, (name, reach) in enumerate(reaches):
@@ -59,11 +142,11 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
             continue
         at, end = 402 + 28 * row, 146 + 290 * min(reach, 1.0)
         kind = "bar" if row else "bar got"
-        parts.append(text(8, at, name, "" if row else "good") + f'<path class="{kind}" d="M146 {at - 6}H{end:.1f}"/>')
+        parts.append(_text(8, at, name, "" if row else "good") + f'<path class="{kind}" d="M146 {at - 6}H{end:.1f}"/>')
         if reach > 1.0:  # it does not fit
             parts.append(f'<path class="tip" d="M{end:.1f} {at - 14}l13 8l-13 8z"/>')
-        parts.append(text(end + 18, at, f"&#177; {100 * reach:.0f} %", "" if row else "good"))
-    return picture(_useful_head(results), parts)
+        parts.append(_text(end + 18, at, f"&#177; {100 * reach:.0f} %", "" if row else "good"))
+    return _picture(_useful_head(results), parts)
 
 
 def _useful_head(results: Results) -> tuple[str, str]:
@@ -83,15 +166,15 @@ def private_picture(results: Results) -> str:
     ]
     shown = [(name, changes, kind) for name, changes, kind in rows if changes is not None]
     most = max(40.0, 1.2 * math.exp(max((float(changes.max()) for _, changes, _ in shown), default=0.0)))
-    unit = (RIGHT - 20) / math.log(most)
+    unit = (_RIGHT - 20) / math.log(most)
     marks = [(20 + unit * math.log(factor), factor) for factor in FACTORS if factor <= most]
-    promised = min(20 + unit * math.log(promise), RIGHT)
+    promised = min(20 + unit * math.log(promise), _RIGHT)
     aside = f'x="{promised + 8:.1f}"' if promised < 250 else f'x="{promised - 8:.1f}" text-anchor="end"'
     parts = [
-        f'<path class="promise" d="M{promised:.1f} 68V410"/><path class="axis" d="M20 410H{RIGHT}"/>',
+        f'<path class="promise" d="M{promised:.1f} 68V410"/><path class="axis" d="M20 410H{_RIGHT}"/>',
         f'<text {aside} y="84.0">the promise, habits known: at most &#215; {promise:.1f}</text>',
-        *(f'<path class="axis" d="M{x:.1f} 410v7"/>' + text(x, 436, f"&#215; {f}", "small middle") for x, f in marks),
-        text(20, 460, f"A dot is a {tick}. &#215; 1: nothing was learned.", "small"),
+        *(f'<path class="axis" d="M{x:.1f} 410v7"/>' + _text(x, 436, f"&#215; {f}", "small middle") for x, f in marks),
+        _text(20, 460, f"A dot is a {tick}. &#215; 1: nothing was learned.", "small"),
     ]
     for row, (name, changes, kind) in enumerate(shown):
         top = 114 + 100 * row
@@ -100,9 +183,9 @@ def private_picture(results: Results) -> str:
         said += (
             f" beyond &#215; {promise:.1f}, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
         )
-        parts += [text(20, top, f"{name}:", f"{kind} strong"), text(20, top + 24, said, kind)]
+        parts += [_text(20, top, f"{name}:", f"{kind} strong"), _text(20, top + 24, said, kind)]
         parts.append(_dots(20 + unit * changes, top + 32, kind))
-    return picture(("Private: by how much an attacker's", f"odds on each {tick} change"), parts)
+    return _picture(("Private: by how much an attacker's", f"odds on each {tick} change"), parts)
 
 
 def _dots(places: Floats, top: int, kind: str) -> str:

@@ -13,10 +13,9 @@ from pathlib import Path
 from threading import Lock
 
 from firmware_sim.devices import write_config
-from fugu.cli.demo.drawing import reading_picture
 from fugu.cli.demo.evaluation import Replay, Results, evaluate, load_night, read_night, summary
 from fugu.cli.demo.page import Page
-from fugu.cli.demo.pictures import html_report, private_picture, useful_picture
+from fugu.cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
 from fugu.cli.demo.processes import DemoError, gateway, start_broker
 from fugu.cli.view.auto_plan import time_words
 from fugu.cli.view.guarantee import stretch_odds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fugu.cli.commands.plan_options import AutoOptions
-from fugu.cli.demo.drawing import reading_picture
 from fugu.cli.demo.page import Page
+from fugu.cli.demo.pictures import reading_picture
 from fugu.cli.demo.processes import find_mosquitto
 from fugu.host.arguments import period
 from fugu.planning.errors import PlanningError
