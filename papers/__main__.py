@@ -7,8 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.main import guarded
 from papers.report import chosen_targets, list_targets, reproduce
+from papers.rows import Setting
 from papers.table import show_rows
 
 __all__ = ["main"]
@@ -21,6 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", "-o", type=Path, default=Path("reproduction"), help="folder for report and CSV files")
     parser.add_argument("--quick", action="store_true", help="fewer points and trials: all within a minute")
     parser.add_argument("--traces", type=Path, help="location traces for dphmm-traces, such as GeoLife's: CSV")
+    parser.add_argument("--chains", type=Path, metavar="FILE", help="mqm-adversaries: assumed and actual chain, JSON")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="dphmm-sequences: a policy of points")
+    parser.add_argument(
+        "--between", nargs=2, type=_states, metavar="STATES", help="dphmm-sequences: two sequences, such as 0,1,1 2,2,3"
+    )
     parser.add_argument("--list", action="store_true", help="name the targets")
     parser.add_argument("--rows", action="store_true", help="every row of the papers, what shows it, and its verdict")
     options = parser.parse_args(arguments)
@@ -32,10 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             show_rows()
         else:
             words = options.targets or (["all"] if options.quick else [])
-            reproduce(chosen_targets(words), options.out, options.quick, options.traces)
+            given = {name: getattr(options, name) for name in ("quick", "traces", "chains", "policy", "between")}
+            reproduce(chosen_targets(words), options.out, Setting(RECORDINGS, **given))
         return 0
 
     return guarded(command)
+
+
+def _states(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
 if __name__ == "__main__":

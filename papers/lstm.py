@@ -1,4 +1,4 @@
-"""The LSTM attacker of the BDP paper's figure 4, if PyTorch is there: the extra `reproduce` brings it."""
+"""The LSTM attacker of the BDP paper's figure 4, if PyTorch is there: the extra `papers` brings it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRETCH, _UNITS, _ROUNDS, _RATE, _BATCH = 200, 24, 12, 0.01, 16
 def lstm_missing() -> str | None:
     """Why there is no such attacker here, if there is none."""
     if find_spec("torch") is None:
-        return "The LSTM attacker did not run: PyTorch is not installed (pip install 'fugu-edge[reproduce]')."
+        return "The LSTM attacker did not run: PyTorch is not installed (pip install 'fugu-edge[papers]')."
     return None
 
 

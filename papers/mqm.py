@@ -30,7 +30,7 @@ from papers.quilts import influence, model_distance
 from papers.recordings import PEOPLE, States, activity, heart, power
 from papers.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most
 
-__all__ = ["THETA1", "THETA2", "band_chain", "examples", "figure_4", "table_1", "table_2", "table_3"]
+__all__ = ["THETA1", "THETA2", "band_chain", "examples", "figure_4", "seconds", "table_1", "table_2", "table_3"]
 
 THETA1 = MarkovChain(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([1.0, 0.0]))
 THETA2 = MarkovChain(np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.9, 0.1]))
@@ -374,13 +374,13 @@ def table_2(setting: Setting) -> Found:
         for task, run in tasks.items():
             about = f"{name}, k = {chain.states}, T = {length:,}: {task}"
             try:
-                seconds: float | str = _seconds(run, 1 if setting.quick else 5)
+                took: float | str = seconds(run, 1 if setting.quick else 5)
             except ChainClassError:
-                seconds = "not applicable"
+                took = _REFUSED
             in_paper = not task.startswith("ours") and name.partition(",")[0] in ("synthetic", "activity", "power")
             paper = _PAPER_SECONDS.get(f"{task}, {name}", NOT_AT_HAND) if in_paper else None
             why = _SEARCH if isinstance(paper, float) else ""
-            rows.append(Row(about, seconds, paper, "other data" if in_paper else "ours", why=why))
+            rows.append(Row(about, took, paper, "other data" if in_paper else "ours", why=why))
         with suppress(ChainClassError):
             ticks = min(length, fast_path_length(mixing((chain,)), 1.0))
             about = f"{name}: ticks at which algorithm 3 searches, with lemma 4.9's shortcut"
@@ -392,7 +392,8 @@ def _allowance(chain: MarkovChain) -> float:
     return ChainAccountant((chain,)).allowance(1.0)
 
 
-def _seconds(run: Callable[[], object], runs: int) -> float:
+def seconds(run: Callable[[], object], runs: int) -> float:
+    """The median time of some runs."""
     times = []
     for _ in range(runs):
         started = time.perf_counter()

@@ -7,11 +7,11 @@ import io
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say, show_table, working
 from papers.chart import line_chart
@@ -85,13 +85,12 @@ def chosen_targets(words: Sequence[str]) -> list[Target]:
     return [one for name, one in TARGETS.items() if name in found]
 
 
-def reproduce(targets: Sequence[Target], out: Path, quick: bool, traces: Path | None) -> None:
+def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> None:
     """Find targets, write the report and the CSV files, and print how many rows agree.
 
     Args:
         out: folder, made if it is not there.
-        quick: fewer points and trials.
-        traces: location traces that the user gave.
+        setting: what targets work with.
 
     Raises:
         OSError: it cannot be written.
@@ -102,8 +101,8 @@ def reproduce(targets: Sequence[Target], out: Path, quick: bool, traces: Path | 
         for place, target in enumerate(targets):
             tell = partial(_tell, told, target.name, place / len(targets))
             tell("")
-            found[target.name] = target, target.find(Setting(RECORDINGS, quick, traces, tell))
-    words = f"{len(targets)} targets{', quick' if quick else ''}, {time.monotonic() - started:.0f} s."
+            found[target.name] = target, target.find(replace(setting, told=tell))
+    words = f"{len(targets)} targets{', quick' if setting.quick else ''}, {time.monotonic() - started:.0f} s."
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.html").write_text(html_report(found, words), encoding="utf-8")
     for name, text in csv_files(found).items():

@@ -119,11 +119,17 @@ class Setting:
         recordings: folder of the recordings that the repository ships.
         quick: fewer points, shorter recordings, fewer trials.
         traces: a file of location traces that the user gave, or none.
+        chains: a file with an assumed chain and another, or none.
+        policy: of points, or none.
+        between: two sequences of states, or none.
     """
 
     recordings: Path
     quick: bool = False
     traces: Path | None = None
+    chains: Path | None = None
+    policy: Path | None = None
+    between: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     told: Callable[[str], None] = field(default=lambda part: None)
 
 

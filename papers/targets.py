@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from papers import bdp, comp, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours
+from papers import bdp, comp, correlated, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours, secrets
 from papers.rows import Found, Row, Setting, Target
 
 __all__ = ["TARGETS"]
@@ -15,15 +15,21 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
     "bdp-3": bdp.figure_3,
     "bdp-4": bdp.figure_4,
     "bdp-4-synthetic": bdp.figure_4_synthetic,
+    "bdp-correlated-noise": correlated.correlated_noise,
     "mqm-examples": mqm.examples,
     "mqm-4": mqm.figure_4,
     "mqm-table-1": mqm.table_1,
     "mqm-table-2": mqm.table_2,
     "mqm-table-3": mqm.table_3,
+    "mqm-adversaries": secrets.adversaries,
+    "mqm-fields": secrets.fields,
     "comp-theorems": comp.theorems,
     "comp-endless": comp.endless,
     "comp-sums": comp.sums,
     "dphmm-examples": dphmm.examples,
+    "dphmm-sequences": secrets.sequences,
+    "dphmm-beliefs": secrets.beliefs,
+    "dphmm-10": dphmm.figure_10,
     "dphmm-11": dphmm.figure_11,
     "dphmm-12": dphmm.figure_12,
     "dphmm-13": dphmm.figure_13,

@@ -164,7 +164,7 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
 
 def test_reproducing(tmp_path: Path) -> None:
     with Page("docs/reproduce.md", tmp_path, {}) as page:
-        assert page.run() == 2
+        assert page.run() == 3
     assert (tmp_path / "bdp" / "report.html").exists()
 
 
