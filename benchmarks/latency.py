@@ -1,5 +1,8 @@
 """How long a frame takes to become an estimate: Mosquitto, gateway and TLS, with and without TCP_NODELAY.
 
+Also how much processor time a gateway takes from its start until a first frame is durable, and until its estimate is
+out: without stored kernels, as on a new machine, and with them. Times of the clock would be those of a busy machine.
+
 Usage: python benchmarks/latency.py [--json]      (make bench installs a broker)
 """
 
@@ -16,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from figures import show
@@ -30,7 +35,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.reports import decode_estimate
-from fugu.contract.topics import estimate_topic, symbols_topic
+from fugu.contract.topics import committed_topic, estimate_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.certificates import Authority
 from gateway.process import run
@@ -50,12 +55,12 @@ def main() -> int:
     parser.add_argument("--wait", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.gateway is not None:
-        logging.basicConfig(level=logging.ERROR)
+        logging.basicConfig(level=logging.INFO if "NUMBA_CACHE_DIR" in os.environ else logging.ERROR)
         folder: Path = options.gateway
         settings = GatewaySettings("bench", _broker(folder, options.port), folder / "s.sqlite", folder / "policies")
         with _small_packets(wait=options.wait):
             return run(settings)
-    figures = measured()
+    figures = measured() | first_frames()
     show(figures, as_json=options.json)
     return 0
 
@@ -75,7 +80,20 @@ def measured() -> dict[str, float]:
     }
 
 
-def _round(folder: Path, *, wait: bool) -> list[float]:
+def first_frames() -> dict[str, float]:
+    """Seconds of the gateway's processor time from its start to what a first frame brings about."""
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
+        for name in ("without stored kernels", "with stored kernels"):
+            with tempfile.TemporaryDirectory() as folder:
+                (found,) = _round(Path(folder), wait=False, exchange=_first_frame)
+            figures |= {f"{name}, start to {event}: s of a processor": round(found[event], 1) for event in found}
+    return figures
+
+
+def _round(
+    folder: Path, *, wait: bool, exchange: Callable[[Broker, int], list[Any]] = lambda broker, _: _exchange(broker)
+) -> list[Any]:
     now = time.time_ns() // 1000
     policy = Policy(
         fleet=NAMES[0],
@@ -103,7 +121,7 @@ def _round(folder: Path, *, wait: bool) -> list[float]:
         with subprocess.Popen([*command, *(["--wait"] if wait else [])]) as gateway:
             try:
                 with _small_packets(wait=wait):
-                    return _exchange(_broker(folder, port))
+                    return exchange(_broker(folder, port), gateway.pid)
             finally:
                 gateway.terminate()
 
@@ -131,6 +149,37 @@ def _exchange(broker: Broker) -> list[float]:
     finally:
         link.stop()
     return times[10:]
+
+
+def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
+    """Publish a frame until it is durable and estimated, and the gateway has nothing to do: its processor time then."""
+    found: dict[str, float] = {}
+    topics = {committed_topic(*NAMES[:2]): "a durable frame", estimate_topic(*NAMES): "an estimate"}
+
+    def heard(topic: str, _payload: bytes, _retained: bool) -> None:
+        found.setdefault(topics[topic], _processor(gateway))
+
+    link = Link(broker, client_id="device", subscriptions=tuple(topics), on_message=heard)
+    link.start()
+    try:
+        frame = SymbolFrame(1, -1, 0, bytes(TICKS)).encode()
+        while len(found) < len(topics):
+            link.maintain()
+            link.publish(symbols_topic(*NAMES), frame)
+            time.sleep(0.1)
+    finally:
+        link.stop()
+    before = 0.0
+    while (now := _processor(gateway)) - before > 0.2:
+        before = now
+        time.sleep(5.0)
+    return [{**found, "all kernels ready": now}]
+
+
+def _processor(process: int) -> float:
+    """Seconds of processor time that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _answered(answers: queue.Queue[int], first: int, number: int) -> bool:

@@ -19,7 +19,6 @@ from fugu.mqtt import Link, Will
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.symbols import warm
 from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.service import FleetService
 from gateway.health import Monitor
@@ -151,7 +150,6 @@ class Alone:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         catalogue.retire(store.policy_documents())
-        warm()
         recorder = Recorder(store, catalogue, settings.lag, counters)
         monitor = loop.watch([device for device in catalogue.names() if recorder.has_frames(device)])
         sealed, key = (None, None) if enrolled is None else (enrolled.sealed, enrolled.key)

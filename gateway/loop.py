@@ -180,7 +180,7 @@ class Gateway:
         self._worker = threading.Thread(target=self._work, name="gateway-worker")
 
     def start(self) -> None:
-        """Check policies and store, compile the kernels, then begin to connect.
+        """Check policies and store, then begin to connect.
 
         Raises NotArrangedError, to be tried again, if another number of processes shares the devices; else a FuguError
         with one line that says which policy, store or setting is wrong.

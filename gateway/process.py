@@ -7,8 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+from fugu.chains.kernel import compile_beside
+from fugu.contract.errors import cause
 from fugu.host.clock import Wake
 from fugu.host.process import Notifier
 from gateway.duties import NotArrangedError
@@ -71,6 +75,7 @@ def serve(
     # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
     # for that long each time, and frames come in at two thirds of the rate.
     sys.setswitchinterval(_SWITCH_SECONDS)
+    compiler = _Compiler()
     said = False
     while not said or not wanted.wait(IDLE_SECONDS):
         try:
@@ -93,8 +98,42 @@ def serve(
         if gateway.is_alive:
             manager.alive(time.monotonic())
     manager.stopping()
+    compiler.stop()
     gateway.stop()
     return 1 if gateway.failed.is_set() else 0
+
+
+class _Compiler:
+    """Compiles kernels in a thread of its own, while frames are taken without; says so if they were not stored."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "gateway-compiler")
+        self._taken = self._done = self._compiled = 0
+        compile_beside(self._take)
+
+    def stop(self) -> None:
+        """Compile no more; the process ends when the kernel that is being compiled is ready."""
+        compile_beside(lambda _compile: None)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, compile_now: Callable[[], bool]) -> None:
+        self._taken += 1
+        with suppress(RuntimeError):  # it has been stopped
+            self._thread.submit(self._compile, compile_now)
+
+    def _compile(self, compile_now: Callable[[], bool]) -> None:
+        try:
+            missed = compile_now()
+        except Exception as error:
+            _log.error("a kernel cannot be compiled, and stays slow: %s", cause(error))
+            missed = False
+        self._done += 1
+        if missed and not self._compiled:
+            _log.info("compiling kernels, as none were stored: 10 to 20 s; frames are stored meanwhile")
+        self._compiled += missed
+        if self._compiled and self._done == self._taken:
+            _log.info("%d kernels are compiled, and stored for the next start", self._compiled)
+            self._compiled = 0
 
 
 def _start_seconds(store: Location) -> float:

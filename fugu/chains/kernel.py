@@ -6,6 +6,9 @@ Compiled kernels are kept on disk. Numba renews them when the kernel's own file 
 constant from another file does, so each has a folder named by a digest of all it is made of. Two processes that compile
 one kernel at once for different types take the same number for its file, and may swap their code. So the files of each
 process have names of their own; at worst something is compiled again.
+
+A program that may not wait for that compiles beside its work: until then a kernel is the plain function that it was
+written as, whose results are the same.
 """
 
 from __future__ import annotations
@@ -16,21 +19,27 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["kernel"]
+__all__ = ["compile_beside", "kernel"]
 
+
+_MOST_PLAIN = 1 << 14
+"""Entries of an array that a plain function is given: at a few microseconds for each, compiling takes longer."""
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 _digests: dict[int, str] = {}
 """Sources of the kernels compiled so far, by the identity of what `kernel` returned; these live for ever."""
+_submit: Callable[[Callable[[], bool]], object] | None = None
+_submitted: set[tuple[int, Any]] = set()
 
 
 def kernel(function: AnyFunction) -> AnyFunction:
@@ -47,8 +56,48 @@ def kernel(function: AnyFunction) -> AnyFunction:
             _name_apart(compiled)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    if isinstance(compiled, Dispatcher):  # else nothing is compiled
+        cast(Any, compiled)._compile_for_args = partial(_compile, compiled)  # what it calls for types that are new
     _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
+
+
+def compile_beside(submit: Callable[[Callable[[], bool]], object] | None) -> None:
+    """From now on a kernel that is called and not compiled runs as a plain function, unless an array is large.
+
+    `submit` takes what compiles it, to be called elsewhere, once for each kernel and types: it returns True if the
+    kernel was not on the disk. With `None` calls wait again until a kernel is compiled.
+    """
+    global _submit
+    _submit = submit
+    _submitted.clear()
+
+
+def _compile(compiled: Any, *args: Any, **names: Any) -> Callable[..., Any]:
+    """Return what a call runs whose types were not there before."""
+    if _submit is None or any(getattr(one, "size", 0) > _MOST_PLAIN for one in args):
+        return cast(Callable[..., Any], cast(Any, Dispatcher)._compile_for_args(compiled, *args, **names))
+    types = tuple(compiled.typeof_pyval(one) for one in args)
+    if (id(compiled), types) not in _submitted:
+        _submitted.add((id(compiled), types))
+        _submit(partial(_compile_now, compiled, types))
+    return _plain(compiled)
+
+
+def _compile_now(compiled: Any, types: Any) -> bool:
+    compiled.compile(types)
+    return types in compiled.stats.cache_misses
+
+
+@cache
+def _plain(compiled: Any) -> Callable[..., Any]:
+    """The function that a kernel was written as; those that it calls are plain, too."""
+    function = compiled.py_func
+    space = dict(function.__globals__)
+    for name in _names(function.__code__) & space.keys():
+        if isinstance(space[name], Dispatcher):
+            space[name] = _plain(space[name])
+    return FunctionType(function.__code__, space, function.__name__)
 
 
 def _digest(function: Callable[..., Any]) -> str:

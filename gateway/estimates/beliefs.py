@@ -140,8 +140,9 @@ def _follow(
             if goes_on:
                 _ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
             else:
-                distribution[s, :k] = numbers[initial : initial + k]
-        firsts[row, :k] = distribution[s, :k]
+                for x in range(k):
+                    distribution[s, x] = numbers[initial + x]
+        _copy(distribution, s, firsts, row, k)
         if k == 2:
             _two(distribution, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
         else:
@@ -182,6 +183,13 @@ def _two(
 
 
 @kernel
+def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
+    """Copy k numbers of a row; a slice would take five times as long to compile."""
+    for x in range(k):
+        target[t, x] = source[s, x]
+
+
+@kernel
 def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
     """One tick ahead."""
     for y in range(k):
@@ -216,23 +224,25 @@ def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ti
         for _ in range(ticks):
             _step(distribution, s, k, numbers, chain, work)
     else:
-        now, power = distribution[s : s + 1, :k].copy(), numbers[chain : chain + k * k].copy().reshape((k, k))
+        power, square = np.empty(k * k), np.empty(k * k)
+        for i in range(k * k):
+            power[i] = numbers[chain + i]
         while ticks:
             if ticks & 1:
-                now = _product(now, power)
+                _step(distribution, s, k, power, 0, work)
             ticks >>= 1
-            power = _product(power, power)
-        distribution[s, :k] = now[0]
-    distribution[s, :k] /= distribution[s, :k].sum()
-
-
-@kernel
-def _product(a: Floats, b: Floats) -> Floats:
-    out = np.zeros_like(a)
-    for x in range(len(a)):
-        for z in range(len(b)):
-            out[x] += a[x, z] * b[z]
-    return out
+            for x in range(k):
+                for y in range(k):
+                    total = 0.0
+                    for z in range(k):
+                        total += power[x * k + z] * power[z * k + y]
+                    square[x * k + y] = total
+            power, square = square, power
+    total = 0.0
+    for x in range(k):
+        total += distribution[s, x]
+    for x in range(k):
+        distribution[s, x] /= total
 
 
 def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
@@ -258,15 +268,16 @@ def _look_back(
         k, _, chain, rows, initial = facts[model[row]]
         n = count[row]
         spare, after = n, n + 1  # rows of `work` behind the beliefs
-        work[0, :k] = firsts[row, :k]
+        _copy(firsts, row, work, 0, k)
         for t in range(n):
             if t:
-                work[t, :k] = work[t - 1, :k]
+                _copy(work, t - 1, work, t, k)
                 _step(work, t, k, numbers, chain, work[spare])
             _weigh(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
-        lasts[row, :k] = work[n - 1, :k]
+        _copy(work, n - 1, lasts, row, k)
         for t in range(n):
-            work[after, :k] = 1.0
+            for x in range(k):
+                work[after, x] = 1.0
             for later in range(min(t + lag, n - 1), t, -1):
                 at = rows + k * _symbol(packed, start[row], later, bits[row])
                 highest = 0.0

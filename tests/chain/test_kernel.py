@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
-from fugu.chains.kernel import kernel
-from fugu.chains.messages import scaled
+from fugu.chains.kernel import compile_beside, kernel
+from fugu.chains.messages import lift, predict_row, scaled
 from tests.support.brokers import PATIENCE
 
 _HELPER = """
@@ -114,3 +118,21 @@ def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:
 
     with pytest.raises(TypeError, match="import what it uses by name"):
         kernel(reaching)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_until_a_kernel_is_compiled_beside_it_is_the_function_that_it_was_written_as() -> None:
+    fresh: Any = kernel(getattr(lift, "py_func"))  # noqa: B009
+    tiny, expected = (2.0**-250, 2.0**-260), ((2.0**-50, 2.0**-60), 2.0**-50 + 2.0**-60, 2)
+    jobs: list[Callable[[], bool]] = []
+    compile_beside(jobs.append)
+    try:
+        assert [fresh(tiny), fresh(tiny)] == [expected] * 2
+        assert (len(jobs), len(fresh.overloads)) == (1, 0), "asked for once, and waited for by nobody"
+        jobs.pop()()
+        assert (fresh(tiny), len(fresh.overloads), jobs) == (expected, 1, [])
+        large: Any = kernel(getattr(predict_row, "py_func"))  # noqa: B009
+        large(np.ones((2, kernels._MOST_PLAIN)), 0, 1, np.eye(1))
+        assert (len(large.overloads), jobs) == (1, []), "what would take long is compiled first"
+    finally:
+        compile_beside(None)

@@ -118,7 +118,7 @@ ROOMS: dict[str, set[str]] = {
         *("gateway.publisher", "gateway.recorder", "gateway.releases", "gateway.settings", "gateway.store"),
     },
     "gateway.process": {
-        *("fugu.host", "fugu.places"),
+        *("fugu.chains", "fugu.contract", "fugu.host"),
         *("gateway.duties", "gateway.estimates", "gateway.location", "gateway.loop", "gateway.settings"),
     },
     "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.releases"},
