@@ -17,7 +17,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.library.checks import load_policy
+from fugu.contract.policies import read_policy
 from fugu.places.composition import accepted_loss
 from fugu.places.graphs import complete, explicit, lattice
 from fugu.places.hull import graph_hull, largest_gauge
@@ -45,7 +45,7 @@ def sequences(setting: Setting) -> Found:
         loss = table_loss(build_table(hull, VALUES, chosen(), 1.0).weights)
         epsilon, factor, about = 1.0, math.ceil(largest_gauge(hull, VALUES)), "example 5.1, epsilon 1"
     else:
-        policy = load_policy(setting.policy)
+        policy = read_policy(setting.policy.read_bytes())
         if not isinstance(policy, MeasurePolicy):
             raise PlanningError(f"{setting.policy}: releases no points; give a policy of measured states")
         loss = accepted_loss(policy.measurement)
