@@ -66,6 +66,7 @@ def pytest_collection_finish() -> None:
 
 
 _LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/system/test_documents.py")
+_WAIT = "tests/system/"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -97,15 +98,40 @@ def _marks(text: str) -> list[set[str]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import.
-
-    Those of the whole system wait most: they begin first, while other workers compute, and the longest before all.
-    """
+    """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import."""
     for item in items:
         assert isinstance(item, pytest.Function)  # there are no doctests
         if SERVERS & set(item.fixturenames) or _starts_processes(item.module.__name__):
             item.add_marker("processes")
-    items.sort(key=lambda item: (not item.nodeid.startswith(_LONGEST), not item.nodeid.startswith("tests/system/")))
+    items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests so that of the parts of one length that workers get, half begin with those that wait.
+
+    Others begin with what computes long, and all end with what takes milliseconds, of which workers take from one
+    another once they have nothing left. Files stay together: their fixtures are made once.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    kinds: dict[str, list[list[pytest.Item]]] = {"waits": [], "computes": [], "short": []}
+    for some in files.values():
+        long = [one for one in some if one.get_closest_marker("long")]
+        waits = some[0].nodeid.startswith(_WAIT) or any(one.get_closest_marker("processes") for one in long)
+        kinds["waits" if waits else "computes" if long else "short"].append(some)
+    kinds["waits"].sort(key=lambda some: [not some[0].nodeid.startswith(first) for first in (_LONGEST, _WAIT)])
+    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    half = max(1, workers // 2)
+    for kind, takers in (("waits", parts[:half]), ("computes", parts[half:] or parts)):
+        for number, some in enumerate(kinds[kind]):
+            takers[number % len(takers)] += some
+    short = [one for some in kinds["short"] for one in some]
+    for number, part in enumerate(parts):
+        room = max(0, (len(items) - sum(map(len, parts[:number]))) // (workers - number) - len(part))
+        part += short[:room]
+        del short[:room]
+    return [one for part in parts for one in part] + short
 
 
 @pytest.hookimpl(wrapper=True)

@@ -30,15 +30,16 @@ _PORTS = (_FIRST + _EACH * _WORKER + number % _EACH for number in itertools.coun
 
 
 def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:
-    """Poll until the condition holds.
+    """Poll until the condition holds; one that takes long to look at is looked at less often.
 
     Raises:
         AssertionError: if it has not for as long as a test has patience.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline, before = time.monotonic() + PATIENCE, time.thread_time()
     while not condition():
         assert time.monotonic() < deadline, f"waited {PATIENCE:g} s for {what}, in vain"
-        time.sleep(_POLL_SECONDS)
+        time.sleep(max(_POLL_SECONDS, 3.0 * (time.thread_time() - before)))
+        before = time.thread_time()
 
 
 class Mosquitto:

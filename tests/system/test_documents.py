@@ -33,15 +33,26 @@ from tests.support.histories import fill_store
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
 from tests.support.proofs import PROOFS, anchor, headings
+from tests.support.soak import only
 
+FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
+"""What a page waits for is asked for more often, and readings come more often."""
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
+    """What is installed is what is here: `test_installed.py` installs."""
+    replace = {"1883": str(broker.port), "python3 -m venv": ": ", "edge/bin/pip": ": ", "edge/bin/": "", **FASTER}
+    with Page("docs/deploy.md", disk, replace) as page:
+        assert page.run() == 7
+        wait_until(lambda: (disk / "outbox.sqlite").exists())
+
+
+@pytest.mark.soak
+def test_installing_on_a_device(broker: Mosquitto, disk: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy, and that the units are part of the package."""
     with Page("docs/deploy.md", disk, {"1883": str(broker.port)}) as page:
         assert page.run() == 7
-        wait_until(lambda: (disk / "outbox.sqlite").exists())
         listed = subprocess.run(
             [disk / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
         ).stdout.lower()
@@ -53,7 +64,7 @@ def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
 def test_a_broker_with_credentials(tmp_path: Path) -> None:
     port = free_port()
     replace = {"--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
-    replace |= {"--timeout 60": f"--timeout {PATIENCE:g}", "--period 1 ": "--period 1 --latency 3 "}
+    replace |= {"--timeout 60": f"--timeout {PATIENCE:g}", "--period 1 ": "--period 0.2 --latency 1 ", **FASTER}
     with Page("docs/broker.md", tmp_path, replace) as page:
         assert page.run() == 5
 
@@ -69,7 +80,7 @@ def test_building_firmware(
     words = ("fleet", "enrol", "--root", keys / "root.envelope", "--device", "ring", "--ceiling", 5, "--registry")
     assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
     replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period 0.001": "period 0.001 --false-alarms 1e-9"}
-    replace["--seconds 12"] = "--seconds 5"
+    replace["--draws 4000"] = "--draws 1000"
     with Page("docs/firmware.md", tmp_path, replace) as page:
         assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
@@ -89,7 +100,7 @@ def test_asking_for_metrics(broker: Mosquitto, tmp_path: Path) -> None:
 
 
 def test_backing_up(broker: Mosquitto, tmp_path: Path) -> None:
-    with Page("docs/backup.md", tmp_path, {"1883": str(broker.port)}) as page:
+    with Page("docs/backup.md", tmp_path, {"1883": str(broker.port), "--period 1": "--period 0.2"}) as page:
         assert page.run() == 11
     assert {"gateway.toml", "history"} <= {file.name for file in tmp_path.iterdir()}
     assert not list(tmp_path.glob("*.sqlite"))
@@ -140,7 +151,11 @@ def runs(server: Server) -> bool:
         return False
 
 
-@pytest.mark.parametrize("proof", PROOFS, ids=lambda path: path.stem)
+QUICK = [path for path in PROOFS if path.stem not in ("learned-classes", "published-mechanisms")]
+"""What the two others run is in tests/papers, too, or is another page's command with another name of a table."""
+
+
+@pytest.mark.parametrize("proof", only(QUICK, PROOFS), ids=lambda path: path.stem)
 def test_what_shows_a_proof(proof: Path, tmp_path: Path) -> None:
     """Some name a command of another page."""
     with Page(str(proof.relative_to(ROOT)), tmp_path, {}) as page:
@@ -151,13 +166,14 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
     Store(tmp_path / "home.db").close()
     Ledger(ledger_beside(tmp_path / "home.db")).close()
     create_broker(tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
-    with Page("docs/audit.md", tmp_path, {"1883": str(broker.port), "20000": "2000", "--live 10": "--live 6"}) as page:
+    with Page("docs/audit.md", tmp_path, {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 4"}) as page:
         assert page.run() == 10
     assert "refused" not in (tmp_path / "background.log").read_text()
 
 
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
-    with Page("docs/measure.md", tmp_path, {"1883": str(broker.port)}) as page:
+    replace = {"1883": str(broker.port), "period = 1.0": "period = 0.2", "latency = 4.0": "latency = 0.8"}
+    with Page("docs/measure.md", tmp_path, replace) as page:
         assert page.run() == 10
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
@@ -175,7 +191,8 @@ def test_planning_from_a_recording(tmp_path: Path) -> None:
 
 
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
-    with Page("docs/fleet.md", tmp_path, {"1883": str(broker.port)}) as page:
+    replace = {"1883": str(broker.port), "--period 1": "--period 0.2 --latency 1", "--pace 60": "--pace 6000", **FASTER}
+    with Page("docs/fleet.md", tmp_path, replace) as page:
         assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()

@@ -22,8 +22,9 @@ from tests.support.signing import Keys, policy_document
 PERIOD_US = 5_000
 
 
-@pytest.mark.parametrize("kills", [16, pytest.param(200, marks=pytest.mark.soak)])
-def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, kills: int) -> None:
+@pytest.mark.parametrize("least", [3, pytest.param(40, marks=pytest.mark.soak)])
+def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, least: int) -> None:
+    """So many kills come before a switch at least, and so many after one."""
     keys = Keys()
     enrolment = keys.enrolment()
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
@@ -55,8 +56,14 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         assert running.version == state.version == verdict.policies[0].version
         return state.version
 
-    before, span = 0, 1.5
-    for version in range(1, kills + 1):
+    before, version, span = 0, 0, 1.0
+
+    def released() -> set[int]:
+        """The versions of which there are frames."""
+        return {frame.policy_version for frame in recorder.frames()}
+
+    while min(switched, version - switched, len(released())) < least:
+        version += 1
         agent = AgentProcess(config, log)
         pause.wait(moments.uniform(0.0, 0.25) * span)
         operator.say(signed(version), policy_set_topic("home", "watch"))
@@ -65,22 +72,21 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         now = in_force()
         assert before <= now <= version
         switched += now > before
-        span *= 0.87 if now > before else 1.15  # however slow the machine, about half of the kills come too early
+        span *= 0.7 if now > before else 1.4  # however slow the machine, about half of the kills come too early
         before = now
     agent = AgentProcess(config, log)
-    operator.until(lambda status: status.version == kills)
+    operator.until(lambda status: status.version == version)
     count = len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > count + 20)
     assert agent.stop(PATIENCE) == 0
     operator.link.stop()
     recorder.link.stop()
     assert troubles(log) == []
-    assert kills / 8 < switched < kills, "the kills came too early or too late to test anything"
     frames = sorted({frame.first: frame for frame in recorder.frames()}.values(), key=lambda frame: frame.first)
     by_tick(recorder.frames())
     versions = [frame.policy_version for frame in frames]
     assert versions == sorted(versions), "a tick was drawn under a version that another had followed"
-    assert len(set(versions)) > kills / 8
+    assert len(set(versions)) >= least
     assert all(len(frame.symbols) <= 5 + frame.policy_version % 3 for frame in frames), (
         "frames are those of their version"
     )

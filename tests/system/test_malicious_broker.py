@@ -13,6 +13,7 @@ from fugu.contract.topics import committed_topic
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
 from tests.support.processes import policy
+from tests.support.soak import only
 
 pytestmark = pytest.mark.fresh
 
@@ -37,7 +38,7 @@ def claims_256_mb_at_once(victim: Victim) -> None:
 
 def floods_with_the_largest_messages(victim: Victim) -> None:
     victim.accept()
-    for _ in range(300):
+    for _ in range(150):
         victim.send(publication(TOPIC, bytes(LARGEST), victim.version))
     raise OverError
 
@@ -57,7 +58,7 @@ def sends_properties_without_end(victim: Victim) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+@pytest.mark.parametrize("protocol", only(["5"], ["5", "3.1.1"]))
 def test_a_malicious_broker_does_not_fill_the_memory_of_an_agent(tmp_path: Path, protocol: str) -> None:
     running, measured, goes_on = threading.Event(), threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""A rollout to 500 simulated devices over a real broker: 3 % refuse, 10 % are offline, the gateway is killed."""
+"""A rollout to 200 simulated devices over a real broker: 3 % refuse, 10 % are offline, the gateway is killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.enrolled import Gateway
 from tests.support.rollout_crowd import Crowd, plan, prepare
 from tests.support.signing import Keys
 
-DEVICES, OFFLINE, REFUSING = 500, 50, 15
+DEVICES, OFFLINE, REFUSING = 200, 20, 6
 
 
 @pytest.fixture

