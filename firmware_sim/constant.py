@@ -25,9 +25,9 @@ from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Point
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.queries import EACH, HISTOGRAM
+from fugu.contract.queries import EACH
 from fugu.contract.topics import parse_topic, symbols_topic, window_topic
-from fugu.contract.windows import MAX_WINDOWS
+from fugu.contract.windows import MAX_WINDOWS, Asking
 from fugu.mqtt import Broker, Link
 
 __all__ = ["parts", "run_constant"]
@@ -257,7 +257,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    short = {"length": 1, "stride": 1, "start": 0, "states": EACH, **HISTOGRAM.fields}
+    short = {"length": 1, "stride": 1, "start": 0, "states": EACH, **dict.fromkeys(Asking.model_fields)}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)

@@ -28,7 +28,7 @@ from fugu.contract.sentences import (
     unprotected_sentence,
 )
 from fugu.contract.stretches import Stretch, StretchTicks
-from fugu.contract.windows import Asking, Blocks, Window
+from fugu.contract.windows import Asking, Window
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
@@ -94,8 +94,6 @@ class DescribedWindow(Asking):
     Attributes:
         length, stride, start: in ticks.
         scale: of the noise on each count, in ticks, as "20" or "7/3".
-        clip: the most that is told of a count, before its noise; left out where there is no bound.
-        blocks: of the local day, which have a count each; left out where there are none.
     """
 
     name: Annotated[Printable, Field(max_length=32)]
@@ -104,8 +102,6 @@ class DescribedWindow(Asking):
     start: int = Field(ge=0)
     states: Each | tuple[Label, ...]
     scale: Annotated[Printable, Field(max_length=32)]
-    clip: Annotated[int, Field(ge=1)] | None = None
-    blocks: Blocks | None = None
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Each count in words."""

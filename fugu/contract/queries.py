@@ -35,11 +35,11 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question.
+    """One kind of question: of this class itself, about a sum over ticks, for which a window remembers nothing.
 
     Attributes:
+        unit: of its numbers.
         each: every state has a number, not some together.
-        clip: the most a number can be; without one, it is the sum of what its ticks add.
         pairs: it is asked about consecutive ticks.
         blocks: of the local day, which have a number each; a profile of the day.
     """
@@ -47,19 +47,18 @@ class Query:
     name: str
     each: bool = False
     unit: str = "ticks"
-    clip: int | None = None
     pairs: bool = False
     blocks: DayBlocks | None = None
 
     @property
     def additive(self) -> bool:
         """True if each tick adds to a number whatever the others are, and when: a window is the sum of its parts."""
-        return self.recorded and self.blocks is None
+        return self.recorded and self.blocks is None and not self.pairs
 
     @property
     def recorded(self) -> bool:
-        """True if its counts are all that a device must remember of a window under way."""
-        return self.clip is None and not self.pairs
+        """True if its counts, shares of its ticks, are all that a device must remember of a window under way."""
+        return type(self).counted is Query.counted
 
     @property
     def single(self) -> bool:
@@ -74,20 +73,16 @@ class Query:
     def moved(self, ticks: int, windows: int) -> int:
         """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
 
-        A tick moves a number by at most 1, and a clipped number moves by at most `clip`, however many ticks change.
         Source: docs/proofs/device-windows.md, "Windows counted on the device".
         """
-        return self.sensitivity * (ticks if self.clip is None else min(ticks, self.clip * windows))
+        return self.sensitivity * ticks
 
     def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
         """The number in which a device counts a tick, and what the window remembers after it, 0 before its first.
 
-        `place` is the number that the tick's state belongs to. An additive query remembers nothing.
+        `place` is the number that the tick's state belongs to.
         """
-        if self.clip is None:
-            return place, 0
-        counts = place is not None and memory < self.clip
-        return place if counts else None, memory + counts
+        return place, 0
 
     def number(self, place: int | None, unix_us: int) -> int | None:
         """The number that a tick belongs to, by its time; `place` is that of its state."""
@@ -109,22 +104,17 @@ class Query:
         return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
 
     def about(self, states: Sequence[str]) -> str:
-        """Words for the counted states."""
-        most = "" if self.clip is None else f", at most {self.clip} {self.unit}"
+        """All its numbers in words, by the states that are asked about."""
         by = "" if self.blocks is None else f", by {self.blocks.seconds / 3600:g} h of the day ({self.blocks.zone})"
-        return "each state" if self.each else " + ".join(states) + most + by
+        return self.words("each state" if self.each else " + ".join(states)) + by
 
-    def words(self, of: str) -> str:
-        """A number of a window in words, with its unit."""
-        return f"{self.unit} of {of}" + ("" if self.clip is None else f", at most {self.clip}")
-
-    def part(self, length: int) -> int:
-        """Of how many ticks of a window each number is: of blocks of a day, of their part of it."""
-        return length if self.blocks is None else max(1, length * self.blocks.seconds // DAY)
+    def words(self, of: str = "") -> str:
+        """A number of a window in words, with its unit, and of what it is where that is not said beside it."""
+        return f"{self.unit} of {of}" if of else self.unit
 
     def most(self, length: int) -> int:
-        """The most a number of a window of so many ticks can be."""
-        return length if self.clip is None else min(self.clip, length)
+        """The most a number of a window of so many ticks can be: for blocks of a day, their part of it."""
+        return length if self.blocks is None else max(1, length * self.blocks.seconds // DAY)
 
     def divisor(self, ticks: int) -> int:
         """By what a count of so many ticks is divided."""
@@ -133,14 +123,38 @@ class Query:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of a window's document that say what is asked of its states; `query_of` reads them."""
-        blocks = None if self.blocks is None else vars(self.blocks)
-        return {"clip": self.clip, "blocks": blocks}
+        return {} if self.blocks is None else {"blocks": vars(self.blocks)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipped(Query):
+    """A count, or `clip` if it is more: a window remembers how many ticks it has counted."""
+
+    clip: int
+
+    def moved(self, ticks: int, windows: int) -> int:
+        """Each number moves by at most `clip`, however many ticks change."""
+        return min(ticks, self.clip * windows)
+
+    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
+        counts = place is not None and memory < self.clip
+        return place if counts else None, memory + counts
+
+    def words(self, of: str = "") -> str:
+        return f"{super().words(of)}, at most {self.clip}"
+
+    def most(self, length: int) -> int:
+        return min(self.clip, length)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"clip": self.clip}
 
 
 def query_of(fields: Mapping[str, Any]) -> Query:
     """The query of a window, by the fields of its document."""
     if (clip := fields.get("clip")) is not None:
-        return Query("clipped", clip=clip)
+        return Clipped("clipped", clip=clip)
     if (blocks := fields.get("blocks")) is not None:
         return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
     return HISTOGRAM if fields["states"] == EACH else COUNT
@@ -150,7 +164,7 @@ def window_query(text: str) -> Query:
     """The query of a window by "count", "histogram" or "clipped:N"; ValueError if it is none of them."""
     name, colon, most = text.partition(":")
     if name == "clipped" and most.isdecimal() and int(most) > 0:
-        return Query("clipped", clip=int(most))
+        return Clipped(name, clip=int(most))
     if colon or name not in WINDOW_QUERIES:
         raise ValueError(f"query must be {', '.join(WINDOW_QUERIES)} or clipped:N, got {text!r:.40}")
     return WINDOW_QUERIES[name]

@@ -33,7 +33,7 @@ from fugu.contract.json_message import (
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.message import Flag, Integer, Many, Text, Word, integer, length
-from fugu.contract.queries import QUERIES, Query, QueryKind
+from fugu.contract.queries import QUERIES, WINDOW_QUERIES, Query, QueryKind
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import ADVERSARIES, Mechanism
@@ -217,14 +217,14 @@ class WindowCount(JsonMessage):
     window: Annotated[str, Text(1, 32, WINDOW_NAME_PATTERN), "Its name in the policy."]
     states: Annotated[tuple[str, ...], Labels(), "Labels of the states that were counted; of a histogram, all."]
     blocks: Annotated[tuple[str, ...], Labels(0), "Blocks of the local day, which have a number each."] = ()
-    values: Annotated[tuple[float, ...], Numbers("value"), "Ticks in the states, with noise, so below zero at times."]
+    values: Annotated[tuple[float, ...], Numbers("value"), "What was counted, with noise, so below zero at times."]
     low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count, or its clip."]
     high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     observed: Annotated[
         int, Integer(1, MAX_WINDOW_TICKS), "Ticks on which the device was running; the others are in no count."
     ]
-    unit: Annotated[str, Constant("ticks"), "Of the values."] = field(default="ticks", init=False)
+    unit: Annotated[str, Word({one.unit: None for one in WINDOW_QUERIES.values()}), "Of the values."]
     epsilon: Epsilon
     adversary: Against
     useful: Useful

@@ -54,7 +54,6 @@ MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
 MAX_OPEN_COUNTS = 16_384
 """Numbers that all windows under way may count at a time: what a small device can keep in memory."""
-_LEFT_OUT = ("clip", "blocks")
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 _Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
 
@@ -77,12 +76,16 @@ class Blocks(Document):
 
 
 class Asking(Document):
-    """A document whose fields `states`, `clip` and `blocks` say what is asked; the last two are left out where None."""
+    """A document whose fields say what is asked: `states` and at most one of these, left out where it is None."""
+
+    clip: Annotated[int, Field(ge=1)] | None = Field(default=None, description="The most of a count, before its noise.")
+    blocks: Blocks | None = Field(default=None, description="Of the local day, which have a count each: a profile.")
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        return {name: value for name, value in document.items() if name not in _LEFT_OUT or value is not None}
+        asked = {name: document.pop(name, None) for name in Asking.model_fields}
+        return document | {name: value for name, value in asked.items() if value is not None}
 
     @property
     def query(self) -> Query:
@@ -99,8 +102,6 @@ class Window(Asking):
         start: first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
-        clip: the most that is told of a count, before its noise; None for the whole count.
-        blocks: of the local day, which have a count each: a profile; None for one count of the whole window.
         mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
@@ -111,19 +112,17 @@ class Window(Asking):
     states: Each | Annotated[tuple[int | Printable, ...], Field(min_length=1, max_length=255)]
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
-    clip: Annotated[int, Field(ge=1)] | None = None
-    blocks: Blocks | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.blocks is not None and (self.states == EACH or self.clip is not None):
-            raise ValueError("blocks of the day are for whole counts of states that are counted together")
+        if (self.states == EACH) + sum(getattr(self, name) is not None for name in Asking.model_fields) > 1:
+            raise ValueError(f"a window is a histogram or has one of {', '.join(Asking.model_fields)}, not several")
         if self.overlap > MAX_OVERLAP:
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:
             raise ValueError(f"scale {self.scale} is not in lowest terms; write {Fraction(self.scale)}")
-        if self.clip is not None and (self.states == EACH or self.clip >= self.length):
-            raise ValueError(f"a clip of {self.clip} is for one count of more than {self.clip} ticks")
+        if self.clip is not None and self.clip >= self.length:
+            raise ValueError(f"a clip of {self.clip} is for a window of more than {self.clip} ticks")
         return self
 
     @property

@@ -20,6 +20,7 @@ from fugu.attackers.outputs import release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.windows import Window
 from fugu.planning.question import Cut
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "WindowError",
     "assess_now",
     "assess_shares",
+    "error_of",
     "group_error",
     "guess_error",
     "noisy_shares",
@@ -161,6 +163,11 @@ def window_error(scale: Fraction | float, length: int) -> WindowError:
     most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
     most = min(most, length)
     return WindowError(mean, most, mean / length, most / length)
+
+
+def error_of(window: Window) -> WindowError:
+    """The error of one number of a window, cut off at the most it can be."""
+    return window_error(Fraction(window.scale), window.query.most(window.length))
 
 
 _RUNS = 20

@@ -592,7 +592,7 @@ def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> Joint
     if candidate.table is not None:
         guarantee = Guarantee(epsilon=candidate.epsilon, adversary=candidate.adversary, stretch_ticks=ticks)
         loss = check_outputs(candidate.chains, StreamOutputs(candidate.table), guarantee)
-        return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None, ())
+        return JointPlan(candidate.chains, guarantee, candidate.table, (), loss, None)
     assert candidate.window_ticks is not None
     if candidate.blocks is None:
         window = wanted_window(candidate.window_ticks, plan.bins)

@@ -33,20 +33,20 @@ from fugu.planning.readings import Readings
 from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.covering_class import CoveringChains
 
-__all__ = ["Profile", "profile_lengths", "profile_query", "profile_window", "recorded_profile"]
+__all__ = ["Profile", "profile_blocks", "profile_lengths", "profile_window", "recorded_profile"]
 
 YEARS = 10
 """How far transitions are compiled; a policy that runs longer keeps the last offset."""
 _LEAST = 900
 
 
-def profile_query(text: str, since: float | None = None) -> Query:
-    """The query of a profile by "profile:4h/Europe/Berlin": a count for each block of the local day, of UTC by default.
+def profile_blocks(text: str, since: float | None = None) -> DayBlocks:
+    """The blocks of a profile's local day by "4h/Europe/Berlin", of UTC by default.
 
     `since` is the Unix time in seconds from which the policy runs, by default now. PlanningError: blocks do not fill a
     day, or the zone is unknown here.
     """
-    length, _, zone = text.removeprefix("profile:").partition("/")
+    length, _, zone = text.partition("/")
     try:
         seconds, zone = seconds_of(length), zone or "UTC"
     except ValueError as error:
@@ -54,7 +54,7 @@ def profile_query(text: str, since: float | None = None) -> Query:
     if seconds < _LEAST or DAY % seconds:
         raise PlanningError(f"blocks of {length} do not fill a day: 1h, 2h, 3h, 4h, 6h, 8h, 12h and 24h do")
     since = time.time() if since is None else since
-    return Query("profile", blocks=DayBlocks(zone, round(seconds), transitions(zone, int(since))))
+    return DayBlocks(zone, round(seconds), transitions(zone, int(since)))
 
 
 def transitions(zone: str, since: int) -> tuple[tuple[int, int], ...]:
@@ -99,7 +99,7 @@ def profile_lengths(readings: Readings, question: Question) -> list[int]:
     return [
         length
         for length in lengths
-        if length <= min(most, MAX_WINDOW_TICKS) and period <= _blocks(question, 0.0).seconds
+        if length <= min(most, MAX_WINDOW_TICKS) and period <= profile_blocks(question.blocks, 0.0).seconds
     ]
 
 
@@ -185,7 +185,7 @@ class Profile(NamedTuple):
 def recorded_profile(readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
     """The blocks that a recording's ticks were in, by their times; PlanningError if there are no such blocks."""
     assert readings.moments is not None
-    blocks = _blocks(question, float(readings.moments.min()))
+    blocks = profile_blocks(question.blocks, float(readings.moments.min()))
     places = np.array([blocks.at(round(1e6 * moment)) for moment in readings.moments.tolist()], dtype=np.int64)
     return Profile(blocks, places, tuple(counted))
 
@@ -195,14 +195,8 @@ def profile_window(
 ) -> WantedWindow:
     """The window of a recommended profile, by the transitions of its zone in the years from `epoch` (default: now)."""
     assert candidate.window_ticks is not None
-    query = profile_query(f"profile:{question.blocks}", epoch)
+    query = Query("profile", blocks=profile_blocks(question.blocks, epoch))
     return WantedWindow(WINDOW, candidate.window_ticks, tuple(counted), query=query)
-
-
-def _blocks(question: Question, since: float) -> DayBlocks:
-    blocks = profile_query(f"profile:{question.blocks}", since).blocks
-    assert blocks is not None
-    return blocks
 
 
 def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

@@ -24,7 +24,6 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window, total_rate
-from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
@@ -72,8 +71,8 @@ class PlannedStream(NamedTuple):
     """Release of one stream.
 
     `rate` is the most that it may tell of a tick; `windows_loss` is of all streams, where of this one only the windows
-    are seen, None unless it has both. `utility` is of its symbols, `errors` of one number of each window, `alone` the
-    rate that it would have if planned by itself for the same epsilon, None if unknown.
+    are seen, None unless it has both. `utility` is of its symbols, `alone` the rate that it
+    would have if planned by itself for the same epsilon, None if unknown.
     """
 
     name: str
@@ -82,7 +81,6 @@ class PlannedStream(NamedTuple):
     windows: tuple[Window, ...]
     windows_loss: Loss | None
     utility: Utility | None
-    errors: tuple[WindowError, ...]
     alone: float | None
 
 
@@ -222,8 +220,7 @@ def _stream(
         rates = [stream.rate for stream in chains.streams]
         rates[column] = math.nextafter(float(beside), math.inf)
         windows_loss = chains.joint_loss(request.adversary, rates)
-    errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
-    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, errors, alone)
+    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, alone)
 
 
 def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tuple[Window, ...]:

@@ -21,7 +21,6 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.stretches import moved
 from fugu.contract.windows import Composing, Window
-from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import ChainClassError, Covered, Start
@@ -78,7 +77,7 @@ class JointPlan(NamedTuple):
     """Releases of a device about a stream.
 
     `guarantee` and `loss` (as a device derives it) are of everything together, `windows_loss` of the windows alone
-    where there are symbols; `errors` are of one number of each window.
+    where there are symbols.
     """
 
     chains: ChainClass
@@ -87,7 +86,6 @@ class JointPlan(NamedTuple):
     windows: tuple[Window, ...]
     loss: Loss
     windows_loss: Loss | None
-    errors: tuple[WindowError, ...]
 
     @property
     def start(self) -> Covered:
@@ -149,11 +147,10 @@ def joint_plan(
             raise PlanningError(f"{mechanism} {error}") from None
     planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
     alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
-    errors = tuple(window_error(Fraction(window.scale), window.query.part(window.length)) for window in planned)
     if symbols is None:
-        return JointPlan(chains, guarantee, None, planned, alone, None, errors)
+        return JointPlan(chains, guarantee, None, planned, alone, None)
     found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks)
-    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone, errors)
+    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone)
 
 
 def _covered(chains: ChainClass, adversary: Adversary) -> Covered:

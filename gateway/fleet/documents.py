@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +21,9 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch, StretchBound
-from fugu.contract.windows import Window
 from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
-from fugu.planning.answers import WindowError, window_error
+from fugu.planning.answers import error_of
 from fugu.privacy.randomised_response import assess
 from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
 from gateway.fleet.keys import Root, read_root
@@ -333,19 +331,15 @@ def worth(policy: AnyPolicy) -> Worth:
         bound = policy.bound()
         told = bound.rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None:
-            best = min(policy.windows, key=lambda window: (not window.query.recorded, _error_of(window).share_mean))
-            off, unit = _error_of(best).share_mean, f"of the share of {best.name}"
+            best = min(policy.windows, key=lambda window: (not window.query.recorded, error_of(window).share_mean))
+            off, unit = error_of(best).share_mean, f"of the share of {best.name}"
             if not best.query.recorded:
-                off, unit = _error_of(best).count_mean, best.query.words(best.name)
+                off, unit = error_of(best).count_mean, best.query.words(best.name)
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
         right = _accuracy(policy, policy.table)
         return Worth(promise.epsilon, promise.adversary, accuracy=right, stretches=told, bound=bound)
     error, unit = _error(policy)
     return Worth(policy.epsilon, "", error=error, unit=unit)
-
-
-def _error_of(window: Window) -> WindowError:
-    return window_error(Fraction(window.scale), window.query.part(window.length))
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:

@@ -218,10 +218,10 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         "maybe no better than a guess",
         "2026-03-01 09:30:00.250  wrist/vector: measurement 1.5 (0.5 to 2.5), 2 (1 to 3) m, hidden among 4, "
         "maybe no better than a guess",
-        "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window hourly: on + opening -3 (-50 to 44) of 3600 "
-        "observed ticks, intervals of 95 %",
+        "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window hourly: on + opening -3 (-50 to 44) ticks "
+        "in 3600 observed ticks, intervals of 95 %",
         "2026-03-01 08:30:00.250 to 09:30:00.250  wrist/door: window states: off 3000 (2950 to 3050), on 597 (547 to "
-        "647) of 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
+        "647) ticks in 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
     }
     with device(broker) as running:
         running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
@@ -259,7 +259,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
     assert lines[:3] == [
         "wrist/door, version 1: randomised symbols, noisy counts of windows",
         "  states: off, on; a tick every 1 s, tick 0 at 2026-03-01T00:00:00Z",
-        "  window hour: on over 1 h, every 1 h, noise of scale 20",
+        "  window hour: ticks of on over 1 h, every 1 h, noise of scale 20",
     ]
     assert "  everything: not protected for a single tick, informed adversary" in "\n".join(lines)
     for words in (

@@ -21,7 +21,7 @@ from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt.readings import CountReading
 from fugu.planning.errors import PlanningError
-from fugu.planning.profiles import profile_query, transitions
+from fugu.planning.profiles import profile_blocks, transitions
 from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -56,12 +56,10 @@ def test_blocks_are_named_by_local_times() -> None:
     assert DayBlocks("UTC", 900, ((0, 0),)).labels[-1] == "23:45-24:00"
 
 
-@pytest.mark.parametrize(
-    "text", ["profile", "profile:5h", "profile:1m", "profile:48h", "profile:4h/Nowhere", "profile:4h/../x"]
-)
+@pytest.mark.parametrize("text", ["", "5h", "1m", "48h", "4h/Nowhere", "4h/../x"])
 def test_what_is_no_profile_is_refused(text: str) -> None:
     with pytest.raises(PlanningError):
-        profile_query(text)
+        profile_blocks(text)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,7 @@ def profile_window(**changes: object) -> Window:
 
 @pytest.mark.parametrize("changes", [{"states": "histogram"}, {"clip": 5}])
 def test_blocks_stand_beside_whole_counts_only(changes: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="blocks of the day are for whole counts"):
+    with pytest.raises(ValidationError, match="a histogram or has one of clip, blocks"):
         profile_window(**changes)
 
 
@@ -110,7 +108,7 @@ def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
     assert described.named(policy.discretiser.states) == BERLIN.labels
     assert described.query == policy.windows[0].query
     assert Policy.from_json(policy.to_json()) == policy
-    assert policy.windows[0].query.about(("on",)) == "on, by 4 h of the day (Europe/Berlin)"
+    assert policy.windows[0].query.about(("on",)) == "ticks of on, by 4 h of the day (Europe/Berlin)"
 
 
 def test_a_report_of_a_profile_has_a_number_for_each_block() -> None:
@@ -126,6 +124,7 @@ def test_a_report_of_a_profile_has_a_number_for_each_block() -> None:
         high=(9.0,) * 6,
         confidence=0.95,
         observed=10_080,
+        unit="ticks",
         epsilon=1.0,
         adversary="universal",
         useful=True,
@@ -138,7 +137,7 @@ def test_a_report_has_as_many_numbers_as_blocks() -> None:
     time = datetime(2026, 2, 1, tzinfo=UTC)
     fields: dict[str, object] = {"time": time, "since": time, "window": "day", "states": ("on", "off"), "observed": 9}
     fields |= {"values": (1.0, 2.0), "low": (0.0, 0.0), "high": (3.0, 3.0), "confidence": 0.95, "epsilon": 1.0}
-    fields |= {"adversary": "universal", "useful": True}
+    fields |= {"adversary": "universal", "useful": True, "unit": "ticks"}
     with pytest.raises(FrameError, match="2 values of 6 blocks"):
         WindowCount(**fields, blocks=BERLIN.labels)  # type: ignore[arg-type]
 
@@ -149,8 +148,9 @@ def test_a_line_names_each_part_of_the_day_with_its_interval() -> None:
     count = WindowCount(
         **{"time": time, "since": time - timedelta(days=7), "window": "day", "states": ("on",), "blocks": blocks},
         **{"values": (1.0, 2.0), "low": (-3.0, -2.0), "high": (5.0, 6.0), "confidence": 0.95, "observed": 10_080},
+        unit="ticks",
         **{"epsilon": 1.0, "adversary": "universal", "useful": True},  # type: ignore[arg-type]
     )
     line = reading_line(CountReading("watch", "hr", count))
-    assert "window day: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) of 10080 observed ticks" in line
+    assert "window day: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) ticks in 10080 observed" in line
     assert line.endswith("on by parts of the day")

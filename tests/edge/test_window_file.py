@@ -27,7 +27,7 @@ from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import Query
+from fugu.contract.queries import window_query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.soak import only
@@ -181,7 +181,7 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
         {"windows": (replace(HOUR, scale_numerator=2),)},
         {"windows": (replace(HOUR, scale_denominator=101),)},
         {"windows": (replace(HOUR, places=(0, None)),)},
-        {"windows": (replace(HOUR, query=Query("clipped", clip=3)),)},
+        {"windows": (replace(HOUR, query=window_query("clipped:3")),)},
         {"discretiser": {**stream_plan().discretiser, "edges": [0.7]}},
     ],
 )
@@ -387,11 +387,11 @@ def test_counts_beyond_what_a_frame_holds_are_kept_as_far_as_ticks_can_bring_the
 
 
 def test_a_clipped_count_has_no_record_since_what_it_may_still_count_is_true(tmp_path: Path) -> None:
-    device = Device(tmp_path, replace(HOUR, query=Query("clipped", clip=6)))
+    device = Device(tmp_path, replace(HOUR, query=window_query("clipped:6")))
     device.tick(*range(25))
     assert not (tmp_path / "outbox.sqlite.windows").exists()
     device.killed()
-    device = Device(tmp_path, replace(HOUR, query=Query("clipped", clip=6)), at=30)
+    device = Device(tmp_path, replace(HOUR, query=window_query("clipped:6")), at=30)
     device.tick(*range(30, 40))
     assert device.frames() == [(0, 10, (5,))]
 

@@ -137,7 +137,7 @@ def test_the_device_tells_the_count_up_to_its_clip_and_never_more(states: tuple[
         for state in states:
             count.add(plan.places[state])
         assert count.take() == (noise + min(sum(states), 2),)
-    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"], CLOCK).query.clip is None
+    assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"], CLOCK).query.recorded
 
 
 def test_what_takes_numbers_for_sums_leaves_clipped_counts_out() -> None:
@@ -152,7 +152,7 @@ def test_a_description_and_a_command_name_the_clip() -> None:
     told = DescribedWindow(name="w", length=3, stride=3, start=0, states=("high",), scale="2", clip=2)
     assert DescribedWindow.model_validate_json(told.model_dump_json()) == told
     assert "clip" not in told.model_copy(update={"clip": None}).model_dump_json()
-    assert window_query("clipped:7").clip == 7
+    assert window_query("clipped:7").fields == {"clip": 7}
     for text in ("clipped", "clipped:0", "clipped:-1", "count:3", "mean"):
         with pytest.raises(ValueError, match="query must be"):
             window_query(text)

@@ -47,6 +47,7 @@ COUNT = WindowCount(
     high=(48.0,),
     confidence=0.95,
     observed=60,
+    unit="ticks",
     epsilon=1.0,
     adversary="universal",
     useful=True,

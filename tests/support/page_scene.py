@@ -100,7 +100,7 @@ class Told:
             yield WindowCount(
                 **{"time": end, "since": end - timedelta(minutes=5), "window": "active", "states": ("high",)},
                 **{"values": (float(value),), "low": (value - 15.0,), "high": (value + 15.0,), "confidence": 0.95},
-                **{"observed": WINDOW, **PROMISE},
+                **{"observed": WINDOW, "unit": "ticks", **PROMISE},
             )  # type: ignore[arg-type]
 
     def history(self, days: float) -> None:

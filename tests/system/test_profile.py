@@ -18,7 +18,7 @@ from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
-from fugu.planning.profiles import profile_query
+from fugu.planning.profiles import profile_blocks
 from tests.support.agents import SECOND, JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.browser import chromium
@@ -36,14 +36,13 @@ BUSY = 2
 def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosquitto, tmp_path: Path) -> None:
     """Two days of ticks of ten minutes, on a clock that jumps, by the blocks of Berlin."""
     epoch = int(time.time()) // DAY * DAY - 5 * DAY
-    query = profile_query("profile:4h/Europe/Berlin", epoch)
-    assert query.blocks is not None
+    blocks = profile_blocks("4h/Europe/Berlin", epoch)
     fields = {"name": "day", "length": TICKS, "stride": TICKS, "states": ("high",), "scale": "2"}
-    window = Window.model_validate(fields | {"blocks": vars(query.blocks)})
+    window = Window.model_validate(fields | {"blocks": vars(blocks)})
     device = policy(epoch_us=epoch * SECOND, period_us=PERIOD * SECOND, windows=(window,), epsilon=50.0)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())
-    places = [query.blocks.at((epoch + tick * PERIOD) * SECOND) for tick in range(TICKS + 1)]
+    places = [blocks.at((epoch + tick * PERIOD) * SECOND) for tick in range(TICKS + 1)]
     values = [float(place == BUSY) for place in places]
     (tmp_path / "days.csv").write_text("\n".join(["value", *map(str, values)]) + "\n")
     address = Broker(port=broker.port, max_backoff=1)
@@ -62,7 +61,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             running.start()
             reading = next(one for one in heard if isinstance(one, CountReading))
             count = reading.window
-            assert count.blocks == query.blocks.labels
+            assert count.blocks == blocks.labels
             assert TICKS - 1 <= count.observed <= TICKS  # the clock stood at the first tick
             assert abs(count.values[BUSY] - places[:TICKS].count(BUSY)) < 24
             assert max(abs(value) for place, value in enumerate(count.values) if place != BUSY) < 24
@@ -79,7 +78,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             wait_until(lambda: browser.count(".share.parts") == 6, "the parts of the day")
             parts = browser.text(".counted")
             assert "high, share of each part of the day" in parts
-            assert all(label in parts for label in query.blocks.labels)
+            assert all(label in parts for label in blocks.labels)
             assert browser.count(".share.parts svg path.band") == 6
             assert browser.complaints() == [] == listener.problems
     finally:

@@ -40,7 +40,7 @@ from fugu.host import arguments
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
-from fugu.planning.profiles import profile_query
+from fugu.planning.profiles import profile_blocks
 from fugu.planning.question import protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
@@ -325,7 +325,8 @@ def _composing(options: WindowOptions) -> Composing:
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
     try:
-        query = profile_query(options.query) if options.query.startswith("profile") else window_query(options.query)
+        name, _, parts = options.query.partition(":")
+        query = Query(name, blocks=profile_blocks(parts)) if name == "profile" else window_query(options.query)
     except ValueError as error:
         raise CommandLineError(str(error)) from None
     states: Any

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.guarantee import stretch_documents, stretch_lines
@@ -90,9 +89,9 @@ def _by_stream(policy: Policy) -> dict[str, float]:
 
 
 def _error(window: Window) -> WindowError:
-    from fugu.planning.answers import window_error  # a policy that cannot be read needs no gateway
+    from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
-    return window_error(Fraction(window.scale), window.query.part(window.length))
+    return error_of(window)
 
 
 def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:

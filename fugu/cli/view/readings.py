@@ -186,10 +186,9 @@ def _named(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]
 def _count_text(count: WindowCount) -> str:
     rows = zip(count.values, count.low, count.high, strict=True)
     texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
-    sure = f"of {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
-    named = _named(count.states, texts)
+    sure = f"{count.unit} in {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
+    named = _named(count.blocks or count.states, texts)
     if count.blocks:
-        named = [f"{block} {text}" for block, text in zip(count.blocks, texts, strict=True)]
         sure = f"{sure}, {' + '.join(count.states)} by parts of the day"
     return f"window {count.window}: {', '.join(named)} {sure}{'' if count.useful else _GUESS}"
 

@@ -24,7 +24,7 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
-from fugu.planning.answers import WindowError, window_error
+from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
@@ -315,10 +315,10 @@ def show_joint(
     what = "windows" if plan.table is None else "windows and symbols"
     title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
     title += f", {plan.start} start"
-    rows = [_window_row(window, error) for window, error in zip(plan.windows, plan.errors, strict=True)]
+    rows = [_window_row(window, error_of(window)) for window in plan.windows]
     show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
-    for window, error in zip(plan.windows, plan.errors, strict=True):
-        say(_answer(window, error, _span(window, period)))
+    for window in plan.windows:
+        say(_answer(window, error_of(window), _span(window, period)))
     if (mechanism := plan.windows[0].mechanism) != "chain":
         say(
             f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
@@ -350,9 +350,9 @@ def joint_document(
             {
                 **window.model_dump(mode="json"),
                 "seconds": None if period is None else window.length * period,
-                "error": error._asdict(),
+                "error": error_of(window)._asdict(),
             }
-            for window, error in zip(plan.windows, plan.errors, strict=True)
+            for window in plan.windows
         ],
         "stretches": stretch_documents(_stretches(plan, period)),
     }
@@ -435,7 +435,7 @@ def show_streams(plan: StreamsPlan) -> None:
                     *(f"{error.count_mean:.3g}", str(error.count_95), f"{error.share_mean:.1%}"),
                 )
                 for one in plan.streams
-                for window, error in zip(one.windows, one.errors, strict=True)
+                for window, error in zip(one.windows, map(error_of, one.windows), strict=True)
             ],
         )
     if plan.apart is not None:
@@ -474,7 +474,7 @@ def streams_document(plan: StreamsPlan) -> dict[str, Any]:
                 "rate_alone": one.alone,
                 "table": None if one.table is None else [list(row) for row in one.table.weights()],
                 "windows": [window.model_dump(mode="json") for window in one.windows],
-                "errors": [error._asdict() for error in one.errors],
+                "errors": [error_of(window)._asdict() for window in one.windows],
                 **({} if one.utility is None else one.utility._asdict()),
             }
             for one in plan.streams
