@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import io
 import os
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fugu.contract.frames import symbol_bits
-from fugu.contract.noise_table import NoiseTable, public_row
+from fugu.contract.noise_table import SCALE, NoiseTable
 
 __all__ = ["Mechanism", "SymbolNoise", "system_entropy"]
 
@@ -79,22 +81,23 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
     which words made the symbols. After a fork the child throws the block away: no word is ever used twice. `entropy`
     fills a writable buffer with independent uniform bytes.
     """
-    block = memoryview(bytearray(4 * BLOCK_WORDS))
-    words = block.cast("I")
-    left = 0
+    words = array("I", bytes(4 * BLOCK_WORDS))
+    block = memoryview(words).cast("B")
+    left, states = 0, table.states
+    public = [-(-row * SCALE // states) for row in range(1, states)]  # so many of them as `public_row` says are <= word
+    rows = (*table.rows, public)
 
-    def word() -> int:
+    def draw(state: int | None) -> int:
         nonlocal left
+        if state is None:
+            state = draw(states)
         if not left:
             entropy(block)
             left = BLOCK_WORDS
         left -= 1
-        taken = words[left]
+        word = words[left]
         words[left] = 0
-        return taken
-
-    def draw(state: int | None) -> int:
-        return table.draw(public_row(word(), table.states) if state is None else state, word())
+        return bisect_right(rows[state], word)
 
     def discard() -> None:
         nonlocal left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,27 @@ def test_a_device_draws_a_tick_without_a_state_from_that_distribution() -> None:
     draw = randomiser(NoiseTable(rows), entropy)
     for row, word in zip(words[::-2], words[-2::-2], strict=True):  # a block is used up from its end
         assert draw(None) == (word >= rows[row * 3 // SCALE][0])
+
+
+@pytest.mark.parametrize("states", [2, 3, 7, 100, 255])
+def test_a_device_takes_each_row_at_the_words_that_the_public_distribution_gives_it(states: int) -> None:
+    """Row i draws symbol 1 from the word i + 1 on."""
+    edges = list(accumulate(public_weights(states), initial=0))
+    asked = [
+        (word, row + second, second)
+        for row in range(states)
+        for word in (edges[row], edges[row + 1] - 1)
+        for second in (0, 1)
+    ]
+    words = iter([word for first, second, _ in asked for word in (first, second)])
+
+    def entropy(buffer: memoryview) -> None:
+        view = buffer.cast("I")
+        for place in range(BLOCK_WORDS - 1, -1, -1):
+            view[place] = next(words, 0)
+
+    draw = randomiser(NoiseTable(tuple((row + 1,) for row in range(states))), entropy)
+    assert [draw(None) for _ in asked] == [symbol for _, _, symbol in asked]
 
 
 Row = tuple[Fraction, ...]
