@@ -40,14 +40,15 @@ def symbols(states, table=ORDINARY, seed=1):
     return release_symbols(states, table, np.random.default_rng(seed))
 
 
-def reached(states, outputs, **options):
-    return {one.attacker: one for one in attack(states, ONE, outputs, 1.0, **options)}
+def reached(states, outputs, *names, **options):
+    attackers = {name: (ATTACKERS if isinstance(outputs, SymbolOutputs) else COUNT_ATTACKERS)[name] for name in names}
+    return {one.attacker: one for one in attack(states, ONE, outputs, 1.0, attackers=attackers, **options)}
 
 
 @pytest.mark.long
 def test_single_symbols_betray_a_table_that_is_too_weak():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
-    one = reached(states, symbols(states, NoiseTable.binary(2**28, 2**28)))["single symbol"]
+    one = reached(states, symbols(states, NoiseTable.binary(2**28, 2**28)), "single symbol")["single symbol"]
     assert one.low > one.ceiling == pytest.approx(0.731, abs=0.001)
     assert 1.0 < one.epsilon_low < math.log(15)
 
@@ -55,7 +56,7 @@ def test_single_symbols_betray_a_table_that_is_too_weak():
 @pytest.mark.long
 def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
-    found = reached(states, symbols(states))
+    found = reached(states, symbols(states), "forward-backward", "single symbol")
     assert found["forward-backward"].low > found["forward-backward"].ceiling
     assert found["forward-backward"].low > found["single symbol"].high
     assert found["forward-backward"].epsilon_low > 1.0
@@ -64,7 +65,7 @@ def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
 @pytest.mark.long
 def test_viterbi_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
-    found = reached(states, symbols(states))
+    found = reached(states, symbols(states), "Viterbi", "single symbol")
     assert found["Viterbi"].low > found["single symbol"].high
 
 
@@ -73,7 +74,7 @@ def test_viterbi_adds_up_symbols_of_a_sticky_chain():
 def test_a_learned_chain_beats_a_wrong_one(name):
     """States that alternate, with a slip now and then; the believed chain is sticky."""
     states = np.cumsum(np.random.default_rng(2).random(TICKS) < 0.97) % 2
-    found = reached(states, symbols(states), transition=FAST)
+    found = reached(states, symbols(states), name, "forward-backward", transition=FAST)
     assert found[name].low > found[name].ceiling
     assert found[name].low > found["forward-backward"].high
 
@@ -82,7 +83,8 @@ def test_a_learned_chain_beats_a_wrong_one(name):
 def test_learned_regimes_find_slow_regimes():
     states = walk(regimes(0.95, 0.05))
     weak = NoiseTable.binary(round(0.42 * 2**32), round(0.42 * 2**32))
-    found = reached(states, symbols(states, weak), transition=FAST)
+    regimes_ = ("2 learned regimes", "3 learned regimes")
+    found = reached(states, symbols(states, weak), "forward-backward", *regimes_, transition=FAST)
     assert found["2 learned regimes"].low > found["forward-backward"].high
     assert found["2 learned regimes"].low > found["2 learned regimes"].ceiling
     assert found["3 learned regimes"].low > found["forward-backward"].high
@@ -93,7 +95,7 @@ def test_three_learned_regimes_find_a_cycle_that_two_cannot_hold():
     """A cycle of six ticks, 0 0 0 1 1 1, with a slip now and then: it takes six hidden states."""
     steps = np.cumsum(np.random.default_rng(3).random(TICKS) < 0.98)
     states = (steps % 6 >= 3).astype(np.int64)
-    found = reached(states, symbols(states))
+    found = reached(states, symbols(states), "forward-backward", "2 learned regimes", "3 learned regimes")
     assert found["3 learned regimes"].low > found["2 learned regimes"].high
     assert found["3 learned regimes"].low > found["forward-backward"].high
 
@@ -103,7 +105,8 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
     """The device's rows are swapped: whoever trusts the table is wrong most of the time."""
     states = walk(np.full(TICKS, 0.5))
     honest = symbols(states, NoiseTable.binary(2**28, 2**28))
-    found = reached(states, SymbolOutputs(1 - honest.symbols, symbols(states).emission))
+    swapped = SymbolOutputs(1 - honest.symbols, symbols(states).emission)
+    found = reached(states, swapped, "supervised", "forward-backward")
     assert found["supervised"].low > found["supervised"].ceiling
     assert found["forward-backward"].success < 0.2
 
@@ -112,7 +115,7 @@ def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says
 def test_single_windows_betray_noise_that_is_too_small():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
     outputs = release_counts(states, ONE, 1, Fraction(1, 4), ((1,),), np.random.default_rng(1), k=2)
-    one = reached(states, outputs)["single window"]
+    one = reached(states, outputs, "single window")["single window"]
     assert one.low > one.ceiling
     assert one.epsilon_low > 1.0
 
@@ -122,7 +125,7 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     """Noise that is right for a single tick in a single window."""
     states = walk(np.full(TICKS, 0.5))
     outputs = release_counts(states, ONE, 2, Fraction(1), ((1,),), np.random.default_rng(1), k=2)
-    found = reached(states, outputs)
+    found = reached(states, outputs, "forward-backward", "single window")
     assert found["forward-backward"].low > found["forward-backward"].ceiling
     assert found["forward-backward"].low > found["single window"].high
 
@@ -131,7 +134,7 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
 def test_learned_levels_find_slow_regimes_in_counts():
     states = walk(regimes(0.95, 0.05, ticks=300))
     outputs = release_counts(states, ONE, 20, Fraction(10), ((1,),), np.random.default_rng(1), k=2)
-    found = reached(states, outputs, transition=np.full((2, 2), 0.5))
+    found = reached(states, outputs, "learned levels", "forward-backward", transition=np.full((2, 2), 0.5))
     assert found["learned levels"].low > found["learned levels"].ceiling
     assert found["learned levels"].success > found["forward-backward"].success + 0.05
 
@@ -140,7 +143,7 @@ def test_supervision_finds_counts_of_other_states_than_the_policy_says():
     states = walk(regimes(0.95, 0.05))
     outputs = release_counts(states, ONE, 50, Fraction(5), ((0,),), np.random.default_rng(1), k=2)
     wrong = replace(outputs, groups=((1,),))
-    found = reached(states, wrong)
+    found = reached(states, wrong, "supervised", "forward-backward")
     assert found["supervised"].low > found["supervised"].ceiling
     assert found["forward-backward"].success < 0.3
 
@@ -173,12 +176,12 @@ def test_known_states_raise_the_guess_and_a_reused_symbol_still_shows(every):
     """A bug that draws each symbol nine times and sends the most frequent one leaks beside known states, too."""
     states = walk(np.full(TICKS, 0.5))
     known = known_every(states, every)
-    honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), known=known)
+    names = ("forward-backward", "2 learned regimes", "supervised")
+    honest = reached(states, symbols(states, NoiseTable.binary(*[round(0.45 * 2**32)] * 2)), *names, known=known)
     drawn = [symbols(states, seed=seed).symbols for seed in range(9)]
-    leaky = reached(
-        states, SymbolOutputs((np.mean(drawn, axis=0) > 0.5).astype(np.int64), symbols(states).emission), known=known
-    )
-    for name in ("forward-backward", "2 learned regimes", "supervised"):
+    often = SymbolOutputs((np.mean(drawn, axis=0) > 0.5).astype(np.int64), symbols(states).emission)
+    leaky = reached(states, often, *names, known=known)
+    for name in names:
         assert leaky[name].low > leaky[name].guess, name
         assert leaky[name].epsilon_low > 1.0
         assert honest[name].high < honest[name].ceiling

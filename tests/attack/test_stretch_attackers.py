@@ -79,7 +79,7 @@ def by_paths(
 @pytest.mark.parametrize("chain", [CHAIN, THREE])
 @pytest.mark.parametrize(
     ("length", "ticks", "unknown"),
-    [(6, 2, 6), (6, 3, 6), pytest.param(2, 4, 6, marks=pytest.mark.long), (2, 2, 4), (3, 1, 3), (3, 3, 3)],
+    [(6, 2, 6), (6, 3, 6), pytest.param(2, 4, 6, marks=pytest.mark.soak), (2, 2, 4), (3, 1, 3), (3, 3, 3)],
 )
 def test_the_odds_after_counts_are_those_of_all_courses(
     chain: np.ndarray, length: int, ticks: int, unknown: int
@@ -106,9 +106,7 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
         assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "ticks", [pytest.param(1, marks=pytest.mark.soak), pytest.param(10, marks=pytest.mark.long), 60, 240]
-)
+@pytest.mark.parametrize("ticks", [*(pytest.param(one, marks=pytest.mark.soak) for one in (1, 10)), 60, 240])
 def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(ticks: int) -> None:
     states = drawn(CHAIN, 24_000, 1)
     outputs = released(states, 2, 120, 40, 2)

@@ -52,7 +52,7 @@ PAIRS = JointChains(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "chains", [joint(3, 0.6), pytest.param(joint(3, 0.9), marks=pytest.mark.soak), joint(5, 0.5, 2), PAIRS]
+    "chains", [*(pytest.param(joint(3, keep), marks=pytest.mark.soak) for keep in (0.6, 0.9)), joint(5, 0.5, 2), PAIRS]
 )
 def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not(chains: JointChains) -> None:
     given = json.loads(chains.model_dump_json())
@@ -105,7 +105,7 @@ def ticks_of(k: int, rate: float) -> list[list[int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1, 2, 4, 5], range(6)))
+@pytest.mark.parametrize("seed", only([0, 1, 2, 4], range(6)))
 def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
     """Chains with zeros, periodic, absorbing and all but impossible steps; who has no bound says so."""
     generator = np.random.default_rng(seed)

@@ -30,6 +30,7 @@ from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy as scene
+from tests.support.soak import only
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 BRISK = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
@@ -124,21 +125,21 @@ def placed(number: int) -> Attacked:
     return list(attack_points(policy, planned_audiences([policy]), seed=1, trials=4000))[number]
 
 
-@pytest.mark.long
-def test_every_kind_is_attacked_and_bounds_are_what_the_page_says() -> None:
-    """No bound is above what is certified."""
-    rows = []
-    for words, attack in KINDS.items():
-        found = attack()
-        assert not found.refuted, words
-        assert found.witness is not None
-        assert 0 < found.witness <= found.certified
-        bounds = (found.least, found.extended, found.witness)
-        shares = ["-" if one is None else f"{one / found.certified:.2f}" for one in bounds]
-        rows.append(f"| {words} | {' | '.join(shares)} |")
-    text = PAGE.read_text()
+SHOWN = [*KINDS][2:6] + [*KINDS][8:10] + [*KINDS][10::3]
+"""One of each way that is taken; the first two have ten times as many trials."""
 
-    assert [row for row in rows if row not in text] == []
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", only(SHOWN, KINDS))
+def test_every_kind_is_attacked_and_bounds_are_what_the_page_says(words: str) -> None:
+    """No bound is above what is certified."""
+    found = KINDS[words]()
+    assert not found.refuted
+    assert found.witness is not None
+    assert 0 < found.witness <= found.certified
+    bounds = (found.least, found.extended, found.witness)
+    shares = ["-" if one is None else f"{one / found.certified:.2f}" for one in bounds]
+    assert f"| {words} | {' | '.join(shares)} |" in PAGE.read_text()
 
 
 def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, secret: int, known: bool) -> float:
@@ -233,7 +234,7 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", only([1], [1, 3]))
 def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated(n: int) -> None:
     chain, distribution = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]), np.array([[0.7, 0.3], [0.4, 0.6]])
     made = Mechanism(n, n // 2, 2, (Source(distribution, (0, 1), True),), ())

@@ -60,7 +60,7 @@ def test_tails_of_totals_are_those_of_all_draws_one_by_one(draws: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", only(SCALES[1:], SCALES))
+@pytest.mark.parametrize("scale", only(SCALES[2:], SCALES))
 def test_noise_two_per_cent_too_small_is_found(scale: Fraction) -> None:
     """Of 100,000 counts of a state; and of those of two states and of the changes together, as they are tested too."""
     assert found(COUNTS, scale, 0.98) > 0.95
@@ -70,7 +70,7 @@ def test_noise_two_per_cent_too_small_is_found(scale: Fraction) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", only(SCALES[1:2], SCALES))
 def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
     from scipy import stats  # takes as long to import as many tests to run
 
@@ -85,7 +85,7 @@ def test_one_count_of_a_hundred_without_noise_is_found(scale: Fraction) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", only(SCALES[1:], SCALES))
+@pytest.mark.parametrize("scale", only(SCALES[2:], SCALES))
 @pytest.mark.parametrize("counts", [100, COUNTS])
 def test_honest_noise_is_called_wrong_no_more_often_than_stated(scale: Fraction, counts: int) -> None:
     """By the exact distributions, and nearly as often: half the rate has the total, half the zeros."""

@@ -57,7 +57,7 @@ def test_equals_the_plain_twin():
 
 @pytest.mark.long
 @pytest.mark.parametrize("start", only([0.3], [0.0, 0.3, 1.0]))
-@pytest.mark.parametrize("cell", range(len(CELLS)))
+@pytest.mark.parametrize("cell", only([0, 3], range(len(CELLS))))
 def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(cell, start):
     """Over all symbols of 7 ticks, one of them unobserved; chains at the corners, inside, and from corner to corner."""
     q0, q1, r0, r1 = CELLS[cell]

@@ -186,10 +186,13 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
     assert "at most 0.500% of the ticks, a state's share is off by at most 0.0025, a window's count by 0.005" in shown
 
 
-@pytest.mark.long
-def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
-    """N10: above its own mean no useful noise hides slow regimes; above a running mean there are none."""
-    night, chain = RECORDINGS / "hr_sleep_N10.csv.gz", tmp_path / "chain.json"
+NIGHT = RECORDINGS / "hr_sleep_N10.csv.gz"
+
+
+@pytest.mark.soak
+def test_a_class_that_attackers_refute_is_none(fugu: Fugu, tmp_path: Path) -> None:
+    """N10 above its own mean: no useful noise hides slow regimes."""
+    night, chain = NIGHT, tmp_path / "chain.json"
     done = fugu("plan", "model", night, "--threshold", "mean", "--epsilon", 1, "-o", chain)
     assert done.code == 0
     document = json.loads(chain.read_text())
@@ -204,7 +207,12 @@ def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "no class passes" in refused.err
 
-    done = fugu("plan", "model", night, "--baseline", 300, "--epsilon", 1, "-o", chain)
+
+@pytest.mark.long
+def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
+    """N10 above a running mean: there are no slow regimes."""
+    chain = tmp_path / "chain.json"
+    done = fugu("plan", "model", NIGHT, "--baseline", 300, "--epsilon", 1, "-o", chain)
     document = json.loads(chain.read_text())
     assert document["refused"] is None
     (only,) = document["attacked"]["steps"]
@@ -212,6 +220,9 @@ def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
     assert only["high"] < only["ceiling"]
     assert document["attacked"]["attackers"] > 7, "of symbols and of counts"
     assert "proven if the readings are in the class; on that recording the strongest of" in " ".join(done.out.split())
+    chain.write_text(json.dumps(document | {"chains": None, "refused": "no class passes: even with noise of 9"}))
+    refused = fugu("plan", "window", "--model", chain, "--epsilon", 1, "--window", 300)
+    assert (refused.code, refused.err.count("\n"), "no class passes" in refused.err) == (1, 1, True)
 
 
 @pytest.mark.long

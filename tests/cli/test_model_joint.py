@@ -101,7 +101,7 @@ def test_the_independence_test_is_twice_the_gain_in_likelihood() -> None:
     assert test.degrees == 2 * (4 - 1) - 2 * 2
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     """A week of five people's activity: levels and counts of one accelerometer never say low and high at once."""
     file = DATA / "activity4_nhanes.csv.gz"

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,6 +30,7 @@ from fugu.planning.true_class import recorded_class
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.home_assistant import Listener
+from tests.support.plans import planned_once
 
 FIELDS = {
     *("kind", "discretiser", "chains", "epsilon", "adversary", "window_ticks", "scale", "expected_error", "error_95"),
@@ -63,6 +65,12 @@ class Pictures(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    with planned_once():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -386,8 +394,8 @@ def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> 
     assert document["readings"]["ticks"] == 9_000
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("rows", [50_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("rows", [50_000, 1_000_000])
 def test_very_many_rows_get_a_plan(fugu: Fugu, tmp_path: Path, rows: int) -> None:
     document: dict[str, Any] = fugu(*AUTO, recording(tmp_path, rows), "--json").json()
     assert document["readings"]["ticks"] == rows
@@ -400,7 +408,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     fugu: Fugu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng, rows = random.Random(4), ["t,lat,lon"]
-    for tick in range(4_000):
+    for tick in range(3_000):
         rows.append(f"{tick * 60},{52.002 + 0.0045 * rng.randrange(2)},{4.003 + 0.0073 * rng.randrange(2)}")
     file = tmp_path / "visits.csv"
     file.write_text("\n".join(rows) + "\n")
@@ -419,7 +427,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert page.tags.count("polyline") == len(document["candidates"])
     assert page.loaded == []
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
-    held_back = three_sets(np.zeros(4_000, dtype=np.int64), 0).test.rows.tolist()
+    held_back = three_sets(np.zeros(3_000, dtype=np.int64), 0).test.rows.tolist()
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
     refused = fugu(*AUTO, file, "--epsilon", ".1")
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]

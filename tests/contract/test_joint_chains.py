@@ -22,6 +22,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import stream_losses
 from fugu.privacy.chain_class import MarkovChain
 from tests.support.proofs import check_printed
+from tests.support.soak import only
 
 Floats = npt.NDArray[np.float64]
 SECOND = 1_000_000
@@ -113,7 +114,7 @@ def truth(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only(range(2), range(4)))
 @pytest.mark.parametrize("rates", [(0.1, 0.1), (0.7, 0.2)])
 def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
     chains = two_streams(random_chain(seed, 4), rates)
@@ -124,7 +125,7 @@ def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[flo
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only(range(2), range(4)))
 def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
     chains = order_two(seed, 0.5)
     device = chains.joint_loss("ignorant").epsilon
@@ -159,7 +160,7 @@ def test_whoever_has_any_side_information_learns_no_more_than_said(chains: Joint
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", only([0], range(2)))
 def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     """A step of side information, against weights at random: on two states it is reached, and nowhere is more."""
     generator = np.random.default_rng(seed)
@@ -217,7 +218,7 @@ def test_independent_streams_as_the_manual_has_them() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", only([0], range(3)))
 def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
     chains = two_streams(random_chain(seed, 4), (0.6, 0.3))
     each = stream_losses(chains)

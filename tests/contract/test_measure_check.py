@@ -115,7 +115,7 @@ def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
     """Good and bad ones, with any graph and any set of possible states."""
     generator = random.Random(4)
     found = {True: 0, False: 0}
-    for _ in range(2500):
+    for _ in range(1000):
         count, outputs = generator.randrange(2, 6), generator.randrange(2, 5)
         epsilon, factor = generator.choice([0.2, 1.0, 3.0, 8.0]), generator.choice([1, 2, 3, 1000])
         edges = [pair for pair in combinations(range(count), 2) if generator.random() < 0.3]
@@ -126,7 +126,7 @@ def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
         expected = keeps(measurement, distributions, constraint)
         assert accepts(measurement, table(rows), constraint) == expected
         found[expected] += 1
-    assert min(found.values()) > 300
+    assert min(found.values()) > 120
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
@@ -342,7 +342,7 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
     """The distribution of the released point, added up from the exact one of the noise; below e^-20 is left out."""
     passed = 0
     distributions: dict[tuple[object, Fraction], dict[Point, float]] = {}
-    for measurement, noise, constraint in islice(cases(), 120):
+    for measurement, noise, constraint in islice(cases(), 60):
         if not accepts(measurement, noise, constraint):
             continue
         passed += 1

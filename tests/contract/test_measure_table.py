@@ -270,7 +270,7 @@ def test_only_convex_symmetric_polygons_are_hulls() -> None:
     """Random even lists of corners: accepted are those whose every corner lies on the left of every other side."""
     generator = random.Random(5)
     found = {True: 0, False: 0}
-    for _ in range(6000):
+    for _ in range(3000):
         half = [(generator.randrange(-4, 5), generator.randrange(-4, 5)) for _ in range(generator.randrange(2, 5))]
         corners = [*half, *((-x, -y) for x, y in half)]
         sides = list(zip(corners, corners[1:] + corners[:1], strict=True))
@@ -288,7 +288,7 @@ def test_only_convex_symmetric_polygons_are_hulls() -> None:
         else:
             assert expected
         found[expected] += 1
-    assert min(found.values()) > 30
+    assert min(found.values()) > 15
 
 
 @pytest.mark.parametrize("changes", [{"number": -1}, {"constraint": 1 << 1024}, {"until": 600}, {"first": 1200}])

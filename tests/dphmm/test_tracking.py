@@ -18,7 +18,7 @@ SMALL = 'grid = "6x6"\ngraph = { radius = 1.0 }\nepsilon = 0.7\n'
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("spec", "gain"), [(SPECIFICATION, 0.83), (SMALL, 0.86)])
+@pytest.mark.parametrize(("spec", "gain"), [pytest.param(SPECIFICATION, 0.83, marks=pytest.mark.soak), (SMALL, 0.86)])
 def test_an_estimate_that_waits_errs_less_than_the_filter(tmp_path: Path, spec: str, gain: float) -> None:
     """On a simulated walk of 2000 ticks, the demo's first: 8 ticks later the error is 17 % (14 %) below at least."""
     (tmp_path / "spec.toml").write_text(spec)

@@ -577,7 +577,7 @@ step = st.one_of(
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(st.lists(step, min_size=1, max_size=12), st.sampled_from([SECOND, 7 * SECOND]))
 def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> None:
     """Numbers ascend, a period apart; no silence is longer than what confirms a jump; the shift fits every window."""

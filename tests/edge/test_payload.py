@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.sensors.mqtt_topic import MalformedError, value_at
@@ -59,6 +59,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.long
+@settings(max_examples=40)
 @given(JSON, st.lists(st.sampled_from("ab01"), min_size=1, max_size=3))
 def test_a_path_leads_where_python_s_own_indices_lead(document: object, keys: list[str]) -> None:
     expected: object = document

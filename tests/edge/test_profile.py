@@ -59,7 +59,9 @@ class Minutes(JumpingClock):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("epoch", "seconds"), [(SUMMER, 4 * 3600), (WINTER, 1800)], ids=["a day of 23 hours", "a day of 25 hours"]
+    ("epoch", "seconds"),
+    [pytest.param(SUMMER, 4 * 3600, marks=pytest.mark.soak), (WINTER, 1800)],
+    ids=["a day of 23 hours", "a day of 25 hours"],
 )
 def test_counts_are_of_local_times_across_a_change_and_restarts(tmp_path: Path, epoch: int, seconds: int) -> None:
     """Every tick is in the state that is counted: so what is compared is where each of them counts."""

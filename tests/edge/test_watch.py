@@ -127,9 +127,9 @@ def watched(path: list[int], chains: dict[str, Any]) -> Watch:
     ("worst", "chains"),
     [
         ([binary(0.1, 0.2)], BOX),
-        ([binary(0.2, 0.3)], BOX),
-        ([on_the_bound(0.25, 9.0)], ODDS),
-        ([on_the_bound(0.25, 1 / 9.0)], ODDS),
+        pytest.param([binary(0.2, 0.3)], BOX, marks=pytest.mark.soak),
+        pytest.param([on_the_bound(0.25, 9.0)], ODDS, marks=pytest.mark.soak),
+        pytest.param([on_the_bound(0.25, 1 / 9.0)], ODDS, marks=pytest.mark.soak),
         ([on_the_bound(0.05, 9.0)] * 4 + [on_the_bound(0.7, 9.0)] * 4, ODDS),
     ],
 )

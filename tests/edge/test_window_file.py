@@ -524,7 +524,7 @@ def _after(step: Callable[..., None], call: Callable[..., Any]) -> Callable[...,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("life", only([7], [7, 12]))
+@pytest.mark.parametrize("life", only([5], [5, 7, 12]))
 @pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
 def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_once(
     tmp_path: Path, keeping: Keeping, life: int

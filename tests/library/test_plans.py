@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,15 @@ import pytest
 
 import fugu
 from tests.support.command import runner
+from tests.support.plans import planned_once
 
 pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    with planned_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +24,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.planning.readings import Readings, read_readings
 from fugu.privacy.randomised_response import calibrate
+from tests.support.plans import planned_once
 from tests.support.soak import only
 
 DATA = Path(__file__).parents[1] / "data"
@@ -88,6 +90,12 @@ def check(plan: AutoPlan) -> None:
     if one.kind == "windows":
         assert (Fraction(policy.windows[0].scale), policy.windows[0].length) == (one.scale, one.window_ticks)
         assert policy.table is None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    with planned_once():
+        yield
 
 
 @pytest.fixture(scope="module")

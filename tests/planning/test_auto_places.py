@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,16 @@ from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import asks_places
 from fugu.planning.question import Question
+from tests.support.plans import planned_once
 
 STEP = np.array([0.0045, 0.0073])
 """About 500 m in each direction, in degrees at 52 degrees north."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    with planned_once():
+        yield
 
 
 def walk(folder: Path, size: int, jump: float, ticks: int = 4_000) -> Path:
@@ -136,12 +144,12 @@ def test_traces_that_go_far_now_and_then_get_a_verdict_with_cells_that_are_left_
         latitude, longitude = np.array([52.002, 4.003]) + np.array([at, at % 2]) * STEP * 4 + far
         rows.append(f"{tick * 60},{latitude},{longitude}")
     (tmp_path / "trips.csv").write_text("\n".join(rows) + "\n")
-    plan = planned(tmp_path / "trips.csv", 1.0)
+    traces, period = read_places(tmp_path / "trips.csv", None)
+    plan = plan_places(traces, period, Question(cell=3_000.0), np.random.default_rng(1))
     assert plan.candidates
     for one in plan.candidates:
         assert isinstance(one.discretiser, Cells)
         assert 2 <= len(one.discretiser.cells) < 12
-    chosen = plan_places(*read_places(tmp_path / "trips.csv", None), Question(cell=3_000.0), np.random.default_rng(1))
-    assert set(chosen.sides) == {3_000.0}
+    assert set(plan.sides) == {3_000.0}
     with pytest.raises(PlanningError, match="has no --cell"):
         Question(want="share", cell=500.0)

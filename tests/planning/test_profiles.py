@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,6 +21,7 @@ from fugu.planning.policy_builder import Whose
 from fugu.planning.profiles import recorded_profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.planning.readings import Readings, joined, read_readings
+from tests.support.plans import planned_once
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 
@@ -52,6 +54,12 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
         stated = [sum(state >= 0 for block, state in inside if block == wanted) for wanted in range(4)]
         assert found.counts[number].tolist() == counts
         assert found.truth[number] == pytest.approx(np.divide(counts, stated))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    with planned_once():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str
     assert "9O" not in message
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_million_rows_are_read(tmp_path: Path) -> None:
     file = csv(tmp_path, "t,value\n" + "".join(f"{n},{n % 977}.5\n" for n in range(1_000_000)))
     assert len(read_readings(file).values) == 1_000_000

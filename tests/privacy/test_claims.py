@@ -126,7 +126,7 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("seed", only([0, 3], range(5)))
+@pytest.mark.parametrize("seed", only([3], range(5)))
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
     """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
     generator = np.random.default_rng(300 + seed)

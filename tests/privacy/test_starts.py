@@ -17,6 +17,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain, Start
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.quilts import influence
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
+from tests.support.soak import only
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
@@ -50,7 +51,7 @@ def test_a_chain_with_the_start_of_its_file_or_another(start: Start | None) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", only(range(8), range(30)))
 def test_no_chain_of_an_interval_has_more_influence_than_a_corner(seed: int) -> None:
     generator = np.random.default_rng(seed)
     low, high = np.sort(generator.uniform(0.02, 0.98, (2, 2)), axis=0)

@@ -23,6 +23,7 @@ from fugu.contract.queries import EACH
 from fugu.contract.windows import Blocks, Window
 from tests.support.oracle import Array
 from tests.support.proofs import check_printed
+from tests.support.soak import only
 
 TICKS = 6
 HALF_DAYS = Blocks(zone="UTC", seconds=43_200, offsets=((0, 0),))
@@ -192,7 +193,7 @@ def check(seed: int) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", only([0], range(3)))
 def test_no_stretch_of_a_random_stream_loses_more(part: int) -> None:
     reached = [check(seed) for seed in range(20 * part, 20 * part + 11)]
     assert max(reached) > 0.7  # the bound is not loose

@@ -74,9 +74,14 @@ def test_a_count_keeps_little_and_its_question_and_tables_once(tmp_path: Path) -
         assert len(list(rows.documents())) == 3
 
 
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return made(tmp_path_factory.mktemp("six"), *ALL, windows=6)
+
+
 @pytest.mark.parametrize("place", range(4))
-def test_a_changed_sum_or_noise_is_found(tmp_path: Path, place: int) -> None:
-    bench = made(tmp_path, *ALL, windows=6)
+def test_a_changed_sum_or_noise_is_found(six: Bench, place: int) -> None:
+    bench = six
     name = bench.frames[place].name
     # a stay is from one tick to all, whatever the sums: where noise says otherwise, one more changes no answer
     frames = [frame for frame in bench.frames if frame.name == name]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.releases.inputs import answer, symbols_addend
 from gateway.releases.statistics import Part, Query, SymbolCounter, estimate, inversion
+from tests.support.soak import only
 
 COUNT = Query("count", (1,))
 TABLES = [(0.05, 0.05), (0.3, 0.3), (0.01, 0.4), (0.4, 0.01), (0.001, 0.001), (0.45, 0.45), (0.6, 0.3)]
@@ -51,7 +52,7 @@ def truths(ticks: int) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("rho", "scale", "confidence"),
     [
-        pytest.param(rho, scale, confidence, marks=[] if (i + j + k) % 3 == 0 else pytest.mark.soak)
+        pytest.param(rho, scale, confidence, marks=[] if (i + j + k) % 3 == 0 and i % 2 == 0 else pytest.mark.soak)
         for (i, rho), (j, scale), (k, confidence) in itertools.product(
             enumerate(TABLES), enumerate((Fraction(1, 10), Fraction(1), Fraction(4))), enumerate((0.5, 0.95, 0.999))
         )
@@ -77,7 +78,7 @@ def test_an_interval_of_a_count_covers_as_often_as_it_says(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1)], ids=str)
+@pytest.mark.parametrize("scale", only([Fraction(1, 10)], [Fraction(1, 10), Fraction(1)]), ids=str)
 def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -> None:
     tables, ticks, reach = (binary(0.05, 0.4), binary(0.3, 0.2)), (4, 3), laplace(scale)[0]
     counts = [range(-reach, n + reach + 1) for n in ticks]
@@ -95,7 +96,7 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("states", [(0, 0, 0), (0, 1, 2), (1, 1, 2)], ids=str)
+@pytest.mark.parametrize("states", only([(0, 1, 2)], [(0, 0, 0), (0, 1, 2), (1, 1, 2)]), ids=str)
 def test_every_bin_of_a_histogram_covers_as_often_as_it_says(states: tuple[int, ...]) -> None:
     table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(1, 2)
     query, emission = Query("histogram", (0, 1, 2)), inversion(table).emission

@@ -102,7 +102,7 @@ def simulate(
 @pytest.mark.parametrize(
     ("query", "table", "states", "scale"),
     [
-        pytest.param(*asked, scale, marks=[] if (i + j) % 3 == 0 else pytest.mark.soak)
+        pytest.param(*asked, scale, marks=[] if (i, j) in ((0, 0), (1, 2), (3, 0)) else pytest.mark.soak)
         for (i, asked), (j, scale) in product(
             enumerate(
                 [
@@ -138,7 +138,7 @@ def test_estimates_are_unbiased_and_intervals_cover(
         (BINARY, 2, (1,), Fraction(20)),
         pytest.param(SHARP, 2, (1,), Fraction(1), marks=pytest.mark.soak),
         pytest.param(TERNARY, 3, (0, 2), Fraction(20), marks=pytest.mark.soak),
-        (WIDE, 3, (1,), Fraction(1)),
+        pytest.param(WIDE, 3, (1,), Fraction(1), marks=pytest.mark.soak),
         pytest.param(BINARY, 2, (1,), Fraction(1), marks=pytest.mark.soak),
         pytest.param(SHARP, 2, (1,), Fraction(20), marks=pytest.mark.soak),
         pytest.param(TERNARY, 3, (0, 2), Fraction(1), marks=pytest.mark.soak),

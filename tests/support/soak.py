@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["LAST", "note", "only"]
+__all__ = ["LAST", "note", "only", "only_rows"]
 
 ROOT = Path(__file__).parents[2]
 LAST = ROOT / "tests" / "soak.tsv"
@@ -21,6 +21,11 @@ _HEADER = "test\tended\tcommit\tresult\tseconds\n"
 def only(shown: Container[Any], values: Iterable[Any]) -> list[Any]:
     """Values of one parameter of a test: what is not among those shown is of `make soak`."""
     return [one if one in shown else pytest.param(one, marks=pytest.mark.soak) for one in values]
+
+
+def only_rows(shown: Container[Any], rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The same for several parameters: rows of one value for each."""
+    return [one if one in shown else pytest.param(*one, marks=pytest.mark.soak) for one in rows]
 
 
 def note(report: pytest.TestReport, file: Path = LAST) -> None:
