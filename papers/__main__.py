@@ -29,18 +29,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--between", nargs=2, type=_states, metavar="STATES", help="dphmm-sequences: two sequences, such as 0,1,1 2,2,3"
     )
     parser.add_argument("--list", action="store_true", help="name the targets")
-    parser.add_argument("--rows", action="store_true", help="every row of the papers, what shows it, and its verdict")
+    parser.add_argument("--rows", action="store_true", help="every row of the papers, with its verdict")
     options = parser.parse_args(arguments)
 
     def command() -> int:
+        words = options.targets or (["all"] if options.quick else [])
         if options.list:
             list_targets()
-        elif options.rows:
-            show_rows()
+        elif options.rows and not words:
+            show_rows({})
         else:
-            words = options.targets or (["all"] if options.quick else [])
             given = {name: getattr(options, name) for name in ("quick", "traces", "chains", "policy", "between")}
-            reproduce(chosen_targets(words), options.out, Setting(RECORDINGS, **given))
+            counts = reproduce(chosen_targets(words), options.out, Setting(RECORDINGS, **given))
+            if options.rows:
+                show_rows(counts)
         return 0
 
     return guarded(command)

@@ -85,12 +85,15 @@ def chosen_targets(words: Sequence[str]) -> list[Target]:
     return [one for name, one in TARGETS.items() if name in found]
 
 
-def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> None:
+def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> dict[str, Counter[str]]:
     """Find targets, write the report and the CSV files, and print how many rows agree.
 
     Args:
         out: folder, made if it is not there.
         setting: what targets work with.
+
+    Returns:
+        For each target: how many rows agree, differ, and have no number of a paper.
 
     Raises:
         OSError: it cannot be written.
@@ -107,8 +110,12 @@ def reproduce(targets: Sequence[Target], out: Path, setting: Setting) -> None:
     (out / "report.html").write_text(html_report(found, words), encoding="utf-8")
     for name, text in csv_files(found).items():
         (out / name).write_text(text, encoding="utf-8")
-    show_table("", ("target", "agree", "differ", "no number", "what"), _summary(found))
+    counts = {name: Counter[str](row.status for row in result.rows) for name, (_, result) in found.items()}
+    kinds = ("agrees", "differs", "no number")
+    shown = [(name, *(str(counts[name][kind]) for kind in kinds), found[name][0].title) for name in found]
+    show_table("", ("target", "agree", "differ", "no number", "what"), shown)
     say(f"{words} {out / 'report.html'} has every number, and why those differ that do.")
+    return counts
 
 
 def _tell(told: Callable[..., None], name: str, share: float, part: str) -> None:
@@ -153,13 +160,6 @@ def csv_files(found: Mapping[str, tuple[Target, Found]]) -> dict[str, str]:
             points = [(line.name, *point) for line in chart.lines for point in zip(line.x, line.y, strict=True)]
             files[f"{name}-{number}.csv"] = _csv(("line", chart.x_axis, chart.y_axis), points)
     return files
-
-
-def _summary(found: Mapping[str, tuple[Target, Found]]) -> list[tuple[str, ...]]:
-    """For each target: how many rows agree, differ, and have no number of a paper."""
-    counts = {name: Counter[str](row.status for row in result.rows) for name, (_, result) in found.items()}
-    kinds = ("agrees", "differs", "no number")
-    return [(name, *(str(counts[name][kind]) for kind in kinds), found[name][0].title) for name in found]
 
 
 def _row(row: Row) -> str:

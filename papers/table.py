@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ __all__ = ["VERDICTS", "PublishedRow", "published_rows", "show_rows"]
 _PAGE = Path(__file__).parents[1] / "docs" / "rows.md"
 VERDICTS = ("yes", "wrong", "not here")
 """What a verdict begins with: it holds, what is printed is false, or it is not shown, with the reason."""
+
+
+_COLUMNS = ("paper", "row", "about", "shown by", "verdict")
 
 
 class PublishedRow(NamedTuple):
@@ -42,9 +46,18 @@ def published_rows() -> list[PublishedRow]:
     return found
 
 
-def show_rows() -> None:
-    """Print every row, and how many there are of each verdict."""
+def show_rows(found: Mapping[str, Counter[str]]) -> None:
+    """Print every row, and how many there are of each verdict.
+
+    Args:
+        found: by target, how many values agree and differ; only rows of these targets are printed, if there are any.
+    """
     rows = published_rows()
-    show_table("", ("paper", "row", "about", "shown by", "verdict"), rows)
+    if found:
+        ran = [(row, found[row.shown_by]) for row in rows if row.shown_by in found]
+        shown = [(*row, f"{counts['agrees']} agree, {counts['differs']} differ") for row, counts in ran]
+        show_table("", (*_COLUMNS, "values"), shown)
+    else:
+        show_table("", _COLUMNS, rows)
     counts = Counter(row.kind for row in rows)
     say(f"{len(rows)} rows: " + ", ".join(f"{counts[kind]} {kind}" for kind in VERDICTS))

@@ -45,6 +45,13 @@ def test_a_row_is_wrong_where_an_erratum_shows_it_and_nowhere_else() -> None:
     }
 
 
+def test_rows_of_targets_that_ran_say_how_many_values_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = runner(capsys, papers)("--rows", "erratum-bdp-equation-6", "dphmm-beliefs", "-o", tmp_path).out
+    assert "0 agree, 3 differ" in shown
+    assert "4 agree, 0 differ" in shown
+    assert "mqm-examples" not in shown
+
+
 def test_rows_are_shown_with_their_number(capsys: pytest.CaptureFixture[str]) -> None:
     shown = runner(capsys, papers)("--rows").out
     assert f"{len(ROWS)} rows: " in shown
