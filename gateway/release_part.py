@@ -65,6 +65,8 @@ class Releasing(Part):
             refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
         )
         self._counters = counters
+        for name, why in made.useless.items():
+            _log.warning("release %s: %s", name, why)
         self._say_impossible()
         self._to_renew = self._ended = False
 

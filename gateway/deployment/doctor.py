@@ -32,7 +32,10 @@ from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
 from gateway.location import Location, Server
+from gateway.releases.config import load_releases
+from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import ledger_beside
+from gateway.releases.worth import not_useful
 from gateway.shards import own_account
 from gateway.store.store import Store, StoreError
 
@@ -62,6 +65,7 @@ class Installation:
     shards: int = 0
     ledger: Location | None = None
     registry: Path | None = None
+    releases: Path | None = None
 
 
 def installed(file: Path) -> Installation:
@@ -77,6 +81,7 @@ def installed(file: Path) -> Installation:
         _shards(folder),
         None if config.releases is None else config.ledger or ledger_beside(config.store),
         None if config.signed is None else config.signed.registry,
+        config.releases,
     )
 
 
@@ -99,6 +104,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     findings += [checks.private_file(file) for file in found.secrets]
     if found.policies is not None:
         findings += _policies(found.policies, found.fleet, time.time())
+        if found.releases is not None and any(found.policies.glob("*.json")):
+            findings += _releases(found.releases, found.policies, found.fleet)
     connected = False
     if found.store is not None:
         findings += _store(found.store)
@@ -144,6 +151,21 @@ def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
         )
     else:
         yield Finding("policies", "ok", f"of {len(names)} devices, every guarantee holds")
+
+
+def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
+    """Check that the policies allow each release, and that its answers are worth having."""
+    try:
+        plan, catalogue = load_releases(config), Catalogue.load(policies, fleet)
+        wanted = jobs(plan, catalogue)
+        granted, impossible = allowances(plan, wanted, catalogue)
+    except FuguError as error:
+        yield Finding("releases", "FAIL", str(error))
+        return
+    problems = not_useful(wanted, granted, catalogue) | impossible
+    yield from (Finding("releases", "warn", f"{name}: {why}") for name, why in problems.items())
+    if not problems:
+        yield Finding("releases", "ok", f"{len(plan.releases)}, at least twice as good as guessing where that is known")
 
 
 def _store(store: Location) -> Iterator[Finding]:

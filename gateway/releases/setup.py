@@ -23,6 +23,7 @@ from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.maker import Maker
 from gateway.releases.record import ReleaseRecord
+from gateway.releases.worth import not_useful
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 
@@ -32,8 +33,9 @@ __all__ = ["open_releases", "release_now"]
 class Releases(NamedTuple):
     """Ready to release, with allowances and streams that move together as the policies of this moment give them.
 
-    `renew` updates the ledger's accounts, and `impossible`: by its name, why a job can never release anything.
-    FuguError if something cannot be accounted for; DatabaseError.
+    `renew` updates the ledger's accounts, and `impossible`: by its name, why a job can never release anything;
+    FuguError if something cannot be accounted for; DatabaseError. `useless`: by the name of a release, how far off it
+    will be, if guessing is about as good.
     """
 
     ledger: Ledger
@@ -41,6 +43,7 @@ class Releases(NamedTuple):
     record: ReleaseRecord
     jobs: list[Job]
     impossible: dict[str, str]
+    useless: dict[str, str]
     renew: Callable[[], None]
 
 
@@ -69,7 +72,7 @@ def open_releases(
                 check_reader(reader, plan, catalogue, alone)
         return allowances(plan, wanted, catalogue)
 
-    renewed()
+    useless = not_useful(wanted, renewed()[0], catalogue)
     record = ReleaseRecord(store)
     opened = record.open(ledger, lease)
     try:
@@ -88,7 +91,7 @@ def open_releases(
     except BaseException:
         opened.close()
         raise
-    return Releases(opened, maker, record, wanted, impossible, renew)
+    return Releases(opened, maker, record, wanted, impossible, useless, renew)
 
 
 _ANSWER_SECONDS = 20.0
@@ -104,13 +107,13 @@ def release_now(
     first: int,
     ledger: Location | None = None,
     broker: Broker | None = None,
-    waiting: Callable[[str], None] = lambda _why: None,
+    say: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
     """Make a configured release for the window that begins at a tick; of one with `per_device`, for every device.
 
-    The ledger is beside the store if not given. Without a broker nothing is published. `waiting` is told once for which
-    fleet and broker, if there has been no connection for 3 seconds. Raises FuguError with one line that says what is
-    wrong; what was charged before stays charged.
+    The ledger is beside the store if not given. Without a broker nothing is published. `say` is told how far off it
+    will be, if guessing is about as good, and once for which fleet and broker, if there has been no connection for 3
+    seconds. Raises FuguError with one line that says what is wrong; what was charged before stays charged.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
@@ -126,11 +129,13 @@ def release_now(
                 (releases.impossible[job.name] for job in wanted if job.name in releases.impossible), ""
             ):
                 raise LedgerError(f"release {name}: {problem}")
+            if why := releases.useless.get(wanted[0].plan.name):
+                say(f"release {name}: {why}")
             entries: list[Entry] = []
             try:
                 for job in wanted:
                     entries.append(_finish(releases.maker.make(job, first)))
-                _hand_out(entries, releases, broker, "published", lambda why: waiting(f"{why}; {whose}"))
+                _hand_out(entries, releases, broker, "published", lambda why: say(f"{why}; {whose}"))
             except LinkError:
                 raise
             except FuguError:

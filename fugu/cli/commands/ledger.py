@@ -154,7 +154,7 @@ def release(
             name=name,
             first=first,
             broker=address,
-            waiting=say_waiting,
+            say=say_waiting,
         )
     answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: show_releases(frames))
     return 0
