@@ -105,7 +105,7 @@ def _traced(out: Path, words: list[str]) -> int:
 
 
 def _imports(code: CodeType | None) -> bool:
-    """Whether this is the body of a module or of a class, which runs as it is imported, and not the start of all."""
+    """True for the body of a module or of a class, which runs as it is imported, and not the start of all."""
     return code is not None and not code.co_flags & CO_OPTIMIZED and not code.co_filename.endswith("__main__.py")
 
 

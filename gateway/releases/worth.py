@@ -38,7 +38,7 @@ _DOUBLINGS = 17
 
 
 class _Kind(NamedTuple):
-    """Properties of a device that the error depends on; `window` is that of its own which answers the release, if one does."""
+    """Properties of a device that the error depends on; `window` is its own one that answers the release, if any."""
 
     chains: ChainClass
     table: NoiseTable | None
