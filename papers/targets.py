@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from papers import bdp, comp, correlated, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours, secrets
+from papers import bdp, comp, correlated, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, newest, ours, secrets
 from papers.rows import Found, Row, Setting, Target
 
 __all__ = ["TARGETS"]
@@ -38,6 +38,11 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
     "ours-calibrations": ours.calibrations,
     "ours-attackers": ours.attackers,
     "ours-truth": ours.truth,
+    "newest-counts": newest.counts,
+    "newest-stretches": newest.stretches,
+    "newest-errors": newest.errors,
+    "newest-crowd": newest.crowd,
+    "newest-policy-graphs": newest.policy_graphs,
 }
 
 
