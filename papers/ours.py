@@ -26,12 +26,12 @@ from papers.influence_matrix import influence_scale
 from papers.recordings import HEARTS, States, activity, heart, power, presence
 from papers.rows import Chart, Found, Line, Row, Setting, at_most
 
-__all__ = ["attackers", "calibrations", "noise", "truth"]
+__all__ = ["ADVERSARIES", "attackers", "calibrations", "noise", "truth"]
 
 _EPSILON = 1.0
 _WINDOW = 60
 _FEW_STATES = 4
-_ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 
 
 def _binary(setting: Setting) -> dict[str, States]:
@@ -78,7 +78,7 @@ def _scales(recording: States) -> Iterator[tuple[str, float | None]]:
     }
     if recording.k == 2:
         tasks["Wasserstein"] = lambda: float(wasserstein_count((_rounded(chain),), _WINDOW).distance) / _EPSILON
-    for adversary in _ADVERSARIES:
+    for adversary in ADVERSARIES:
         if adversary != "informed" or recording.k <= _FEW_STATES:
             tasks[f"ours, {adversary}"] = partial(_own_scale, chain, adversary)
     for name, run in tasks.items():
@@ -207,10 +207,10 @@ def _price(about: str, recording: States, factors: dict[str, list[float]]) -> li
     except FuguError as error:
         return [Row(f"{about}: no class", str(error))]
     chain = MarkovChain.stationary(covered.transition)
-    scales = [_own_scale(chain, adversary) for adversary in _ADVERSARIES]
+    scales = [_own_scale(chain, adversary) for adversary in ADVERSARIES]
     factors[about] = [*scales, wide]
     rows = [
-        Row(f"{about}: mean chain, {adversary}", scale) for adversary, scale in zip(_ADVERSARIES, scales, strict=True)
+        Row(f"{about}: mean chain, {adversary}", scale) for adversary, scale in zip(ADVERSARIES, scales, strict=True)
     ]
     rows.append(Row(f"{about}: every stretch, universal", wide))
     rows.append(Row(f"{about}: the price, every stretch over the mean chain (informed)", wide / scales[1]))

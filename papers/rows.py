@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["NOT_AT_HAND", "Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "at_most"]
+__all__ = ["NOT_AT_HAND", "Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value", "at_most"]
 
 Value: TypeAlias = float | str
 Basis = Literal["printed", "formula", "claim", "log", "picture", "other data", "ours"]
