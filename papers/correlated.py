@@ -12,22 +12,13 @@ from fractions import Fraction
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from papers.bdp import half_interval, point
+from papers.bdp import drawn_chains, half_interval, point
 from papers.rows import Found, Row, Setting
 
-__all__ = ["attacked", "correlated_noise", "drawn_chains", "middle_posterior"]
+__all__ = ["attacked", "correlated_noise", "middle_posterior"]
 
 _READINGS, _TICKS = np.array([[0.9, 0.1], [0.1, 0.9]]), 21
 _FLIPS = np.array([[0.8, 0.2], [0.3, 0.7]])
-
-
-def drawn_chains(step: Floats, runs: int, ticks: int, generator: np.random.Generator) -> Ints:
-    """Streams of a binary chain, runs x ticks, started stationary."""
-    words, states = generator.random((runs, ticks)), np.empty((runs, ticks), dtype=np.int64)
-    states[:, 0] = words[:, 0] < step[0, 1] / (step[0, 1] + step[1, 0])
-    for tick in range(1, ticks):
-        states[:, tick] = words[:, tick] < step[states[:, tick - 1], 1]
-    return states
 
 
 def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Ints, known: Bools) -> Floats:
