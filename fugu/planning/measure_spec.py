@@ -7,7 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,7 +29,7 @@ _CHOICES = ("objective", "delta", "mechanism", "cells", "shows", "cycle", "chang
 _POLICY = ("fleet", "device", "stream", "period", "latency", "version", "epoch", "valid_until", "discretiser")
 _GRAPHS = (
     '{"complete": true}, {"categories": [a label for each state]}, {"radius": in lattice steps}, '
-    '{"transition": true} or {"edges": [[0, 1], ...]}'
+    '{"transition": true}, {"edges": [[0, 1], ...]}, {"apart": [[names of a group], ...]} or {"hidden": [names]}'
 )
 _PLACES = ("coordinates", "resolution", "unit", "cells")
 _MOST_EPSILON = 20.0
@@ -45,10 +45,11 @@ class MeasureSpec:
 
     `values` are f, (N, d) lattice points, with a `resolution` of so many of `unit` for each dimension; `transition` is
     (N, N). Where the chain's states show others, `shows` names the state that each one shows; it is empty if they are
-    the same. `rule` is the policy graph as written, `graph` the same as N x N booleans; `objective` is by which edges
-    are added for exposed states. `epsilon` is of each released point. Without `initial` any state is possible at tick
-    0. `start` is what the stream's epsilon is for: that distribution ("given"), any, or the stationary one. `delta` is
-    the mass that a delta-location set leaves out; `cells` are origin and step of the grid of latitudes and longitudes;
+    the same. `rule` is the policy graph as devices read it, `wording` as it is written in names, or empty; `graph` is
+    the same as N x N booleans; `objective` is by which edges are added for exposed states. `epsilon` is of each
+    released point. Without `initial` any state is possible at tick 0. `start` is what the stream's epsilon is for: that
+    distribution ("given"), any, or the stationary one. `delta` is the mass that a delta-location set leaves out;
+    `cells` are origin and step of the grid of latitudes and longitudes;
     `header` are fields of a policy that were given. Steps repeat after `cycle` ticks; `changes` say from which tick of
     it which other transition holds. `notes` are about the model that was read.
     """
@@ -72,6 +73,7 @@ class MeasureSpec:
     shows: tuple[int, ...] = ()
     cycle: int = 1
     changes: tuple[tuple[int, Floats], ...] = ()
+    wording: dict[str, Any] = field(default_factory=dict)
 
     @property
     def states(self) -> int:
@@ -116,9 +118,14 @@ def refuse_unknown(given: dict[str, Any], known: Sequence[str], where: str = "")
             raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(known)}")
 
 
-def read_spec(path: Path) -> MeasureSpec:
-    """Read a specification; PlanningError with one line that says what is wrong, and in which file."""
+def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
+    """Read a specification, with another graph if one is given.
+
+    PlanningError with one line that says what is wrong, and in which file.
+    """
     document = read_specification(path, _KEYS)
+    if graph is not None:
+        document["graph"] = graph
     try:
         return _spec(document, path.parent)
     except (PlanningError, GraphError) as error:
@@ -139,7 +146,8 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
     shows = _shows(given.get("shows"), count)
     transition = _transition(given, len(shows) or count)
     cycle, changes = _changes(given, folder, len(transition))
-    rule = given["graph"]
+    names = _names(given.get("names"), count)
+    rule = _rule(given["graph"], names)
     if changes and given.get("initial") == "stationary":
         raise PlanningError(
             "initial: steps that change with time have no stationary distribution; give probabilities, or any"
@@ -157,11 +165,12 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
         values=values,
         transition=transition,
         rule=rule,
+        wording={} if rule is given["graph"] else given["graph"],
         graph=_graph(rule, values, followers),
         epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
         initial=initial,
         start=start,
-        names=_names(given.get("names"), count),
+        names=names,
         resolution=resolution,
         unit=_text(given.get("unit", ""), "unit"),
         objective=_one_of(given.get("objective", "error"), "objective", get_args(Objective)),
@@ -285,6 +294,38 @@ def _walk(columns: int, rows: int) -> Floats:
     for before, after in ((place[:, :-1], place[:, 1:]), (place[:-1], place[1:])):
         steps[before.ravel(), after.ravel()] = steps[after.ravel(), before.ravel()] = 1.0
     return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _rule(graph: Any, names: tuple[str, ...]) -> Any:
+    """A graph as devices read it, of one in names; any other as it is.
+
+    `apart` makes groups, with the rest as one more, and joins all pairs within each: which group it is may be told.
+    `hidden` joins each of its states to every other one.
+    """
+    if not isinstance(graph, dict) or not graph.keys() & {"apart", "hidden"}:
+        return graph
+    (kind, value), *others = graph.items()
+    groups = value if kind == "apart" else [value]
+    if others or not (
+        isinstance(groups, list) and groups and all(isinstance(group, list) and group for group in groups)
+    ):
+        raise PlanningError('graph: give either apart = [["kitchen", "bath"], ...] or hidden = ["kitchen", ...]')
+    listed = [name for group in groups for name in group]
+    for name in listed:
+        if name not in names:
+            raise PlanningError(f"graph: {kind}: no state is called {name!r:.60}; names are {', '.join(names):.200}")
+        if listed.count(name) > 1:
+            raise PlanningError(f"graph: {kind} names {name} twice")
+    if kind == "hidden":
+        states = [names.index(name) for name in value]
+        return {"edges": [[a, b] for a in states for b in range(len(names)) if b not in states or a < b]}
+    number = {name: 1 + index for index, group in enumerate(groups) for name in group}
+    labels = [number.get(name, 0) for name in names]
+    for label in labels:
+        if labels.count(label) == 1:
+            alone = names[labels.index(label)]
+            raise PlanningError(f"graph: apart: {alone} would be alone, and told: put it into a group, or hide it")
+    return {"categories": labels}
 
 
 def _graph(rule: Any, values: Ints, transition: Floats) -> Bools:

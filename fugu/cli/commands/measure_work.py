@@ -28,6 +28,8 @@ def plan_measure(
     file: Path,
     adversary: str,
     *,
+    apart: list[str] | None,
+    hide: str | None,
     protect: str | None,
     quick: bool,
     svg: Path | None,
@@ -45,7 +47,10 @@ def plan_measure(
             "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
             "steps between places are impossible, as most are: --protect tick"
         )
-    wanted = read_spec(file)
+    if apart and hide:
+        raise CommandLineError("--apart and --hide are two requirements: give one of them")
+    groups = {"apart": [_names(group) for group in apart or ()]}
+    wanted = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
     if wanted.states > _SLOW_PLACES and not quick:
         warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
     seconds = wanted.header.get("period")
@@ -67,6 +72,10 @@ def plan_measure(
                 say(f"{what} written to {written}")
 
     answer(as_json, lambda: measure_document(plan), show, indent=2)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def plan_network_file(file: Path, *, as_json: bool) -> None:

@@ -146,6 +146,8 @@ def measure(
     file: Path,
     *,
     adversary: AdversaryOption = "ignorant",
+    apart: list[str] | None = None,
+    hide: str | None = None,
     protect: ProtectOption = None,
     quick: bool = False,
     svg: Path | None = None,
@@ -162,7 +164,8 @@ def measure(
       grid         "10x10": cells row by row, with a random walk unless transition is given
       transition   [[p, ...], ...], or a file of 'fugu plan model --grid' (brings coordinates and names as well)
       graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
-                   {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
+                   {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}; in names as --apart and --hide
+                   say it, {apart = [["kitchen", "bath"]]} or {hidden = ["kitchen"]}
       epsilon      most that a point may tell about such a pair, in nats
       initial      [p, ...] at tick 0, "stationary", or "any": any state is possible (the default)
       names, resolution (size of a lattice step: coordinates are divided by it), unit,
@@ -174,15 +177,27 @@ def measure(
       fugu plan measure place.toml
       fugu plan measure place.toml --json --quick
       fugu plan measure place.toml --svg place.svg -o policy.json
+      fugu plan measure home.toml --quick --apart kitchen,bath
 
     Args:
         file (FILE): Specification, in TOML or JSON; its keys are below.
+        apart (NAMES): These states are a group, the rest another: which group it is may be told, and not which of it.
+        hide (NAMES): Of none of these states a point may tell whether it is that one.
         quick: Leave out what is slow for many states: optimal table, stream's epsilon.
         svg (FILE): Draw states, policy graph and hull.
     """
     from fugu.cli.commands.measure_work import plan_measure
 
-    plan_measure(file, adversary, protect=protect, quick=quick, svg=svg, output=output, as_json=as_json)
+    plan_measure(
+        *(file, adversary),
+        apart=apart,
+        hide=hide,
+        protect=protect,
+        quick=quick,
+        svg=svg,
+        output=output,
+        as_json=as_json,
+    )
 
 
 @command(app, "network")

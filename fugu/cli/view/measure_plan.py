@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.guarantee import show_stretches, stretch_documents
@@ -215,7 +216,7 @@ def _set_document(each: SetPlan) -> dict[str, Any]:
 def measure_notes(plan: MeasurePlan) -> list[str]:
     """Return what the numbers say, in plain sentences."""
     spec, worst, stream = plan.spec, plan.worst, plan.stream
-    notes = []
+    notes = _requirement(plan)
     if worst.fallback:
         notes.append(
             "The states that remain possible would all be measured the same: only the fallback table is used, and an "
@@ -240,6 +241,27 @@ def measure_notes(plan: MeasurePlan) -> list[str]:
     return [*notes, *spec.notes]
 
 
+def _requirement(plan: MeasurePlan) -> list[str]:
+    """Say what a graph in names protects, and what it leaves to be told."""
+    spec = plan.spec
+    least, most = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
+    if groups := spec.wording.get("apart"):
+        rest = [name for name in spec.names if not any(name in group for group in groups)]
+        listed = "; ".join(_listed(group) for group in (*groups, rest) if group)
+        return [
+            f"Hidden: which state of its group it is ({listed}). One point changes the odds of two of a group {least}.",
+            f"May be told: which group it is; one point changes those odds {most}, and all together may tell it. To "
+            f"hide that as well: --hide {','.join(groups[0])}",
+        ]
+    if hidden := spec.wording.get("hidden"):
+        return [
+            f"Hidden: whether it is {', and whether it is '.join(hidden)}. One point changes the odds of such a state "
+            f"and any other {least}.",
+            f"May be told: which of the others it is; one point changes those odds {most}.",
+        ]
+    return []
+
+
 def draw_measure_plan(plan: MeasurePlan) -> str:
     """Return the states, the policy graph and the hull of a plan as SVG."""
     spec, worst = plan.spec, plan.worst
@@ -259,6 +281,17 @@ def show_measure_plan(plan: MeasurePlan) -> None:
         f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
         f"{len(edge_list(spec.graph))} pairs that must not be told apart"
     )
+    if spec.wording:
+        number, group_of = connected_components(spec.graph, directed=False)
+        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(number)]
+        rows = [
+            (
+                _listed([name for name, own in zip(spec.names, group_of, strict=True) if own == group]),
+                _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in pairs[group]]),
+            )
+            for group in range(number)
+        ]
+        show_table("Policy graph", ("states", "edges"), rows)
     show_table("Possible states", ("", ""), _constraint(plan))
     show_table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
     show_table("Epsilon", ("", ""), _epsilons(plan))
