@@ -45,8 +45,7 @@ def test_the_document_is_valid_by_the_schema_that_asyncapi_publishes() -> None:
     schema = json.loads((folder / f"{document['asyncapi']}-without-$id.json").read_text())
     validator = Draft7Validator(schema)
     assert [f"{list(error.absolute_path)}: {error.message[:300]}" for error in validator.iter_errors(document)] == []
-    document["channels"]["symbols"]["address"] = 7
-    assert not validator.is_valid(document)
+    assert not validator.is_valid({**document, "components": {}, "channels": {"symbols": {"address": 7}}})
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.parquet")}
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.processes
 def test_a_cluster_comes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.history.tasks._MOST_STREAMS", 1)

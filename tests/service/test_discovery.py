@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.descriptions import Description, PlaceGrid, describe, encode_description
@@ -213,6 +213,7 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
 
 
 @pytest.mark.long
+@settings(max_examples=25)
 @given(
     st.lists(
         st.one_of(st.sampled_from(HOSTILE), NAMES),

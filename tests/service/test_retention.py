@@ -156,7 +156,7 @@ def test_a_chunk_in_which_a_clock_was_set_back_loses_what_is_too_old_and_no_more
     scene.record(*made)
     scene.record(*frames([100] * 60), stream="steps")
     keeper = Keeper(scene, "symbols=4h")
-    for wall in range(100, 6_000, 241):
+    for wall in range(100, 6_000, 491):
         keeper.now_us = (wall + 5 * 60) * 60 * SECOND_US
         keeper.run()
         held = {tick for one in scene.store.symbols.following(1, 0) for tick in range(one.first, one.last + 1)}
@@ -320,15 +320,18 @@ def test_points_go_as_symbols_do(tmp_path: Path) -> None:
     assert scene.counters["stored"] == len(made) + 1
 
 
-def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(tmp_path: Path) -> None:
+def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.retention._MOST_ROWS", 100)
     short = Window(name="high", length=4, stride=4, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "s.sqlite", lag=2, policies=(policy(1, windows=(short,)),))
-    made = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(6_000)]
+    made = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(1_450)]
     scene.receive([Received("watch", "hr", one) for one in made])
     keeper = Keeper(scene, "windows=1h")
-    keeper.now_us = 24_000 * SECOND_US
-    assert removed_by_rounds(keeper, "windows") == [1_000] * 5 + [100]
-    assert keeper.first("windows") == 24_000 - 3_600
+    keeper.now_us = 5_800 * SECOND_US
+    assert removed_by_rounds(keeper, "windows") == [100] * 5 + [50]
+    assert keeper.first("windows") == 5_800 - 3_600
 
 
 def test_a_round_removes_a_bounded_number_of_chunks_and_the_rest_follows(

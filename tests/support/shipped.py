@@ -178,6 +178,10 @@ class Client:
         assert mid is not None
         return self._wait(mid)
 
+    def live(self) -> None:
+        """Read what has come, and let the broker know that it is there, for a test that waits for something else."""
+        self._client.loop(0.0)
+
     def drop(self) -> None:
         """Close the socket without a word, so that the broker publishes the last will."""
         self._client.socket().close()  # type: ignore[union-attr]

@@ -19,7 +19,8 @@ from tests.support.brokers import wait_until
 from tests.support.soak import only
 
 
-@pytest.mark.parametrize("kind", only(["embedded"], ["mosquitto", "embedded"]))
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["mosquitto", "embedded"])
 def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-m", "fugu", "demo", "walk", "--seconds", "20", "--broker-kind", kind]
     done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True)

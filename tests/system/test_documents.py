@@ -37,6 +37,8 @@ from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
 """What a page waits for is asked for more often, and readings come more often."""
+HELP = "fugu try --help"
+"""In place of a command that `test_try.py` runs: its options are looked at."""
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -152,7 +154,7 @@ def runs(server: Server) -> bool:
 
 
 QUICK = [path for path in PROOFS if path.stem not in ("learned-classes", "published-mechanisms")]
-"""What the two others run is in tests/papers, too, or is another page's command with another name of a table."""
+"""The two others compute for long; theirs is the command of other pages, with other targets."""
 
 
 @pytest.mark.parametrize("proof", only(QUICK, PROOFS), ids=lambda path: path.stem)
@@ -178,14 +180,17 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
-def test_reproducing(tmp_path: Path) -> None:
-    with Page("docs/reproduce.md", tmp_path, {}) as page:
+@pytest.mark.parametrize("whole", only([False], [False, True]))
+def test_reproducing(tmp_path: Path, whole: bool) -> None:
+    replace = {} if whole else {"papers bdp-3 ": "papers ", "papers erratum-bdp --quick": "papers --list"}
+    with Page("docs/reproduce.md", tmp_path, replace) as page:
         assert page.run() == 3
     assert (tmp_path / "bdp" / "report.html").exists()
 
 
-def test_planning_from_a_recording(tmp_path: Path) -> None:
-    with Page("docs/plan.md", tmp_path, {}) as page:
+@pytest.mark.parametrize("whole", only([False], [False, True]))
+def test_planning_from_a_recording(tmp_path: Path, whole: bool) -> None:
+    with Page("docs/plan.md", tmp_path, {} if whole else {"fugu try": HELP}) as page:
         assert page.run() == 9
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
@@ -311,8 +316,10 @@ def _most_points_off(night: Replay) -> float:
     return 100.0 * float(most) / window.length
 
 
-def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
-    with Page("docs/demo.md", tmp_path, {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"}) as page:
+@pytest.mark.parametrize("whole", only([False], [False, True]))
+def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path, whole: bool) -> None:
+    replace = {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"} | ({} if whole else {"fugu try": HELP})
+    with Page("docs/demo.md", tmp_path, replace) as page:
         assert page.run() == 2
     report = (tmp_path / "demo" / "report.html").read_text()
     pictures = re.findall(r"<svg.*?</svg>\n", report, re.DOTALL)

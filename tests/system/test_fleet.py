@@ -34,7 +34,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     (tmp_path / "readings.csv").write_text("value,place\n0,c0\n1,c1\n0,c1\n")
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        "status_seconds = 1.0\n"
+        "status_seconds = 0.2\n"
         f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
         '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
         '[[streams]]\nstream = "place"\nsensor = {kind = "replay", file = "readings.csv", column = "place"}\n'

@@ -52,7 +52,7 @@ def enrol(folder: Path, broker: Broker, keys: Keys, **fields: Any) -> Path:
     sensor = 'sensor = {kind = "replay", file = "readings.csv"}'
     (folder / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
-        'forget = "puback"\nstatus_seconds = 1.0\n'
+        'forget = "puback"\nstatus_seconds = 0.2\n'
         f'[broker]\nport = {broker.port}\nca_file = "{broker.ca_file}"\nmax_backoff = 1\n'
         f'[[streams]]\nstream = "hr"\n{sensor}\n[[streams]]\nstream = "place"\n{sensor}\n'
     )

@@ -31,7 +31,7 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
     (tmp_path / "readings.csv").write_text("value\n0\n1\n")
     (tmp_path / "agent.toml").write_text(
         'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\nforget = "puback"\n'
-        f"status_seconds = 1.0\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        f"status_seconds = 0.2\n[broker]\nport = {broker.port}\nmax_backoff = 1\n"
         '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
     )
     config, trust, log = tmp_path / "agent.toml", tmp_path / "trust.json", tmp_path / "agent.log"

@@ -41,7 +41,7 @@ def recorded(path: Path, ticks: int, seed: int) -> list[int]:
     return states
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_the_average_of_twenty_homes_is_off_by_what_the_plan_says(broker: Mosquitto, tmp_path: Path) -> None:
     """Errors of homes are independent: theirs is that of one home over the root of twenty, not more and not less."""
     recorded(tmp_path / "room.csv", 9000, 1)

@@ -93,7 +93,7 @@ def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], t
                 for width in WIDTHS:
                     browser.look(width, dark=width in (390, 1920))
                     assert browser.run(_GEOMETRY) == [], (name, width, details)
-                    if not details:
+                    if not details and width in (390, 1200):
                         picture(browser, f"{name}-{width}")
             browser.look(800, dark=True, media="print")
             assert browser.run(_GEOMETRY) == [], (name, "on paper")

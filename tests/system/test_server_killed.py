@@ -21,8 +21,6 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres
 from tests.support.processes import Recorder, by_tick, policy
 
-KILLS = 2
-
 
 def symbols_in(server: Server) -> dict[int, int]:
     """The symbol of every tick that is durable."""
@@ -32,7 +30,8 @@ def symbols_in(server: Server) -> dict[int, int]:
 
 
 @pytest.mark.long
-def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquitto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
+def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquitto, tmp_path: Path, kills: int) -> None:
     device = policy(epoch_us=time.time_ns() // 1000, period_us=2_000)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.to_json())
@@ -48,7 +47,7 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
             *(tmp_path / "watch", device, tmp_path / "night.csv", "value", link), loop=True, drain_seconds=PATIENCE
         )
         agent = AgentProcess(config, tmp_path / "agent.log")
-        for _ in range(KILLS):
+        for _ in range(kills):
             stored, failed = gateway.counters["stored"], gateway.counters["not_stored"]
             wait_until(lambda stored=stored: gateway.counters["stored"] > stored + 10, "frames")  # type: ignore[misc]
             pause.wait(moments.uniform(0.0, 0.2))

@@ -213,7 +213,7 @@ def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_from_a_file_to_an_agent_that_checks(broker: Mosquitto, started: Started, tmp_path: Path) -> None:
-    history = recorded(tmp_path, 0.6, 9000)
+    history = recorded(tmp_path, 0.6, 4000)
     with chromium(tmp_path / "profile") as browser:
         browser.open(started.address)
         wait_until(lambda: "Choose a file" in browser.text("#stage"), "the form")
