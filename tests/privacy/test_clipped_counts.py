@@ -20,6 +20,7 @@ from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
+from fugu.contract.queries import Query as Asked
 from fugu.contract.queries import window_query
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import StretchBound, moved
@@ -138,6 +139,17 @@ def test_the_device_tells_the_count_up_to_its_clip_and_never_more(states: tuple[
             count.add(plan.places[state])
         assert count.take() == (noise + min(sum(states), 2),)
     assert WindowPlan.of(window().model_dump(mode="json"), ["low", "high"], CLOCK).query.recorded
+
+
+def test_what_remembers_anything_is_in_no_record_and_no_sum() -> None:
+    """A record has no memory: after a restart a window would count as if it began, and move further than is claimed."""
+
+    class Remembers(Asked):
+        def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
+            return place, memory + 1
+
+    assert not Remembers("odd").recorded
+    assert not Remembers("odd").additive
 
 
 def test_what_takes_numbers_for_sums_leaves_clipped_counts_out() -> None:
