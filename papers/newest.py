@@ -34,11 +34,11 @@ _CHAINS = {
     "water": (0.0621, 0.3614),
     "office": (0.0036, 0.012),
 }
-"""Rates q and r: two examples, and those of three recordings' most likely chains, rounded."""
+"""Rates q and r: examples, and those of three recordings' most likely chains, rounded."""
 _CLASSES = {"water": 140.0, "motion": 5300.0}
 """Odds ratios of the classes that cover two recordings."""
 _QUERIES = {"15 minutes": _BLOCK, "hour": _HOUR, "day": _DAY}
-_ABSTRACT = "not at hand beyond abstract and introduction"
+_ABSTRACT = "not at hand beyond abstract and first lines"
 
 
 def counts(setting: Setting) -> Found:
@@ -54,7 +54,8 @@ def counts(setting: Setting) -> Found:
         "Wasserstein, MQM and GK16 are for one count, ever: a second one needs another theorem. Of ours, two counts of "
         "the same ticks need twice the scale each. For a known chain of two states with q + r < 1 the accountant is "
         "exact. So no proof, of a method whose text is not at hand either, can allow Laplace noise on this count a "
-        "smaller scale than 'ours, this hour'.",
+        "smaller scale than 'ours, this hour'. With q + r > 1 it is a bound for any such release, and Wasserstein's "
+        "mechanism, which looks at this count alone, needs less.",
         "Influence curves: the abstract says that linear composition needs inequalities as in differential privacy, "
         "that an (a,b)-influence curve turns a differentially private algorithm into a composable Pufferfish one, and "
         "that this does much better on Markov chains than prior work. Definitions were not rebuilt from that.",
@@ -185,8 +186,8 @@ def crowd(setting: Setting) -> Found:
     notes = (
         "People move by the office's most likely chain, independently. In the rooms 200 more each come for four hours, "
         "from half past. A trusted server holds all readings; one person moves a minute's sum, of one room, by 1.",
-        "Division of people is the idea of LDP-IDS (Ren and others 2022), of which abstract and introduction, and code "
-        "of others, were at hand (github.com/pumpkinbo/LDP-IDS, github.com/ZJU-DAILY/RetraSyn). Here each answers by "
+        "Division of people is the idea of LDP-IDS (Ren and others 2022), of which abstract, first lines, and code of "
+        "others were at hand (github.com/pumpkinbo/LDP-IDS, github.com/ZJU-DAILY/RetraSyn). Here each answers by "
         "randomised response, without its adaptive part.",
     )
     return Found(tuple(rows), (), notes)
