@@ -190,9 +190,7 @@ class DeviceView:
 
     def _report(self, topic: Topic, report: Estimate | WindowCount) -> dict[str, Any]:
         said = said_of(report, self._newest[topic.stream].windows if topic.stream in self._newest else ())
-        fields = {name: _text(value) if isinstance(value, datetime) else value
-                  for name, value in report.flat().items()}  # fmt: skip
-        return {**fields, "said": said and said.event()}
+        return {**report.written(), "said": said and said.event()}
 
     def _attack(self, topic: Topic) -> AttackView:
         return self._attacks.setdefault(topic.stream, AttackView())

@@ -129,8 +129,6 @@ def release_now(
                 (releases.impossible[job.name] for job in wanted if job.name in releases.impossible), ""
             ):
                 raise LedgerError(f"release {name}: {problem}")
-            if why := releases.useless.get(wanted[0].plan.name):
-                say(f"release {name}: {why}")
             entries: list[Entry] = []
             try:
                 for job in wanted:
@@ -143,6 +141,8 @@ def release_now(
                 raise
             except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
+            if why := releases.useless.get(wanted[0].plan.name):
+                say(f"release {name}: {why}")
     return [ReleaseFrame.decode(entry.payload) for entry in entries]
 
 

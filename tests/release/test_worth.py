@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, FiniteChains
-from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
@@ -23,9 +22,8 @@ from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import Part, Query, estimate, noise_variance
 from gateway.releases.worth import Worth, not_useful, worth_of
-from gateway.store.store import Store
 from tests.support.release_scenes import scheduled, write_config
-from tests.support.scenes import TERNARY, catalogue, policy, write_policies
+from tests.support.scenes import TERNARY, Scene, catalogue, frames, policy, write_policies
 
 ROOT = Path(__file__).parents[2]
 TABLE = NoiseTable.binary(SCALE // 10, SCALE // 10)
@@ -134,33 +132,21 @@ def test_the_page_says_from_which_lengths_on_a_release_is_useful(tmp_path: Path)
 
 
 def test_it_is_said_when_a_release_is_configured_and_when_it_is_made(tmp_path: Path) -> None:
-    """By the doctor and by `fugu gateway release`, which goes on; a release that can never be made has its reason."""
-    write_policies(tmp_path / "policies", (policy(1, chains=NARROW, table=TABLE),))
+    """By the doctor, and by hand when the release is made; a configuration that does not fit the policies fails."""
+    fleet = (policy(1, chains=NARROW, table=TABLE),)
+    write_policies(tmp_path / "policies", fleet)
     config = write_config(tmp_path, scheduled(mechanism="mqm-exact"), audiences=AUDIENCE)
-    Store(tmp_path / "s.sqlite").close()
+    scene = Scene(tmp_path / "s.sqlite", 8, fleet)
+    scene.record(*frames([20]))
+    scene.store.close()
     said: list[str] = []
-    with pytest.raises(FuguError):  # there are no symbols
-        release_now(
-            *(),
-            config=config,
-            store=tmp_path / "s.sqlite",
-            policies=tmp_path / "policies",
-            name="active",
-            first=0,
-            say=said.append,
-        )
+    files = {"config": config, "store": tmp_path / "s.sqlite", "policies": tmp_path / "policies"}
+    release_now(**files, name="active", first=0, say=said.append)
     (line,) = said
     assert line.startswith("release active: off by ")
-    (found,) = (
-        one
-        for one in examine(Installation("home", policies=tmp_path / "policies", releases=config))
-        if one.check == "releases"
-    )
+    installation = Installation("home", policies=tmp_path / "policies", releases=config)
+    (found,) = (one for one in examine(installation) if one.check == "releases")
     assert (found.verdict, f"release {found.text}") == ("warn", line)
     config.write_text(config.read_text().replace("level 1", "level 9"))
-    found = next(
-        one
-        for one in examine(Installation("home", policies=tmp_path / "policies", releases=config))
-        if one.check == "releases"
-    )
+    (found,) = (one for one in examine(installation) if one.check == "releases")
     assert found.verdict == "FAIL"
