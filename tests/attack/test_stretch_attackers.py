@@ -79,7 +79,11 @@ def by_paths(
 @pytest.mark.parametrize("chain", [CHAIN, THREE])
 @pytest.mark.parametrize(
     ("length", "ticks", "unknown"),
-    [(6, 2, 6), (6, 3, 6), pytest.param(2, 4, 6, marks=pytest.mark.soak), (2, 2, 4), (3, 1, 3), (3, 3, 3)],
+    [
+        *((6, 2, 6), (6, 3, 6), (3, 1, 3), (3, 3, 3)),
+        pytest.param(2, 4, 6, marks=pytest.mark.soak),
+        pytest.param(2, 2, 4, marks=pytest.mark.long),
+    ],
 )
 def test_the_odds_after_counts_are_those_of_all_courses(
     chain: np.ndarray, length: int, ticks: int, unknown: int
@@ -106,7 +110,13 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
         assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
-@pytest.mark.parametrize("ticks", [*(pytest.param(one, marks=pytest.mark.soak) for one in (1, 10)), 60, 240])
+@pytest.mark.parametrize(
+    "ticks",
+    [
+        *(pytest.param(one, marks=pytest.mark.soak) for one in (1, 10)),
+        *(pytest.param(one, marks=pytest.mark.long) for one in (60, 240)),
+    ],
+)
 def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(ticks: int) -> None:
     states = drawn(CHAIN, 24_000, 1)
     outputs = released(states, 2, 120, 40, 2)
@@ -135,6 +145,7 @@ def test_symbols_move_odds_no_further_than_the_promise() -> None:
         assert max(one.furthest for one in found) <= math.exp(bound.epsilon(ticks)) * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_without_noise_the_share_is_known_and_with_much_it_is_a_guess() -> None:
     states = drawn(CHAIN, 4000, 3)
     sharp, blunt = (attacked(states, released(states, 2, 12, scale, 2), (1,), 12, 12)[0] for scale in (1, 100_000))

@@ -27,7 +27,7 @@ from tests.support.command import Fugu
 from tests.support.differential import of_order_2
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
-from tests.support.soak import only
+from tests.support.soak import only, only_rows
 
 FALSE_ALARMS = 1e-3
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
@@ -197,7 +197,7 @@ def failed(told: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
-        ("honest", set()),
+        pytest.param("honest", set(), marks=pytest.mark.soak),
         pytest.param("stuck-bit", {"frequencies"}, marks=pytest.mark.soak),
         pytest.param("reused-block", {"streams"}, marks=pytest.mark.soak),
         ("raw-at-changes", {"changes"}),
@@ -224,9 +224,19 @@ def test_shorter_periods_take_several_streams_of_a_state(broker: Mosquitto, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", only(["running mean"], ["running mean", "joint chains"]))
+@pytest.mark.parametrize(
+    ("kind", "fault", "found"),
+    only_rows(
+        [("running mean", "honest", set())],
+        [
+            (kind, fault, found)
+            for kind in ("running mean", "joint chains")
+            for fault, found in (("honest", set()), ("stuck-bit", {"frequencies"}))
+        ],
+    ),
+)
 def test_running_means_and_joint_chains_have_the_same_tables(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, kind: str
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, kind: str, fault: str, found: set[str]
 ) -> None:
     one = policy()
     if kind == "running mean":
@@ -234,12 +244,11 @@ def test_running_means_and_joint_chains_have_the_same_tables(
         one = one.model_copy(update={"discretiser": means})
     else:
         one = of_order_2(one)
-    for fault, found in (("honest", set()), ("stuck-bit", {"frequencies"})):
-        code, told = audited(fugu, tmp_path, broker, one, fault, 2000)
-        assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
+    code, told = audited(fugu, tmp_path, broker, one, fault, 2000)
+    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     table = NoiseTable(((1 << 31, 3 << 30), (1 << 30, 3 << 30), (1 << 30, 1 << 31)))
     one = policy(table=table, chains=BoundedChains(states=3, odds_ratio=1.5))
@@ -279,7 +288,7 @@ def test_counts_of_a_device_are_judged_too(fugu: Fugu, broker: Mosquitto, tmp_pa
     ]
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     """Of 2048 counts of a start, most are in messages of the states: some message comes twice."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)

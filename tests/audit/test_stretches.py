@@ -167,6 +167,7 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     assert not attack_published_stretches(promised(policy, 1), "truth", states, segments, [("window hour", outputs)])
 
 
+@pytest.mark.long
 def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     policy = promised(planned(CHAINS), 10)
     assert policy.table is not None

@@ -271,6 +271,7 @@ def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.long
 def test_chains_that_hardly_move_lose_much() -> None:
     sticky = (1.0 - 1e-12) * np.eye(4) + 1e-12 * np.full((4, 4), 0.25)
     assert two_streams(sticky, (0.1, 0.1)).joint_loss("universal").epsilon > 20.0

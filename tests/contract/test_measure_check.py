@@ -342,7 +342,7 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
     """The distribution of the released point, added up from the exact one of the noise; below e^-20 is left out."""
     passed = 0
     distributions: dict[tuple[object, Fraction], dict[Point, float]] = {}
-    for measurement, noise, constraint in islice(cases(), 60):
+    for measurement, noise, constraint in islice(cases(), 120):
         if not accepts(measurement, noise, constraint):
             continue
         passed += 1

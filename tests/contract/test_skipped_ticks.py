@@ -58,6 +58,7 @@ def most_told(gaps: list[Matrix], secret: int) -> float:
     return worst
 
 
+@pytest.mark.long
 def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() -> None:
     chains = BinaryChains(q=(Q, Q), r=(R, R))
     bound = loss(chains, TABLE, "ignorant").epsilon

@@ -30,7 +30,7 @@ from tests.support.agents import JumpingClock, device_clock
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy
 
-TICKS = 40
+TICKS = 18
 NAMES = ("hr", "steps", "doors")
 SHOWS = tuple((a, b, c) for a in (0, 1) for b in (0, 1) for c in (0, 1))
 MOVES = tuple(tuple(0.65 if a == b else 0.05 for b in range(8)) for a in range(8))
@@ -136,7 +136,7 @@ def test_neighbouring_readings_of_joint_streams_run_the_same_lines(tmp_path: Pat
     assert first.drawn
     assert first.counts
     assert replay(tmp_path / "again", plans, BASE) == first
-    for number, (streams, tick) in enumerate([((0,), 1), ((1,), 12), ((0, 1, 2), 21)]):
+    for number, (streams, tick) in enumerate([((0,), 1), ((1,), 12), ((0, 1, 2), 17)]):
         other = replay(tmp_path / f"{number}", plans, changed(streams, tick))
         assert other._replace(frames=()) == first._replace(frames=())
         assert [len(frame) for frame in other.frames] == [len(frame) for frame in first.frames]
@@ -150,9 +150,9 @@ def test_readings_of_joint_streams_that_are_none_run_the_same_lines_as_one_anoth
     tmp_path: Path, plans: list[StreamPlan]
 ) -> None:
     """A tick without a reading takes two words, whatever was read instead."""
-    first = replay(tmp_path / "first", plans, changed((0, 2), 20, float("nan")))
+    first = replay(tmp_path / "first", plans, changed((0, 2), 16, float("nan")))
     for number, value in enumerate(("text", None)):
-        other = replay(tmp_path / f"{number}", plans, changed((0, 2), 20, value))
+        other = replay(tmp_path / f"{number}", plans, changed((0, 2), 16, value))
         assert (other.drawn, other.frames) == (first.drawn, first.frames)
 
 

@@ -173,6 +173,7 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     assert math.isclose(minutes.epsilon, 601 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 
 
+@pytest.mark.long
 def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     """Of a chain of order 2: against the sum over all paths of pairs."""
     distributions = {(0, 0): 0.9, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.1}  # Pr(next is 0 | before, present)

@@ -72,7 +72,7 @@ def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -
 @given(
     steps=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["", "", "", "crash", "stop", "close"])), max_size=40)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_crashes_frames_come_out_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
 ) -> None:
@@ -218,7 +218,9 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
+@pytest.mark.parametrize(
+    "keeping", [Keeping(), pytest.param(Keeping(by_tick=True), marks=pytest.mark.soak)], ids=["frame", "tick"]
+)
 def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Path, keeping: Keeping) -> None:
     """Its clock stands still meanwhile: each life begins as early as its outbox allows."""
     kill_at = 1

@@ -17,6 +17,7 @@ from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value, watched_cla
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Adversary
 from fugu.contract.leakage import worst_odds_ratio
+from tests.support.soak import only
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
 ODDS = {"odds_ratio": 9.0}
@@ -88,7 +89,7 @@ def test_no_rule_of_when_to_look_brings_the_evidence_above_1(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ratio", [9.0, 30.0])
+@pytest.mark.parametrize("ratio", only([9.0], [9.0, 30.0]))
 def test_nor_is_it_above_1_for_three_states(ratio: float) -> None:
     assert expectation(THREE, {"odds_ratio": ratio}, 6) <= 1.0 + 1e-9
 

@@ -31,7 +31,7 @@ def point(q: float, r: float) -> BinaryChains:
     adversary=st.sampled_from(ADVERSARIES),
     objective=st.sampled_from(["information", "flips"]),
 )
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 def test_what_is_calibrated_certifies_and_wastes_nothing(
     q: float, r: float, width: float, epsilon: float, adversary: Adversary, objective: Objective
 ) -> None:

@@ -66,6 +66,7 @@ def test_what_is_no_chain_file_is_refused(text: str) -> None:
         ChainModel.from_json(text)
 
 
+@pytest.mark.long
 def test_the_class_of_a_model_is_the_one_that_covers_its_states() -> None:
     generator = np.random.default_rng(2)
     for k in (2, 3):

@@ -47,7 +47,7 @@ def random_table(generator: np.random.Generator, states: int, symbols: int) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", only(range(10), range(30)))
 def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None:
     """All outputs, positions, known sets and values; both signs of correlation; two or three symbols."""
     generator = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", only(range(4), range(12)))
 def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None:
     generator = np.random.default_rng(100 + seed)
     alpha = float(generator.uniform(1.5, 60.0))
@@ -79,7 +79,7 @@ def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", only(range(3), range(8)))
 def test_universal_holds_with_three_states(seed: int) -> None:
     generator = np.random.default_rng(200 + seed)
     transitions = [generator.dirichlet(np.ones(3) * 2, size=3) for _ in range(4)]

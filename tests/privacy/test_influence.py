@@ -15,6 +15,7 @@ from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from papers.influence_matrix import influence_matrix, influence_scale
 from tests.support.oracle import count_density, worst_release_loss
 from tests.support.released import chain_losses, paths_of
+from tests.support.soak import only
 
 
 def weak_chain(seed: int, k: int, *, given: bool = False) -> MarkovChain:
@@ -113,7 +114,7 @@ def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only([0, 1], range(4)))
 def test_ours_needs_less_noise_than_it(seed: int) -> None:
     chains = (weak_chain(80 + seed, 2 + seed % 3),)
     for epsilon, length in product((0.2, 1.0, 5.0), (None, 12)):

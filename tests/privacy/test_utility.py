@@ -11,6 +11,7 @@ from fugu.privacy.randomised_response import utility
 HALF = 1 << 31
 
 
+@pytest.mark.long
 def test_independent_readings_are_guessed_from_their_own_symbol() -> None:
     flips = round(0.2 * 2**32)
     worth = utility(np.full((2, 2), 0.5), NoiseTable.binary(flips, flips), np.random.default_rng(1), ticks=20_000)

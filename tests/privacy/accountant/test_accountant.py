@@ -219,7 +219,7 @@ def test_a_state_that_cannot_occur_is_no_secret() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", only([2, 3], [2, 3, 5]))
 def test_the_allowance_is_the_inverse(k: int, adversary: str) -> None:
     accountant = stationary(random_chain(k, k, sticky=0.6))
     allowance = accountant.allowance(0.7, adversary)
@@ -236,7 +236,7 @@ def test_the_allowance_of_many_states_is_safe_and_near() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("k", [3, 4, 5, 7])
+@pytest.mark.parametrize("k", only([3, 4], [3, 4, 5, 7]))
 def test_adversaries_are_ordered_and_time_only_adds(k: int) -> None:
     accountant = stationary(random_chain(k, k, sticky=0.7))
     ignorant, informed, universal = (accountant.loss(0.1, a).epsilon for a in ("ignorant", "informed", "universal"))
@@ -298,7 +298,7 @@ def test_a_rate_must_be_one(rate: object) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("states", [14, 20])
+@pytest.mark.parametrize("states", only([14], [14, 20]))
 def test_a_cycle_tells_everything_and_is_given_no_bound(states: int) -> None:
     """Above twelve states the hockey-stick bound once began from a large number and passed it off as proven."""
     cycle = MarkovChain.stationary(np.roll(np.eye(states), 1, axis=1))
