@@ -164,14 +164,14 @@ def plan_places(
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
         points = _point(grid.covered.chains, question.epsilon)
-        judged = _assessed(grid, points, grid.choose, rng, _RUNS)
-        seen = _assessed(grid, points, grid.test, rng, _RUNS)
-        if judged is None or seen is None:
+        if (told := _emission(grid, points)) is None:
             continue
-        both = np.concatenate([judged, _assessed(grid, points, grid.fit, rng, 1)])
+        judged = _assessed(grid, told, grid.choose, rng, _RUNS)
+        seen = _assessed(grid, told, grid.test, rng, _RUNS)
+        both = np.concatenate([judged, _assessed(grid, told, grid.fit, rng, 1)])
         candidates.append(_candidate(grid, question, period, points, judged, both, seen, guess))
-        found = ((e, _assessed(grid, _point(grid.covered.chains, e), grid.choose, rng, 1)) for e in _EPSILONS)
-        curve = {e: float(off.mean()) for e, off in found if off is not None}
+        found = ((e, _emission(grid, _point(grid.covered.chains, e))) for e in _EPSILONS)
+        curve = {e: float(_assessed(grid, told, grid.choose, rng, 1).mean()) for e, told in found if told is not None}
         curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
         planned.append(grid)
     if not candidates:
@@ -296,28 +296,28 @@ def _point(chains: CoveringChains, epsilon: float) -> float:
     return low
 
 
-def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> SymbolOutputs | None:
-    """Points as a device would draw them; None if there is no such noise."""
+def _emission(grid: _Grid, point: float) -> Floats | None:
+    """The distribution of points for each state (k, m), as a device would draw them; None if there is no such noise."""
     try:
-        distribution = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
+        return emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
     except (TableError, GraphError):
         return None
+
+
+def _released(distribution: Floats, cut: Cut, rng: np.random.Generator) -> SymbolOutputs:
     limits, stated = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
     drawn = np.minimum((rng.random(len(stated))[:, None] >= limits[stated]).sum(axis=1), distribution.shape[1] - 1)
     return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), distribution)
 
 
-def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, runs: int) -> Floats | None:
-    """Distances in metres from every place of a set to the newest estimate, several times; None without such noise."""
+def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
+    """Distances in metres from every place of a set to the newest estimate, several times."""
     chain, found = grid.covered.transition, []
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
-        if (seen := _released(grid, point, part.cut, rng)) is None:
-            return None
-        beliefs = filter_beliefs(
-            seen.symbols, stationary_distribution(chain), chain, seen.emission, lengths=lengths
-        ).beliefs
+        symbols = _released(distribution, part.cut, rng).symbols
+        beliefs = filter_beliefs(symbols, stationary_distribution(chain), chain, distribution, lengths=lengths).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)
         found.append(off[~np.isnan(off)])
     return np.concatenate(found)
@@ -365,14 +365,16 @@ def _chosen(
         one, grid = candidates[place], grids[place]
 
         def released(chains: CoveringChains, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
-            return _released(grid, _point(chains, question.epsilon), grid.fit.cut, generator)
+            told = _emission(grid, _point(chains, question.epsilon))
+            return None if told is None else _released(told, grid.fit.cut, generator)
 
         k = len(grid.model.cells)
         tried = true_class(*(*grid.fit.cut, k, one.epsilon, released, rng), covered=grid.covered, most_steps=1)
         if tried.chains is None:
             continue
-        seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
-        assert seen is not None
+        known = _emission(grid, one.point_epsilon or 0.0)
+        assert known is not None
+        seen = _released(known, grid.test.cut, rng)
         worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
         failed = [*beyond_ceiling(worst)]
         if one.held_back_error is None or one.held_back_error > one.error_95:

@@ -54,7 +54,7 @@ def stream(transition: Floats, point: float) -> float:
 
 @pytest.mark.long
 def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
-    plan = planned(walk(tmp_path, 7, 0.0, 2700), 1.0)
+    plan = planned(walk(tmp_path, 10, 0.0, 2700), 1.0)
     assert plan.recommended.kind == "none"
     assert plan.recommended.attack is None
     assert plan.spec is None
