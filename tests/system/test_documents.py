@@ -176,7 +176,7 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
 def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     replace = {"1883": str(broker.port), "period = 1.0": "period = 0.2", "latency = 4.0": "latency = 0.8"}
     with Page("docs/measure.md", tmp_path, replace) as page:
-        assert page.run() == 10
+        assert page.run() == 11
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
