@@ -283,7 +283,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     assert [len(files) for files in planned_kinds] == [1] * 7 + [2, 2, 2, 1]
     for first, *others in planned_kinds:
         done = fugu(
-            "check", "stream", first, *(word for one in others for word in ("--with", one)), "--trials", 300, "--json"
+            "check", "stream", first, *(word for one in others for word in ("--with", one)), "--trials", 1000, "--json"
         )
         found = done.json()
         assert (done.code, found["not_attacked"], found["findings"]) == (0, [], []), first
@@ -291,6 +291,6 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         for row in found["audiences"]:
             assert row["promised"] is None or 0.2 * row["promised"] < row["witness"] <= row["promised"], row
         if others:
-            alone = fugu("check", "stream", first, "--trials", 300, "--json").json()
+            alone = fugu("check", "stream", first, "--trials", 1000, "--json").json()
             assert "moves together" in alone["not_attacked"][0]
             assert alone["audiences"][0]["witness"] < found["audiences"][0]["witness"]

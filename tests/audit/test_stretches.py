@@ -259,7 +259,7 @@ def test_charges_far_apart_are_not_all_those_of_a_stretch() -> None:
 @pytest.mark.long
 def test_the_command_attacks_stretches_of_a_recording(fugu: Fugu, tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(counting(10).to_json())
-    rows = "".join(f"{2.0 * state}\n" for state in states_of(5_000).tolist())
+    rows = "".join(f"{2.0 * state}\n" for state in states_of(10_000).tolist())
     (tmp_path / "truth.csv").write_text(f"value\n{rows}")
     words = ("check", "attack", tmp_path / "truth.csv", "--policy", tmp_path / "policy.json")
     (told,) = fugu(*words, "--json").json()["stretches"]
