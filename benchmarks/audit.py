@@ -14,8 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from firmware_sim.constant import parts, run_constant
+from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
+from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.windows import Window
 

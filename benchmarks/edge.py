@@ -19,7 +19,8 @@ from pathlib import Path
 from figures import show
 
 from edge_agent.randomiser import randomiser, system_entropy
-from firmware_sim.devices import simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame

@@ -43,8 +43,8 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from gateway.estimates.catalogue import Catalogue
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
+from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
-from gateway.history.stored import ALWAYS
 from gateway.history.tasks import Source
 from gateway.journal.arrivals import Arrivals, Received
 from gateway.recorder import Recorder

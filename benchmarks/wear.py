@@ -88,7 +88,8 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from edge_agent.outbox import Outbox
     from edge_agent.randomiser import system_entropy
     from edge_agent.stream import open_sensors
-    from firmware_sim.devices import simulate_recording, write_device
+    from firmware_sim.devices import simulate_recording
+    from fugu.cli.demo.location import _write_device as write_device
     from fugu.contract.chains import BinaryChains
     from fugu.contract.policy import Clock, Policy, Thresholds
     from fugu.mqtt import Broker

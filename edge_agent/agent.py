@@ -10,7 +10,7 @@ import queue
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
-from fugu.contract.errors import FrameError, StatusCode, ordered
+from fugu.contract.errors import FrameError, StatusCode
 from fugu.contract.frames import Committed, Status, StreamStatus
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
 from fugu.host.clock import Wake
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
 
 __all__ = ["Agent"]
+
 
 _log = logging.getLogger(__name__)
 RETRY_SECONDS = 0.2
@@ -280,7 +281,7 @@ class Agent:
             found.add(StatusCode.GATEWAY_CLOCK)
         if any(stream.refusal for stream in self._ticks.streams):
             found.add(StatusCode.TABLE_REFUSED)
-        return ordered(code for code in found if code is not None)
+        return _ordered(code for code in found if code is not None)
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
@@ -355,6 +356,11 @@ class Agent:
             _log.error("outbox: %s; what it holds will be sent after the next start", error)
             return False
         return True
+
+
+def _ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
+    """Each code once, in the order that a status has them in."""
+    return tuple(sorted(set(codes), key=list(StatusCode).index))
 
 
 def _version() -> str:

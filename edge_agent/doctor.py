@@ -9,6 +9,7 @@ or not, never what it was.
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import TimeDocument
 from fugu.contract.topics import status_topic, symbols_topic, time_topic
 from fugu.host import checks
-from fugu.host.checks import Finding, loopback_only, private_socket
+from fugu.host.checks import Finding, loopback_only
 from fugu.host.clock import synchronised
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
 
 __all__ = ["examine", "tried"]
+
 
 PATIENCE_SECONDS = 5.0
 _LONGER = {"bluetooth-heart-rate": 20.0}
@@ -196,9 +198,23 @@ def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
     read = {(one.sensor.host, one.sensor.port) for one in config.streams if one.sensor.kind == "mqtt"}
     for host, port in sorted(read):
         if host.startswith("/"):
-            yield private_socket("local broker", Path(host))
+            yield _private_socket("local broker", Path(host))
         else:
             yield loopback_only("local broker", port)
+
+
+def _private_socket(what: str, path: Path) -> Finding:
+    """Check whether a Unix socket is there, and not for everybody."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return Finding(what, "warn", f"{path}: {error.strerror}: start it, or look at the path")
+    if not stat.S_ISSOCK(mode):
+        return Finding(what, "FAIL", f"{path} is no socket")
+    if mode & 0o002:
+        text = f"{path} is open to every account of this machine, which may read raw readings: chmod o= it"
+        return Finding(what, "warn", text)
+    return Finding(what, "ok", f"{path} is open to its owner and group only")
 
 
 def _running(plan: AgentPlan) -> Finding:

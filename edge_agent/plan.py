@@ -7,7 +7,6 @@ from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
 from edge_agent.randomiser import SymbolNoise
-from edge_agent.watch import watched_class
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Query, query_of
 
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from fugu.mqtt import Broker
 
 __all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
+
+
+_MOST_STATES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class StreamPlan:
                 WindowPlan.of(window, policy["discretiser"]["states"], policy["clock"])
                 for window in policy.get("windows", ())
             ),
-            watch=watched_class(policy),
+            watch=_watched_class(policy),
         )
 
     @property
@@ -137,6 +139,30 @@ class StreamPlan:
         """True if symbols may be made at a time."""
         seconds = now_us / 1e6
         return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
+
+
+def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
+    """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
+
+    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
+    policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
+    """
+    chains = policy.get("chains")
+    if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
+        return None
+    adversary, beside = policy["guarantee"]["adversary"], {}
+    if "rate" in policy:
+        hour = max(1, 3_600_000_000 // policy["clock"]["period_us"])
+        beside = {"rate": policy["rate"], "adversary": adversary, "hour": hour}
+    if chains["kind"] == "bounded":
+        return {"odds_ratio": chains["odds_ratio"], **beside}
+    universal = adversary == "universal"
+    if chains["kind"] == "binary":
+        (q0, q1), (r0, r1) = chains["q"], chains["r"]
+        sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
+        found = {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
+        return {**found, **beside}
+    return None if universal else {"transitions": chains["transitions"]}
 
 
 @dataclass(frozen=True, slots=True)

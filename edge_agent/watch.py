@@ -32,7 +32,8 @@ from typing import Any
 
 from fugu.contract.leakage import CONTEXT, Way, as_decimal, ignorant_leakage, informed_leakage, universal_leakage
 
-__all__ = ["Watch", "watched_class"]
+__all__ = ["Watch"]
+
 
 ALARM = 1e-3
 """How likely a true class is ever called wrong between two starts of the agent, if no stretch has two chains."""
@@ -42,33 +43,8 @@ _WEIGHTS = (0.5, 0.05, 0.005)
 OWN_LENGTH = 512
 """Steps of the stretches that the owner's own epsilon is taken from."""
 _HOURS = 24
-_MOST_STATES = 8
 _ROUNDS = 60
 Counts = Sequence[Sequence[int]]
-
-
-def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
-    """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
-
-    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
-    policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
-    """
-    chains = policy.get("chains")
-    if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
-        return None
-    adversary, beside = policy["guarantee"]["adversary"], {}
-    if "rate" in policy:
-        hour = max(1, 3_600_000_000 // policy["clock"]["period_us"])
-        beside = {"rate": policy["rate"], "adversary": adversary, "hour": hour}
-    if chains["kind"] == "bounded":
-        return {"odds_ratio": chains["odds_ratio"], **beside}
-    universal = adversary == "universal"
-    if chains["kind"] == "binary":
-        (q0, q1), (r0, r1) = chains["q"], chains["r"]
-        sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
-        found = {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
-        return {**found, **beside}
-    return None if universal else {"transitions": chains["transitions"]}
 
 
 class Watch:

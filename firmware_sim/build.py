@@ -19,15 +19,7 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from firmware_sim.compiled_policy import (
-    FRACTION_BITS,
-    FirmwareError,
-    board_module,
-    check_on_board,
-    compile_policy,
-    modules,
-    ratio_below,
-)
+from firmware_sim.compiled_policy import BOARD, FRACTION_BITS, FirmwareError, board_module, compile_policy, ratio_below
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
@@ -37,6 +29,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 
 __all__ = ["BOARDS", "Burnt", "Image", "build", "compile_module", "enrolled"]
+
 
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
 MOST_STREAMS = 8
@@ -128,8 +121,8 @@ def build(
     ratios = [_checked(data, limits) for data in compiled]
     library = folder / "sanitiser"
     library.mkdir(parents=True, exist_ok=True)
-    files = [library / f"{source.stem}.mpy" for source in modules()]
-    for source, file in zip(modules(), files, strict=True):
+    files = [library / f"{source.stem}.mpy" for source in _modules()]
+    for source, file in zip(_modules(), files, strict=True):
         compile_module(source, file)
     files += [folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
@@ -209,7 +202,7 @@ def compile_module(source: Path, file: Path) -> None:
 def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     what = "the board would refuse this policy"
     try:
-        return check_on_board(compiled, ceilings)
+        return _check_on_board(compiled, ceilings)
     except board_module("guarantee").GuaranteeError as error:
         raise GuaranteeError(
             f"{what}: {error}; it derives bounds in integers, which for chains that are known or hardly change are "
@@ -217,6 +210,22 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
         ) from None
     except Exception as error:
         raise FirmwareError(f"{what}: {error}") from None
+
+
+def _modules() -> tuple[Path, ...]:
+    """The files of the sanitiser."""
+    return tuple(sorted((BOARD / "sanitiser").glob("*.py")))
+
+
+def _check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -> int:
+    """Derive the bound of a compiled policy as a board does; bound and ceilings are likelihood ratios over 2^128.
+
+    Each ceiling is for stretches of so many seconds, or of a tick.
+
+    Raises:
+        Exception: the board's `PolicyError` or `GuaranteeError`.
+    """
+    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceilings))
 
 
 def _check_generator(burnt: Burnt) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -33,10 +33,7 @@ __all__ = [
     "FRACTION_BITS",
     "FirmwareError",
     "board_module",
-    "check_compiled",
-    "check_on_board",
     "compile_policy",
-    "modules",
     "ratio_below",
     "units",
     "with_compiled",
@@ -47,11 +44,6 @@ BOARD = Path(__file__).parent / "micropython"
 """Files that are copied onto a board, as its import path sees them."""
 
 
-def modules() -> tuple[Path, ...]:
-    """The files of the sanitiser."""
-    return tuple(sorted((BOARD / "sanitiser").glob("*.py")))
-
-
 def board_module(name: str) -> Any:
     """A module of the sanitiser, run by this interpreter."""
     sys.path.insert(0, str(BOARD))
@@ -59,17 +51,6 @@ def board_module(name: str) -> Any:
         return importlib.import_module(f"sanitiser.{name}")
     finally:
         sys.path.remove(str(BOARD))
-
-
-def check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -> int:
-    """Derive the bound of a compiled policy as a board does; bound and ceilings are likelihood ratios over 2^128.
-
-    Each ceiling is for stretches of so many seconds, or of a tick.
-
-    Raises:
-        Exception: the board's `PolicyError` or `GuaranteeError`.
-    """
-    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceilings))
 
 
 FRACTION_BITS = 128
@@ -286,9 +267,3 @@ def units(document: PolicyDocument) -> dict[str, Fraction]:
     except Exception as error:
         raise FirmwareError(f"a compiled policy of the document is none: {error}") from None
     return {policy.stream: Fraction(*policy.unit) for policy in policies}
-
-
-def check_compiled(document: PolicyDocument) -> None:
-    """Refuse, with a FirmwareError, a document whose compiled policies say something else than its policies."""
-    if document.compiled and with_compiled(document, units(document)) != document:
-        raise FirmwareError("the compiled policies of the document are not those of its policies")

@@ -30,7 +30,8 @@ from fugu.contract.topics import parse_topic, symbols_topic, window_topic
 from fugu.contract.windows import MAX_WINDOWS, Asking
 from fugu.mqtt import Broker, Link
 
-__all__ = ["parts", "run_constant"]
+__all__ = ["run_constant"]
+
 
 _MOST_STATES = 8
 _CEILING = 1e6
@@ -144,17 +145,6 @@ class Outputs:
         new = first > self._last.get(sequence, -1)
         self._last[sequence] = max(last, self._last.get(sequence, -1))
         return new
-
-
-def parts(policy: AnyPolicy) -> list[AnyPolicy]:
-    """The policy, or if it has symbols and windows, one of each: counts take longer to publish."""
-    if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
-        return [policy]
-    nothing = {"windows_guarantee": None}
-    return [
-        policy.model_copy(update={**nothing, "windows": ()}),
-        policy.model_copy(update={**nothing, "table": None, "frame_ticks": 1}),
-    ]
 
 
 def run_constant(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -13,37 +10,11 @@ from pathlib import Path
 
 from fugu.contract.discretisers import Baseline
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Categories, Cells, Policy, Thresholds
+from fugu.contract.policy import Categories, Cells, Thresholds
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 
-__all__ = ["AgentProcess", "simulate_recording", "write_config", "write_device"]
-
-
-def write_device(
-    folder: Path,
-    policy: AnyPolicy,
-    recording: Path,
-    column: str,
-    broker: Broker,
-    *,
-    loop: bool = False,
-    ceiling: float | None = None,
-    **options: object,
-) -> Path:
-    """Write the configuration of one device, in its own folder; its tick t reads row t of the recording.
-
-    The ceiling is the largest epsilon that the device accepts, by default the policy's own; for measurements it is that
-    of one released point. `options` are further keys of the file.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "policy.json").write_text(policy.to_json())
-    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
-    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
-    usual = {"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite", "ceiling": 1.0}
-    usual |= {"drain_seconds": 10.0, "grace_seconds": 0.0, kind: epsilon if ceiling is None else ceiling}
-    sensor: dict[str, object] = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
-    return write_config(folder, {**usual, **options}, broker, {"policy.json": sensor})
+__all__ = ["simulate_recording", "write_config"]
 
 
 def write_config(
@@ -56,26 +27,6 @@ def write_config(
     path = folder / "agent.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-class AgentProcess:
-    """The real agent in a process of its own."""
-
-    def __init__(self, config: Path, log: Path) -> None:
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "edge_agent", str(config)], stdout=output, stderr=output
-            )
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self, timeout: float = 30.0) -> int:
-        """End it in order; returns its exit code."""
-        self.process.terminate()
-        return self.process.wait(timeout)
 
 
 def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> None:

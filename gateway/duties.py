@@ -12,10 +12,10 @@ from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, parse_topic, status_topic, symbols_topic, window_topic
-from fugu.mqtt import Link, Will
+from fugu.mqtt import Broker, Link, Will
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
 from gateway.estimates.catalogue import Catalogue
@@ -34,7 +34,7 @@ from gateway.releases.schedule import StoreProgress
 from gateway.retention import Retention
 from gateway.settings import GatewaySettings, SettingsError
 from gateway.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.shards import Shard, shard_account
+from gateway.shards import Shard, own_account
 from gateway.store.engine import Lease
 from gateway.store.store import Store, lease_of
 
@@ -197,7 +197,7 @@ class OneShard(Alone):
         super().__init__(settings)
         self._shard = shard
         self._channels: list[ShardChannel] = []
-        self.broker = shard_account(settings.broker, shard.index, shard.count)
+        self.broker = _shard_account(settings.broker, shard.index, shard.count)
         self.client_id += f"-{shard.index}"
         self.path = part_of(settings.store, f"shard-{shard.index}")
         self.will = None
@@ -241,6 +241,15 @@ class OneShard(Alone):
         """Close the channels to the fleet's process."""
         while self._channels:
             self._channels.pop().close()
+
+
+def _shard_account(gateway: Broker, index: int, count: int) -> Broker:
+    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
+    if (own := own_account(gateway, index)) is not None:
+        return own
+    if any(own_account(gateway, one) for one in range(count)):
+        raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
+    return gateway
 
 
 class WholeFleet(Alone):

@@ -46,7 +46,9 @@ from gateway.publisher import MAX_IN_FLIGHT
 from gateway.recorder import Recorder
 from gateway.releases.entries import LedgerError
 from gateway.settings import GatewaySettings
-from gateway.store.store import Store, store_bytes
+from gateway.store.engine import file_bytes
+from gateway.store.opening import open_engine
+from gateway.store.store import KIND, Store, StoreError
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]
 
@@ -117,8 +119,6 @@ _FAILING_SECONDS = 60.0
 _SIZE_SECONDS = 30.0
 _LARGEST_BYTES = 1 << 16
 """Of a frame, and of most descriptions; a larger one is said again at every connection."""
-
-
 _CALLS = ("busy", "finished", "heard", "born", "stored", "acknowledged", "connected", "renew", "pump")
 
 
@@ -258,7 +258,7 @@ class Gateway:
         """Bytes of the store on its disk; of one on a server as it was a short while ago."""
         now = time.monotonic()
         if isinstance(self._settings.store, Path) or now >= self._size_due:
-            self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
+            self._size, self._size_due = _store_bytes(self._settings.store), now + _SIZE_SECONDS
         return self._size
 
     def _measured(self) -> Reading:
@@ -452,3 +452,14 @@ class Gateway:
         if is_lost(error):
             self._check.doubt()
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
+
+
+def _store_bytes(location: Location) -> int:
+    """Bytes of a store on its disk, whoever uses it; 0 if that cannot be seen."""
+    if isinstance(location, Path):
+        return file_bytes(location)
+    try:
+        with closing(open_engine(location, KIND, create=False)) as db:
+            return db.size()
+    except (StoreError, DatabaseError):
+        return 0

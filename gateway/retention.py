@@ -31,7 +31,7 @@ from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.releases.entries import KIND, LedgerError
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.store.aged import POINTS, SYMBOLS, WINDOWS, Aged, Forgotten, Frames, Sequence
+from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames, Sequence
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease
 from gateway.store.opening import is_there
@@ -45,6 +45,8 @@ _HOUR_US = 3_600_000_000
 _MOST_SEQUENCES = 100
 _MOST_ROWS = 1_000
 _REST_SECONDS = 60.0
+_POINTS = Frames("measured")
+_WINDOWS = Frames("windows", "number", "first+length-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Retention(Part):
         may_forget: Callable[[], bool] | None = None,
     ) -> None:
         self._may_forget = may_forget
-        self._ages = {SYMBOLS: keep.symbols, POINTS: keep.points, WINDOWS: keep.windows}
+        self._ages = {SYMBOLS: keep.symbols, _POINTS: keep.points, _WINDOWS: keep.windows}
         self._store = store
         self._catalogue = catalogue
         self._recorder = recorder
@@ -160,8 +162,8 @@ class Retention(Part):
 
     def _kind(self, sequence: Sequence) -> Frames:
         if sequence.window:
-            return WINDOWS
-        return POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
+            return _WINDOWS
+        return _POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
     def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
         aged, number = self._store.aged, sequence.number
@@ -175,13 +177,13 @@ class Retention(Part):
             if frames is SYMBOLS:
                 self._trim(sequence, partial(self._removable, sequence, before_us - _HOUR_US))
             return None
-        rests_on = aged.needed(frames, number, self._lag) if frames is POINTS else None
+        rests_on = aged.needed(frames, number, self._lag) if frames is _POINTS else None
         found = [*takewhile(removable, aged.oldest(frames, number, most))]
         found = [one for one in found if rests_on is None or one.key < rests_on]
         if not found:
             return None
         last = found[-1]
-        begin = last.key + 1 if frames is WINDOWS else last.last + 1
+        begin = last.key + 1 if frames is _WINDOWS else last.last + 1
         return _Removal(frames, sequence, last.key, begin, len(found))
 
     def _removable(self, sequence: Sequence, before_us: int, one: Aged) -> bool:

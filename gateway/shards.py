@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fugu.contract.errors import UsageError
 from fugu.mqtt import Broker
 
-__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "shard_account"]
+__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account"]
 
 
 MOST_SHARDS = 256
@@ -81,12 +81,3 @@ def own_account(gateway: Broker, index: int) -> Broker | None:
         return None
     name = None if gateway.username is None else f"{gateway.username}-{index}"
     return replace(gateway, username=name, password_file=files[0], cert_file=files[1], key_file=files[2])
-
-
-def shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
-    if (own := own_account(gateway, index)) is not None:
-        return own
-    if any(own_account(gateway, one) for one in range(count)):
-        raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
-    return gateway

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
+from fugu.cli.view.measure_plan import _edge_list as edge_list
+from fugu.places.graphs import complete, explicit, lattice, one_step
 from fugu.places.hull import complete_hull, extended, gauge, graph_hull
 from fugu.places.noise import area, noise_error
 from fugu.places.protection import exposed, protect

@@ -4,14 +4,104 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
-from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Sensor
+from edge_agent.sensors.source import LiveSensor, Reading, Sensor, SensorUpdate
 
 __all__ = ["only_one", "open_sensor", "silence_warning"]
+
+
+class _ChangeSensor(Sensor):
+    """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
+
+    `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
+    Readings are no such signs, so that which ticks are missing does not depend on them. None: readings hold for ever,
+    or until the source says itself that it does not work.
+    """
+
+    def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
+        self._source = source
+        self.recorded = source.recorded
+        self._keep_alive_ticks = keep_alive_ticks
+        self._held: Reading | None = None
+        self._alive: int | None = None
+
+    @property
+    def trouble(self) -> str:
+        """As of the source."""
+        return self._source.trouble
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The reading that holds at a tick."""
+        update = self._source.poll(tick)
+        if update.works is False:
+            self._held, self._alive = None, None
+        elif update.works:
+            self._alive = tick
+        if update.reading is not None:
+            self._held = update.reading
+        most = self._keep_alive_ticks
+        holds = most is None or (self._alive is not None and tick - self._alive <= most)
+        return SensorUpdate(self._held if holds else None, None)
+
+    def finished(self, tick: int) -> bool:
+        """As of the source."""
+        return self._source.finished(tick)
+
+    def close(self) -> None:
+        """As of the source."""
+        self._source.close()
+
+
+class _ReplaySensor(Sensor):
+    """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
+
+    recorded = True
+
+    def __init__(self, values: Sequence[float | str], *, loop: bool) -> None:
+        self._values = values
+        self._loop = loop
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The value recorded for a tick."""
+        if self._loop:
+            tick %= len(self._values)
+        value = self._values[tick] if 0 <= tick < len(self._values) else ""
+        return SensorUpdate(None if isinstance(value, str) and not value.strip(" ,") else Reading(value), None)
+
+    def finished(self, tick: int) -> bool:
+        """True if the recording is over."""
+        return not self._loop and tick >= len(self._values)
+
+
+class _LineSensor(LiveSensor):
+    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next."""
+
+    def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:
+        super().__init__()
+        self._lines = lines
+        self._keep_alive = keep_alive
+        self._ended = False
+        threading.Thread(target=self._follow, name="lines", daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            self._take_lines(self._lines, self._keep_alive)
+            self._trouble = "its input has ended"
+        except (OSError, ValueError):
+            self._trouble = "its input cannot be read"
+        self._ended = True
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The newest line, if one came since the last call."""
+        ended = self._ended
+        update = super().poll(tick)
+        return update._replace(works=False) if ended else update
 
 
 def open_sensor(config: dict[str, Any]) -> Sensor:
@@ -23,13 +113,13 @@ def open_sensor(config: dict[str, Any]) -> Sensor:
     if config["silence"] == "samples":
         return source
     steady = config.get("availability") is not None  # such a source says at every tick that it works
-    return ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
+    return _ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
 
 
 def _source(config: dict[str, Any]) -> Sensor:
     match config["kind"]:
         case "stdin":
-            return LineSensor(os.fdopen(0, "rb", closefd=False), config["keep_alive"])
+            return _LineSensor(os.fdopen(0, "rb", closefd=False), config["keep_alive"])
         case "replay":
             return _replay(config)
         case "call":
@@ -73,7 +163,7 @@ def _replay(config: dict[str, Any]) -> Sensor:
         if max(end for _, end in spans) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
         values = [value for first, end in spans for value in values[first:end]]
-    return ReplaySensor(values, loop=config["loop"])
+    return _ReplaySensor(values, loop=config["loop"])
 
 
 def only_one(config: dict[str, Any]) -> tuple[str, ...]:

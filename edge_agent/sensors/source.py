@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 from edge_agent.config_file import ConfigError
 
-__all__ = [
-    "ChangeSensor",
-    "FailedError",
-    "LineSensor",
-    "LiveSensor",
-    "Reading",
-    "ReplaySensor",
-    "Sensor",
-    "SensorUpdate",
-    "UnavailableError",
-    "library",
-]
+__all__ = ["FailedError", "LiveSensor", "Reading", "Sensor", "SensorUpdate", "UnavailableError", "library"]
 
 
 MAX_LINE_BYTES = 1 << 16
@@ -135,48 +123,6 @@ class LiveSensor(Sensor):
         return update
 
 
-class ChangeSensor(Sensor):
-    """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
-
-    `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
-    Readings are no such signs, so that which ticks are missing does not depend on them. None: readings hold for ever,
-    or until the source says itself that it does not work.
-    """
-
-    def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
-        self._source = source
-        self.recorded = source.recorded
-        self._keep_alive_ticks = keep_alive_ticks
-        self._held: Reading | None = None
-        self._alive: int | None = None
-
-    @property
-    def trouble(self) -> str:
-        """As of the source."""
-        return self._source.trouble
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The reading that holds at a tick."""
-        update = self._source.poll(tick)
-        if update.works is False:
-            self._held, self._alive = None, None
-        elif update.works:
-            self._alive = tick
-        if update.reading is not None:
-            self._held = update.reading
-        most = self._keep_alive_ticks
-        holds = most is None or (self._alive is not None and tick - self._alive <= most)
-        return SensorUpdate(self._held if holds else None, None)
-
-    def finished(self, tick: int) -> bool:
-        """As of the source."""
-        return self._source.finished(tick)
-
-    def close(self) -> None:
-        """As of the source."""
-        self._source.close()
-
-
 def library(module: str, extra: str) -> Any:
     """Import a library. Raises ConfigError, which says how to install it, if it does not work here."""
     try:
@@ -186,49 +132,3 @@ def library(module: str, extra: str) -> Any:
         raise ConfigError(
             f"this sensor needs {module}, and {missing} is missing: pip install 'fugu-edge[{extra}]'"
         ) from None
-
-
-class ReplaySensor(Sensor):
-    """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
-
-    recorded = True
-
-    def __init__(self, values: Sequence[float | str], *, loop: bool) -> None:
-        self._values = values
-        self._loop = loop
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The value recorded for a tick."""
-        if self._loop:
-            tick %= len(self._values)
-        value = self._values[tick] if 0 <= tick < len(self._values) else ""
-        return SensorUpdate(None if isinstance(value, str) and not value.strip(" ,") else Reading(value), None)
-
-    def finished(self, tick: int) -> bool:
-        """True if the recording is over."""
-        return not self._loop and tick >= len(self._values)
-
-
-class LineSensor(LiveSensor):
-    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next."""
-
-    def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:
-        super().__init__()
-        self._lines = lines
-        self._keep_alive = keep_alive
-        self._ended = False
-        threading.Thread(target=self._follow, name="lines", daemon=True).start()
-
-    def _follow(self) -> None:
-        try:
-            self._take_lines(self._lines, self._keep_alive)
-            self._trouble = "its input has ended"
-        except (OSError, ValueError):
-            self._trouble = "its input cannot be read"
-        self._ended = True
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """The newest line, if one came since the last call."""
-        ended = self._ended
-        update = super().poll(tick)
-        return update._replace(works=False) if ended else update

@@ -17,7 +17,8 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["Counted", "Heard", "Mechanism", "Simulated", "Source", "log_likelihoods", "paths", "release"]
+__all__ = ["Counted", "Heard", "Mechanism", "Source", "log_likelihoods", "paths", "release"]
+
 
 _CELLS = 4_000_000
 """Numbers of one array: trials are taken a part at a time."""
@@ -127,27 +128,6 @@ class Randomness(Protocol):
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
-
-
-class Simulated:
-    """Draws by the probabilities of a table, and by the stated scales."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def symbols(self, states: Ints, source: Source) -> Ints:
-        """A symbol for each state of the chain, in the same shape."""
-        found = np.empty_like(states)
-        for x, distribution in enumerate(source.emission):
-            at = states == x
-            limits = np.cumsum(distribution)[:-1]
-            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
-        return found
-
-    def noise(self, count: Counted, trials: int) -> Ints:
-        """(trials,) noise of a count: the difference of two geometric numbers."""
-        up, down = self._generator.geometric(-np.expm1(-1 / float(count.scale)), (2, trials, count.terms))
-        return np.asarray((up - down).sum(axis=1), dtype=np.int64)
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:

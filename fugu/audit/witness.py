@@ -26,10 +26,7 @@ from fugu.audit.outputs import Mechanism
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["best_threshold", "least_epsilon", "secret_pairs", "told_by_tick", "witness"]
-
-_FEWEST = 8
-_THRESHOLDS = 40
+__all__ = ["least_epsilon", "secret_pairs", "told_by_tick", "witness"]
 
 
 def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
@@ -44,25 +41,6 @@ def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: f
     low = float(betaincinv(hits, of_hits - hits + 1, level / 2))
     high = 1.0 if alarms == of_alarms else float(betaincinv(alarms + 1, of_alarms - alarms, 1 - level / 2))
     return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
-
-
-def best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
-    """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
-
-    `under` and `other` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
-    """
-    best, threshold = 0.0, math.inf
-    ordered = np.sort(other)
-    for one in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
-        share = float((under >= one).mean())
-        against = float(ordered.size - np.searchsorted(ordered, one)) / ordered.size
-        hits, alarms = int(share * trials), math.ceil(against * trials)
-        if share * under.size < _FEWEST:
-            break
-        found = least_epsilon(hits, trials, alarms, trials, level)
-        if found > best:
-            best, threshold = found, float(one)
-    return threshold, best
 
 
 _ROUNDING = 1e-9

@@ -14,22 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
-from fugu.chains.messages import (
-    LIFT,
-    Message,
-    advance,
-    combine,
-    condition_row,
-    first,
-    fits_registers,
-    lift,
-    lift_row,
-    normalise_product,
-    predict_row,
-    scaled,
-    store,
-)
-from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose, step_tables
+from fugu.chains.messages import LIFT, Message, advance, combine, condition_row, first, lift, lift_row, scaled, store
+from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose
 
 __all__ = [
     "backward_messages",
@@ -40,6 +26,7 @@ __all__ = [
     "run_filter",
     "viterbi",
 ]
+
 
 _LOG_LIFT = log(LIFT)
 _MOST, _BITS = 16, 132.0
@@ -99,7 +86,7 @@ def _filter_wide(
                 for j in range(k):
                     work[now, j] = initial[sequence, j]
             else:
-                predict_row(work, now, 1 - now, transition)
+                _predict_row(work, now, 1 - now, transition)
                 now = 1 - now
             mass, more = lift_row(work, now, condition_row(work, now, rows, symbols[t]))
             lifts += more
@@ -108,7 +95,7 @@ def _filter_wide(
             if not smooth:
                 for j in range(k):
                     beliefs[t, j] = work[now, j] / mass
-            elif not normalise_product(beliefs, t, work, now):
+            elif not _normalise_product(beliefs, t, work, now):
                 return int(t)
         log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
     return -1
@@ -120,8 +107,8 @@ def run_filter(problem: Problem) -> Filtered:
     beliefs = np.empty((problem.symbols.size, k))
     logs = np.empty(problem.starts.size - 1)
     given = (problem.symbols, problem.starts, problem.initial, problem.rows)
-    if fits_registers(k):
-        bad = _filter_small(*given, step_tables(problem)[0], (1.0,) * k, beliefs, logs)
+    if _fits_registers(k):
+        bad = _filter_small(*given, _step_tables(problem)[0], (1.0,) * k, beliefs, logs)
     else:
         bad = _filter_wide(*given, problem.transition, beliefs, logs, False)
     if bad >= 0:
@@ -180,11 +167,20 @@ class _Given(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        forward, backward = step_tables(problem)
+        forward, backward = _step_tables(problem)
         least = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
         loss = -log2(least) if least > 0.0 else _BITS
         every = max(int(min(_BITS / loss, _MOST)), 1) if loss > 0.0 else _MOST
         return cls(problem.symbols, problem.initial, problem.rows, forward, backward, every)
+
+
+def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
+    """The matrices Pr(next state, symbol | state) of every symbol for `messages.advance`, and their transposes.
+
+    The first is that of an unobserved tick: the transition alone.
+    """
+    forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
+    return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
 @kernel
@@ -263,7 +259,7 @@ def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, reverse: Floats, o
                     work[0, j] = 1.0
             else:
                 lift_row(work, 0, condition_row(work, 0, rows, symbols[t + 1]))
-                predict_row(work, 0, 1, reverse)
+                _predict_row(work, 0, 1, reverse)
                 for j in range(k):
                     work[0, j] = work[1, j]
             mass = 0.0
@@ -316,7 +312,7 @@ def posterior_marginals(
     k = problem.transition.shape[0]
     out = np.empty((problem.symbols.size, k))
     given = (problem.symbols, problem.starts, problem.initial, problem.rows)
-    if fits_registers(k):
+    if _fits_registers(k):
         bad = _smooth_small(_Given.of(problem), problem.starts, (1.0,) * k, out)
     else:
         bad = _backward_wide(*given[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
@@ -358,9 +354,9 @@ def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, revers
                 work[now, j] = 1.0
             for later in range(min(t + lag, high - 1), t, -1):
                 lift_row(work, now, condition_row(work, now, rows, symbols[later]))
-                predict_row(work, now, 1 - now, reverse)
+                _predict_row(work, now, 1 - now, reverse)
                 now = 1 - now
-            if not normalise_product(out, t, work, now):
+            if not _normalise_product(out, t, work, now):
                 return int(t)
     return -1
 
@@ -386,7 +382,7 @@ def fixed_lag_marginals(
     k = problem.transition.shape[0]
     out = run_filter(problem).beliefs
     reach = min(lag, problem.symbols.size)
-    if fits_registers(k):
+    if _fits_registers(k):
         bad = _look_ahead_small(_Given.of(problem), problem.starts, reach, (1.0,) * k, out)
     else:
         reverse = np.ascontiguousarray(problem.transition.T)
@@ -394,6 +390,39 @@ def fixed_lag_marginals(
     if bad >= 0:
         raise impossible(bad)
     return out
+
+
+def _fits_registers(states: int) -> bool:
+    """True if a message over this many states is a tuple."""
+    return 2 <= states <= 4
+
+
+@kernel
+def _predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
+    """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
+    k = matrix.shape[0]
+    weight = work[source, 0]
+    for j in range(k):
+        work[target, j] = weight * matrix[0, j]
+    for i in range(1, k):
+        weight = work[source, i]
+        for j in range(k):  # along rows: a sum over columns would not vectorise
+            work[target, j] += weight * matrix[i, j]
+
+
+@kernel
+def _normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
+    """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
+    k = out.shape[1]
+    mass = 0.0
+    for j in range(k):
+        out[t, j] *= work[row, j]
+        mass += out[t, j]
+    if mass == 0.0:
+        return False
+    for j in range(k):
+        out[t, j] /= mass
+    return True
 
 
 @kernel

@@ -24,24 +24,16 @@ __all__ = [
     "combine",
     "condition_row",
     "first",
-    "fits_registers",
     "lift",
     "lift_row",
-    "normalise_product",
-    "predict_row",
     "scaled",
     "store",
 ]
 
-Message: TypeAlias = tuple[float, ...]
 
+Message: TypeAlias = tuple[float, ...]
 TINY = 2.0**-100
 LIFT = 2.0**100
-
-
-def fits_registers(states: int) -> bool:
-    """True if a message over this many states is a tuple."""
-    return 2 <= states <= 4
 
 
 @kernel
@@ -146,19 +138,6 @@ def combine(out: Floats, t: int, a: Message) -> bool:
 
 
 @kernel
-def predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
-    """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
-    k = matrix.shape[0]
-    weight = work[source, 0]
-    for j in range(k):
-        work[target, j] = weight * matrix[0, j]
-    for i in range(1, k):
-        weight = work[source, i]
-        for j in range(k):  # along rows: a sum over columns would not vectorise
-            work[target, j] += weight * matrix[i, j]
-
-
-@kernel
 def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
     """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
     mass = 0.0
@@ -178,18 +157,3 @@ def lift_row(work: Floats, row: int, mass: float) -> tuple[float, int]:
         mass *= LIFT
         lifts += 1
     return mass, lifts
-
-
-@kernel
-def normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
-    """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
-    k = out.shape[1]
-    mass = 0.0
-    for j in range(k):
-        out[t, j] *= work[row, j]
-        mass += out[t, j]
-    if mass == 0.0:
-        return False
-    for j in range(k):
-        out[t, j] /= mass
-    return True

@@ -23,7 +23,6 @@ __all__ = [
     "pose",
     "simulate",
     "stationary_distribution",
-    "step_tables",
 ]
 
 
@@ -122,15 +121,6 @@ def pose(
 def likelihood_rows(emission: Floats) -> Floats:
     """(m + 1, k) likelihoods of the states for each symbol; the last row, which index -1 finds, is all ones."""
     return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
-
-
-def step_tables(problem: Problem) -> tuple[Floats, Floats]:
-    """The matrices Pr(next state, symbol | state) of every symbol for `messages.advance`, and their transposes.
-
-    The first is that of an unobserved tick: the transition alone.
-    """
-    forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
-    return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
 def impossible(tick: int) -> ValueError:

@@ -18,15 +18,7 @@ from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
 from fugu.contract.queries import EACH, Each
-from fugu.contract.sentences import (
-    class_sentence,
-    instant,
-    instant_text,
-    protected_sentence,
-    read_instant,
-    unix_us,
-    unprotected_sentence,
-)
+from fugu.contract.sentences import class_sentence, instant, instant_text, protected_sentence, read_instant, unix_us
 from fugu.contract.stretches import Stretch, StretchTicks
 from fugu.contract.windows import Asking, Window
 
@@ -44,6 +36,7 @@ __all__ = [
     "place_grid",
 ]
 
+
 MAX_DESCRIPTION_BYTES = 1 << 21
 MOST_OTHERS = 3
 METRES_PER_DEGREE = 111_320.0
@@ -55,7 +48,6 @@ _PROJECTION = (
     "cell_size[1]"
 )
 _MICROSECONDS = 1_000_000
-
 Positive = Annotated[float, Field(gt=0.0)]
 Sentence = Annotated[Printable, Field(max_length=100_000)]
 
@@ -303,7 +295,15 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
         promise = _promise(told.epsilon, told.adversary, stretches)
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
-    return fields | {"chain_class": chain_class, "does_not_protect": unprotected_sentence(stretches)}
+    return fields | {"chain_class": chain_class, "does_not_protect": _unprotected_sentence(stretches)}
+
+
+def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
+    """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
+    public = "that the device is on, and when it was not, is public"
+    if bare := next((stretch for stretch in stretches if not stretch.protected), None):
+        return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
+    return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
 
 
 def encode_description(description: Description) -> bytes:

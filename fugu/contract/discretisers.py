@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document, Printable
 from fugu.contract.classify import MAX_BASELINE_TICKS
 
-__all__ = ["ON_OFF", "Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
+__all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
 
 
 Label = Annotated[Printable, Field(min_length=1, max_length=64)]
@@ -162,16 +162,3 @@ def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: 
 def remembers(discretiser: Thresholds | Baseline | Categories | Cells) -> bool:
     """True if a state depends on earlier readings, too: who sees fewer of them then has other states."""
     return discretiser.kind == "baseline" or (discretiser.kind == "thresholds" and discretiser.hysteresis > 0.0)
-
-
-_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active", "0 1")
-ON_OFF = Categories(
-    categories={
-        spelt: state
-        for pair in _PAIRS
-        for state, name in enumerate(pair.split())
-        for spelt in (name, name.capitalize(), name.upper())
-    },
-    states=("off", "on"),
-)
-"""The names that home automation has for off and on; "unavailable" and "unknown" are missing readings."""

@@ -17,23 +17,12 @@ import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, limited, read_row, unpacked
+from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, limited, unpacked
 
-__all__ = [
-    "MAX_ENVELOPE_BYTES",
-    "ROOTS",
-    "ROOTS_SCHEMA",
-    "Envelope",
-    "Kind",
-    "decode_roots",
-    "encode_roots",
-    "key_name",
-    "sign",
-]
+__all__ = ["MAX_ENVELOPE_BYTES", "ROOTS", "ROOTS_SCHEMA", "Envelope", "Kind", "encode_roots", "key_name", "sign"]
 
 
 Kind = Literal["root", "policy", "table", "time", "stop", "statement"]
-
 ROOTS_SCHEMA: Final = 12
 MAX_ENVELOPE_BYTES: Final = 1 << 21
 MAX_ROOTS: Final = 256
@@ -109,13 +98,6 @@ def encode_roots(envelopes: Sequence[bytes]) -> bytes:
     """Bytes of a message with root documents, each in its envelope, one version after the other."""
     packed: bytes = msgpack.packb([list(envelopes)])
     return bytes([ROOTS_SCHEMA]) + packed
-
-
-def decode_roots(payload: bytes) -> tuple[bytes, ...]:
-    """The envelopes of a message with root documents; the FrameError says what is wrong."""
-    envelopes: tuple[bytes, ...]
-    (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")
-    return envelopes
 
 
 def _signed(kind: str, payload: bytes) -> bytes:

@@ -7,7 +7,6 @@ bring about any of them. What troubles a sensor stays on the device.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
 from enum import StrEnum
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "TrustError",
     "UsageError",
     "cause",
-    "ordered",
     "printable",
 ]
 
@@ -156,11 +154,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
-def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
-    """Each code once, in the order that a status has them in."""
-    return tuple(sorted(set(codes), key=list(StatusCode).index))
 
 
 _REMEDIES = {

@@ -21,7 +21,7 @@ from functools import reduce
 from itertools import pairwise
 
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
+from fugu.contract.inner_maximum import LARGEST, Matrix, Tree, Work, closed, largest, largest_ratio, unbounded, widening
 from fugu.contract.rounding import CLOSED_FORM, OUTWARD, UNIT, reversal_error
 
 __all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "summed"]
@@ -67,7 +67,7 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
             found, slack = None, _CLOSE * largest(worst) + CLOSED_FORM
             while slack > CLOSED_FORM and work.pivots > 0:
                 tail = _zip(operator.add, reached, [[slack * more for more in row] for row in shape])
-                longer = step(kernel, _plus(_zip(operator.add, rates, tail), forgotten), work)
+                longer = _step(kernel, _plus(_zip(operator.add, rates, tail), forgotten), work)
                 if not _at_most(_plus(longer, forgotten + error), tail):
                     break
                 found, slack = _zip(max, worst, tail), slack / 8.0
@@ -89,7 +89,7 @@ def _bridge_step(kernel: Matrix, near: list[float], rates: Matrix, leakage: Matr
     weights = {x: [kernel[x][y] * near[y] for y in columns] for x in range(len(kernel))}
     rows = [x for x, weight in weights.items() if max(weight) > 0.0]
     bounds = [[rates[y][z] + leakage[y][z] for z in columns] for y in columns]
-    found = step([_distribution(weights[x]) for x in rows], bounds, work)
+    found = _step([_distribution(weights[x]) for x in rows], bounds, work)
     result = uniform(len(kernel), 0.0)
     for x, row in zip(rows, found, strict=True):
         for other, bound in zip(rows, row, strict=True):
@@ -187,7 +187,7 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
     rate = largest(rates)
     tables = _influences(kernel, error, rate)
     quilts = _zip(min, unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables)))
-    recursion = limit(lambda leakage: _plus(step(kernel, summed(rates, leakage), work), error), kernel, work)
+    recursion = limit(lambda leakage: _plus(_step(kernel, summed(rates, leakage), work), error), kernel, work)
     ignorant = _zip(min, quilts, recursion)
     if bridging is None:
         return ignorant
@@ -246,6 +246,26 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
 
 def _at_most(step: Matrix, bound: Matrix) -> bool:
     return all(a <= b for row, line in zip(step, bound, strict=True) for a, b in zip(row, line, strict=True))
+
+
+def _step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
+    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'."""
+    rows, states = range(len(kernel)), range(len(bounds))
+    bounds = closed(bounds)
+    if largest(bounds) >= LARGEST:
+        return unbounded(kernel)
+    high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]
+    k, steepest = len(bounds), max(high)
+    tree = Tree([0] * k, [0] * k, [0] * k, [0] * k, [0] * k, [0.0] * k, [0.0] * k)
+    margin = (16.0 * k + 8.0 * k * largest(bounds) + 64.0) * UNIT
+    result = [[0.0 for _ in rows] for _ in rows]
+    for x in rows:
+        for other in rows:
+            if x != other:
+                ratio, visited = largest_ratio(kernel[x], kernel[other], high, steepest, tree)
+                work.pivots -= visited
+                result[x][other] = math.log(max(ratio, 1.0)) + margin
+    return result
 
 
 def _influences(kernel: Matrix, error: float, rate: float) -> list[Matrix]:

@@ -8,20 +8,21 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 import msgpack
 
 from fugu.contract.errors import FrameError, Reason, StatusCode
 from fugu.contract.message import (
     Binary,
-    Choice,
     Field,
+    FieldType,
     Flag,
     Integer,
     Many,
     Message,
     Row,
+    Schema,
     Text,
     Word,
     binary,
@@ -60,6 +61,22 @@ __all__ = [
 ]
 
 
+class _Choice(FieldType):
+    """One of a few integers."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not int or value not in self.numbers:
+            integer(value, self.numbers[0], self.numbers[-1], name)
+            *most, last = map(str, self.numbers)
+            raise FrameError(f"{name} {value} is not {', '.join(most)} or {last}", Reason.OUT_OF_RANGE)
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "enum": list(self.numbers)}
+
+
 MAX_FRAME_TICKS: Final = 4096
 MAX_TICK: Final = 2**53
 """Ticks stay exact in every language's numbers."""
@@ -72,11 +89,10 @@ _TAG_BYTES = 32
 SYMBOL_BITS = (1, 2, 4, 8)
 _FITTING = {bits: bytes(range(1 << bits)) for bits in SYMBOL_BITS}
 """The symbols of so many bits."""
-_BITS = Choice(*SYMBOL_BITS)
+_BITS = _Choice(*SYMBOL_BITS)
 _COUNT = Integer(1, MAX_FRAME_TICKS)
 VERSION = Integer(1, 2**32 - 1)
 TICK = Integer(0, MAX_TICK)
-
 PolicyVersion = Annotated[int, VERSION, "Version of the policy that it was made under."]
 Previous = Annotated[
     int,

@@ -13,13 +13,11 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from fugu.contract.rounding import HAIR, UNIT
 
-__all__ = ["LARGEST", "Matrix", "Tree", "Work", "closed", "largest", "largest_ratio", "step", "unbounded", "widening"]
+__all__ = ["LARGEST", "Matrix", "Tree", "Work", "closed", "largest", "largest_ratio", "unbounded", "widening"]
 
 
 _SMALL = 1e-15
 _PIVOTS = 8
-
-
 _N = TypeVar("_N", int, float)
 
 
@@ -167,24 +165,4 @@ def closed(bounds: Matrix) -> Matrix:
         for row in result:
             for z, more in enumerate(through):
                 row[z] = min(row[z], row[w] + more)
-    return result
-
-
-def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
-    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'."""
-    rows, states = range(len(kernel)), range(len(bounds))
-    bounds = closed(bounds)
-    if largest(bounds) >= LARGEST:
-        return unbounded(kernel)
-    high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]
-    k, steepest = len(bounds), max(high)
-    tree = Tree([0] * k, [0] * k, [0] * k, [0] * k, [0] * k, [0.0] * k, [0.0] * k)
-    margin = (16.0 * k + 8.0 * k * largest(bounds) + 64.0) * UNIT
-    result = [[0.0 for _ in rows] for _ in rows]
-    for x in rows:
-        for other in rows:
-            if x != other:
-                ratio, visited = largest_ratio(kernel[x], kernel[other], high, steepest, tree)
-                work.pivots -= visited
-                result[x][other] = math.log(max(ratio, 1.0)) + margin
     return result

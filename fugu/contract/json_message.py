@@ -17,19 +17,7 @@ from fugu.contract.errors import FrameError, Reason
 from fugu.contract.message import Declared, FieldType, Many, Schema, Text, kind, length, limited, typed
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
-__all__ = [
-    "Constant",
-    "Fields",
-    "JsonMessage",
-    "Labels",
-    "Number",
-    "Numbers",
-    "Objects",
-    "OrNone",
-    "Shares",
-    "Time",
-    "check_intervals",
-]
+__all__ = ["Constant", "Fields", "JsonMessage", "Labels", "Number", "Numbers", "Objects", "Shares", "Time"]
 
 
 class Time(FieldType):
@@ -79,24 +67,6 @@ class Number(FieldType):
             if math.isfinite(end):
                 found[f"{'m' if closed else 'exclusiveM'}{limit}"] = int(end) if end == int(end) else end
         return found
-
-
-class OrNone(FieldType):
-    """None (null in JSON), or what another type allows."""
-
-    def __init__(self, type: FieldType) -> None:
-        self.type = type
-
-    def check(self, value: Any, name: str) -> None:
-        if value is not None:
-            self.type.check(value, name)
-
-    def read(self, value: Any, name: str) -> Any:
-        return None if value is None else self.type.read(value, name)
-
-    def schema(self) -> Schema:
-        found = self.type.schema()
-        return found | {"type": [found["type"], "null"]}
 
 
 class Constant(FieldType):
@@ -323,14 +293,6 @@ def finite(value: Any, name: str) -> float:
     if not math.isfinite(typed(value, float, name, "a float")):
         raise FrameError(f"{name} {value} is not finite", Reason.OUT_OF_RANGE)
     return float(value)
-
-
-def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
-    """Refuse values that do not all lie in an interval of their own."""
-    for name, column in (("low", tuple(low)), ("high", tuple(high))):
-        length(column, len(values), len(values), name)
-    if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
-        raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
 def _ends(labels: Iterable[str]) -> list[str]:

@@ -19,7 +19,6 @@ from fugu.contract.errors import FrameError, Reason
 
 __all__ = [
     "Binary",
-    "Choice",
     "Declared",
     "Field",
     "FieldType",
@@ -43,6 +42,7 @@ __all__ = [
     "typed",
     "unpacked",
 ]
+
 
 Schema = dict[str, Any]
 
@@ -79,22 +79,6 @@ class Integer(FieldType):
 
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
-
-class Choice(FieldType):
-    """One of a few integers."""
-
-    def __init__(self, *numbers: int) -> None:
-        self.numbers = numbers
-
-    def check(self, value: Any, name: str) -> None:
-        if type(value) is not int or value not in self.numbers:
-            integer(value, self.numbers[0], self.numbers[-1], name)
-            *most, last = map(str, self.numbers)
-            raise FrameError(f"{name} {value} is not {', '.join(most)} or {last}", Reason.OUT_OF_RANGE)
-
-    def schema(self) -> Schema:
-        return {"type": "integer", "enum": list(self.numbers)}
 
 
 class Flag(FieldType):

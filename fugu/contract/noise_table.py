@@ -29,7 +29,6 @@ __all__ = [
     "check_dimensions",
     "discrete_laplace",
     "public_row",
-    "share_bias",
     "uniform_below",
 ]
 
@@ -206,11 +205,3 @@ def _check_points(table: NoiseTable) -> None:
 def public_row(word: int, states: int) -> int:
     """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
     return word * states // SCALE
-
-
-def share_bias(missing_share: float, states: int) -> float:
-    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
-
-    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
-    """
-    return missing_share * (1.0 - 1.0 / states)

@@ -19,7 +19,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
+from fugu.contract.windows import MAX_WINDOWS, Window, total_rate
 
 __all__ = [
     "MAX_POLICY_BYTES",
@@ -38,6 +38,8 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 MAX_POLICY_BYTES = 1 << 20
 UsefulFor = Literal["state", "share", "place"]
 """A question that a plan's recommendation answers twice as well as guessing: the state now, shares of time, places."""
+_MAX_OPEN_COUNTS = 16_384
+"""Numbers that all windows under way may count at a time: what a small device can keep in memory."""
 
 
 class Clock(Document):
@@ -164,8 +166,8 @@ class Policy(PolicyHeader):
             if window.blocks is not None and window.length * self.clock.period_us < DAY * 1_000_000:
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
         held = sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
-        if held > MAX_OPEN_COUNTS:
-            raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
+        if held > _MAX_OPEN_COUNTS:
+            raise ValueError(f"the windows under way would hold {held} counts; at most {_MAX_OPEN_COUNTS} are allowed")
         return self
 
     @property

@@ -18,25 +18,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_arg
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
-from fugu.contract.json_message import (
-    Constant,
-    Fields,
-    JsonMessage,
-    Labels,
-    Number,
-    Numbers,
-    Objects,
-    OrNone,
-    Shares,
-    Time,
-    check_intervals,
-)
+from fugu.contract.json_message import Constant, Fields, JsonMessage, Labels, Number, Numbers, Objects, Shares, Time
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
-from fugu.contract.message import Flag, Integer, Many, Text, Word, integer, length
+from fugu.contract.message import FieldType, Flag, Integer, Many, Schema, Text, Word, integer, length
 from fugu.contract.queries import QUERIES, WINDOW_QUERIES, Query, QueryKind
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import NAME_PATTERN
-from fugu.contract.windows import ADVERSARIES, Mechanism
+from fugu.contract.windows import Mechanism
 
 __all__ = [
     "MAX_NAMES",
@@ -57,20 +45,47 @@ __all__ = [
 ]
 
 
+class _OrNone(FieldType):
+    """None (null in JSON), or what another type allows."""
+
+    def __init__(self, type: FieldType) -> None:
+        self.type = type
+
+    def check(self, value: Any, name: str) -> None:
+        if value is not None:
+            self.type.check(value, name)
+
+    def read(self, value: Any, name: str) -> Any:
+        return None if value is None else self.type.read(value, name)
+
+    def schema(self) -> Schema:
+        found = self.type.schema()
+        return found | {"type": [found["type"], "null"]}
+
+
+def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
+    """Refuse values that do not all lie in an interval of their own."""
+    for name, column in (("low", tuple(low)), ("high", tuple(high))):
+        length(column, len(values), len(values), name)
+    if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
+        raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
+
+
+_ADVERSARIES = ("ignorant", "informed", "universal")
+"""Whom a promise holds against, as in `fugu.contract.guarantee`."""
 _SLACK: Final = 1e-3
 _PROBABILITY = Number(f"[0, {1.0 + _SLACK}]")
 _TICK = Integer(0, MAX_TICK)
 _PROTECTION = Integer(0, 2**16)
-
 Epsilon = Annotated[
     float,
     Number("(0, inf)"),
     "What the policy promises, over all that the stream tells, in nats; the description says of which stretch.",
 ]
 EpsilonOrNone = Annotated[
-    float | None, OrNone(Number("(0, inf)")), "What the policy promises of a tick, in nats; null: there is no bound."
+    float | None, _OrNone(Number("(0, inf)")), "What the policy promises of a tick, in nats; null: there is no bound."
 ]
-Against = Annotated[str, Word(ADVERSARIES), "Against whom."]
+Against = Annotated[str, Word(_ADVERSARIES), "Against whom."]
 Useful = Annotated[
     bool, Flag(), "Whether the plan found answers like this one twice as good as guessing; false if nobody compared."
 ]
@@ -191,7 +206,7 @@ class ValueEstimate(_Coordinates):
     values: Annotated[tuple[float, ...], Numbers("value"), "Posterior mean."]
     low: Annotated[tuple[float, ...], Numbers("low"), "Its interval of posterior probability 0.95."]
     high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
-    unit: Annotated[str | None, OrNone(Text(1, 32)), "Of the values."]
+    unit: Annotated[str | None, _OrNone(Text(1, 32)), "Of the values."]
     protection: Protection
     epsilon: EpsilonOrNone
     adversary: Against
@@ -205,7 +220,7 @@ class ValueEstimate(_Coordinates):
 
     def _consistent(self) -> None:
         length(self.values, 1, 3, "values")
-        check_intervals(self.values, self.low, self.high)
+        _check_intervals(self.values, self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +264,7 @@ class WindowCount(JsonMessage):
             raise FrameError(f"{len(self.values)} values of {len(self.blocks)} blocks", Reason.WRONG_LENGTH)
         if not self.blocks and len(self.values) not in (1, len(self.states)):
             raise FrameError(f"{len(self.values)} values beside {len(self.states)} states", Reason.WRONG_LENGTH)
-        check_intervals(self.values, self.low, self.high)
+        _check_intervals(self.values, self.low, self.high)
 
 
 Estimate = StateEstimate | PlaceEstimate | ValueEstimate
@@ -310,7 +325,7 @@ class ReleaseFrame(JsonMessage):
     unit: Annotated[str, Word(("ticks", "share")), "Of the values; share for a frequency."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     epsilon: Annotated[float, Number("(0, inf)"), "What the audience is promised, over all releases, in nats."]
-    adversary: Annotated[str, Word(ADVERSARIES), "Against whom."]
+    adversary: Annotated[str, Word(_ADVERSARIES), "Against whom."]
     stretch_ticks: Annotated[
         int, Integer(1, MAX_TICK), "How many ticks in a row lose no more than epsilon; 1: a single tick."
     ]
@@ -355,7 +370,7 @@ class ReleaseFrame(JsonMessage):
         count = len(self.asked.groups(self.states))
         for name in ("values", "standard_errors"):
             length(getattr(self, name), count, count, name)
-        check_intervals(self.values, self.low, self.high)
+        _check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
             raise FrameError(f"scale {self.scale} is not in lowest terms", Reason.OUT_OF_RANGE)
         if unix_us(self.since) >= unix_us(self.time):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
+from fugu.contract.stretches import LARGEST_PROTECTED
 
 __all__ = [
     "LAST_US",
@@ -23,7 +22,6 @@ __all__ = [
     "protected_sentence",
     "read_instant",
     "unix_us",
-    "unprotected_sentence",
 ]
 
 
@@ -94,14 +92,6 @@ def protected_sentence(discretiser: Discretiser | None) -> str:
         tail = f" ({discretiser.compare} of {mean}: {_numbered(discretiser.edges)}), not the reading{start}"
         tail = tail.replace("difference of", "difference from")
     return f"protected is which of {states} a tick is in{tail}"
-
-
-def unprotected_sentence(stretches: Sequence[Stretch]) -> str:
-    """Say what is not protected: stretches, the shortest first, from some length on, and what is always public."""
-    public = "that the device is on, and when it was not, is public"
-    if bare := next((stretch for stretch in stretches if not stretch.protected), None):
-        return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
-    return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
 
 
 def loss_words(epsilon: float | None, before: str = "epsilon ") -> str:

@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract.envelope import Envelope, Kind, decode_roots
+from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope, Kind
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import (
     Enrolment,
@@ -42,11 +42,13 @@ from fugu.contract.fleet_documents import (
     verified,
 )
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.message import read_row, unpacked
 from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 
 __all__ = ["FAR_AHEAD_SECONDS", "Trust", "TrustState", "Verdict"]
+
 
 FAR_AHEAD_SECONDS = 86_400
 """By how much a signed time may be ahead of a synchronised clock."""
@@ -150,7 +152,7 @@ class Trust:
     def follow_roots(self, payload: bytes) -> Verdict:
         """Follow root documents beyond the one in force; a TrustError says why the last is not in force afterwards."""
         try:
-            chain = decode_roots(payload)
+            chain = _decode_roots(payload)
         except FrameError as error:
             raise TrustError(f"no root documents: {error}") from None
         before, last = self.state, ""
@@ -343,6 +345,13 @@ class Trust:
         if document.fleet != self.enrolment.fleet:
             raise TrustError(f"the root of fleet {document.fleet}", Reason.NOT_ADDRESSED)
         return document
+
+
+def _decode_roots(payload: bytes) -> tuple[bytes, ...]:
+    """The envelopes of a message with root documents; the FrameError says what is wrong."""
+    envelopes: tuple[bytes, ...]
+    (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")
+    return envelopes
 
 
 def _envelope(payload: bytes) -> Envelope:

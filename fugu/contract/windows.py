@@ -20,25 +20,11 @@ from fugu.contract.calendar import DAY
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import EACH, Each, Query, query_of
 
-__all__ = [
-    "ADVERSARIES",
-    "ALONE",
-    "MAX_OPEN_COUNTS",
-    "MAX_WINDOWS",
-    "Asking",
-    "Blocks",
-    "Composing",
-    "Mechanism",
-    "Window",
-    "covers",
-    "total_rate",
-]
+__all__ = ["ALONE", "MAX_WINDOWS", "Asking", "Blocks", "Composing", "Mechanism", "Window", "covers", "total_rate"]
 
 
 Composing = Literal["chain", "mqm-exact", "mqm-approx"]
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group"]
-ADVERSARIES = ("ignorant", "informed", "universal")
-"""Whom a promise holds against, as in `fugu.contract.guarantee`."""
 ALONE: tuple[Mechanism, ...] = tuple(name for name in get_args(Mechanism) if name not in get_args(Composing))
 """Mechanisms that do not compose: their release is the only one that an audience ever gets of a stream."""
 _AGAINST_ALL = ("chain", "group")
@@ -52,8 +38,7 @@ def covers(mechanism: str, adversary: str) -> bool:
 MAX_WINDOWS = 16
 MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
-MAX_OPEN_COUNTS = 16_384
-"""Numbers that all windows under way may count at a time: what a small device can keep in memory."""
+_LEFT_OUT = ("clip", "blocks")
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 _Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
 

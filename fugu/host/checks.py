@@ -19,16 +19,8 @@ from typing import Literal, NamedTuple
 
 from fugu.contract.errors import cause
 
-__all__ = [
-    "CERTIFICATE_DAYS",
-    "Finding",
-    "Verdict",
-    "certificate_end",
-    "failed",
-    "lines",
-    "loopback_only",
-    "private_socket",
-]
+__all__ = ["CERTIFICATE_DAYS", "Finding", "Verdict", "certificate_end", "failed", "lines", "loopback_only"]
+
 
 Verdict = Literal["ok", "warn", "FAIL"]
 CERTIFICATE_DAYS = 30
@@ -290,17 +282,3 @@ def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None
                 address = ip_address(b"".join(words))
                 found.add(getattr(address, "ipv4_mapped", None) or address)
     return found if known else None
-
-
-def private_socket(what: str, path: Path) -> Finding:
-    """Check whether a Unix socket is there, and not for everybody."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return Finding(what, "warn", f"{path}: {error.strerror}: start it, or look at the path")
-    if not stat.S_ISSOCK(mode):
-        return Finding(what, "FAIL", f"{path} is no socket")
-    if mode & 0o002:
-        text = f"{path} is open to every account of this machine, which may read raw readings: chmod o= it"
-        return Finding(what, "warn", text)
-    return Finding(what, "ok", f"{path} is open to its owner and group only")

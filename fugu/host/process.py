@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TextIO, get_args
 
@@ -26,7 +26,6 @@ __all__ = [
     "Parser",
     "add_version",
     "end_with_parent",
-    "ending_in_order",
     "first_share",
     "log_settings",
     "log_to_stderr",
@@ -67,7 +66,6 @@ def add_version(parser: argparse.ArgumentParser, program: str) -> None:
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
-
 NOTICES = logging.getLogger("fugu.notices")
 """For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""
 NOTICES.setLevel(logging.INFO)
@@ -147,27 +145,6 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:  # it has ended already
             os._exit(1)
-
-
-@contextlib.contextmanager
-def ending_in_order() -> Iterator[None]:
-    """Let SIGTERM, and a terminal that is closed, end the program as an exit does: its folders and processes end too.
-
-    What comes after the first such signal is ignored.
-    """
-    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-
-    def leave(number: int, _frame: object) -> None:
-        for one in ends:
-            signal.signal(one, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in ends}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 _MICROSECONDS = 1e6

@@ -29,7 +29,6 @@ __all__ = [
     "categories",
     "complete",
     "delta_set",
-    "edge_list",
     "explicit",
     "lattice",
     "one_step",
@@ -126,12 +125,6 @@ def restrict(graph: Bools, constraint: Bools) -> Bools:
     return graph & constraint[:, None] & constraint[None, :]
 
 
-def edge_list(graph: Bools) -> list[tuple[int, int]]:
-    """The edges (i, j) with i < j, in ascending order."""
-    first, second = np.nonzero(np.triu(graph, 1))
-    return list(zip(first.tolist(), second.tolist(), strict=True))
-
-
 def _loopless(related: Bools) -> Bools:
     related = related.copy()
     np.fill_diagonal(related, False)
@@ -139,7 +132,6 @@ def _loopless(related: Bools) -> Bools:
 
 
 _HALF = Fraction(1, 2)
-
 Resolution = Fraction | int | float
 
 

@@ -6,7 +6,6 @@ Wherever a tick is left out, and wherever one of the files begins a segment, no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,14 +14,13 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import JointChains, Shown, odds_ratio
-from fugu.contract.topics import NAME_PATTERN
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import Recording, median_period, read_states
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import JointModel, transition_matrix
 from fugu.privacy.covering_class import smoothed
 
-__all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "named", "read_joint"]
+__all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "read_joint"]
 
 
 _US = 1_000_000
@@ -121,25 +119,6 @@ def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
     period = median_period(None if first is None else first[rows[0]][selected], segments)
     longest = max(one.states.size for one in streams)
     return JointRecording(states[selected], segments, period, streams, longest - int(selected.sum()))
-
-
-def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
-    """Names of streams: those given, else their columns or files, whichever tell them apart.
-
-    Raises:
-        PlanningError: there are other numbers of names, or they are no names of streams, or not different ones.
-    """
-    found = [
-        [one.column for one in streams],
-        [rule.path.name.split(".")[0] for rule in rules],
-    ]
-    if names is not None and len(names) != len(streams):
-        raise PlanningError(f"there are {len(streams)} streams and {len(names)} names")
-    for some in found if names is None else [list(names)]:
-        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
-            return tuple(some)
-    what = "columns and files do not name the streams" if names is None else "these are no names of streams"
-    raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[list[Ints], Ints]:

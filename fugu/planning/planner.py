@@ -18,7 +18,7 @@ from fugu.contract.stretches import Stretch
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import protected_ticks
-from fugu.privacy.accountant.accountant import decimated_class
+from fugu.privacy.accountant.accountant import class_of
 from fugu.privacy.accountant.bounded import decimated_odds_ratio, decimated_transition
 from fugu.privacy.randomised_response import Objective, Utility, assess, calibrate
 
@@ -27,7 +27,6 @@ __all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan"]
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 """Sampling periods that may be compared, in ticks of the class of chains."""
-
 _NOTICEABLE = 0.005
 _WORTHWHILE = 1.05
 _FORGOTTEN = 0.01
@@ -146,13 +145,22 @@ def _sampled(request: Request, every: int) -> ChainClass:
     """
     chains = request.chains
     if every == 1 or request.adversary != "universal" or chains.changes or chains.named_streams:
-        return decimated_class(chains, every)
+        return _decimated_class(chains, every)
     if not math.isfinite(chains.odds_bound):
         raise PlanningError(f"no stream can be planned for every {every}th tick: a step is all but impossible")
     ratio = decimated_odds_ratio(chains.odds_bound, every)
     power = decimated_transition(np.array(request.transition), every)
     transition = tuple(tuple(float(p) for p in row) for row in power)
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
+
+
+def _decimated_class(chains: ChainClass, step: int) -> ChainClass:
+    """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
+
+    Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is
+    of one period.
+    """
+    return chains if step == 1 else class_of(chains).decimated(step)
 
 
 def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.discretisers import ON_OFF, Baseline, Categories, Discretiser, Thresholds
+from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresholds
 from fugu.contract.guarantee import Adversary
 from fugu.contract.stretches import stretch_ticks
 from fugu.planning.errors import PlanningError, TooShortError
@@ -47,10 +47,22 @@ __all__ = [
     "three_sets",
 ]
 
+
 DEFAULT_SECONDS = 600
 SLOW_SECONDS = 30.0
 """Ticks that far apart are protected for ten minutes if nothing else is asked for; more frequent ones singly."""
 _NEARLY_ALL_STAYS = 0.99
+_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active", "0 1")
+_ON_OFF = Categories(
+    categories={
+        spelt: state
+        for pair in _PAIRS
+        for state, name in enumerate(pair.split())
+        for spelt in (name, name.capitalize(), name.upper())
+    },
+    states=("off", "on"),
+)
+"""The names that home automation has for off and on; "unavailable" and "unknown" are missing readings."""
 
 
 def protected_seconds(asked: int | None, period_seconds: float | None) -> int:
@@ -250,10 +262,10 @@ def _categories(
     names = ["+".join(first[name] for name in group)[:64] for group in groups]
     places = {name: place for place, group in enumerate(groups) for name in group}
     categories = {value: places[value.casefold()] for value in sorted(spelled) if value.casefold() in places}
-    if states is None and {ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
+    if states is None and {_ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
         # A live sensor may spell the same two states otherwise than the recording.
-        names.sort(key=lambda name: ON_OFF.categories[name.casefold()])
-        categories = ON_OFF.categories | {name: ON_OFF.categories[name.casefold()] for name in categories}
+        names.sort(key=lambda name: _ON_OFF.categories[name.casefold()])
+        categories = _ON_OFF.categories | {name: _ON_OFF.categories[name.casefold()] for name in categories}
     extra = () if missing is None else (missing,)
     return Categories(categories=categories, states=(*names, *extra), missing=missing)
 

@@ -19,7 +19,6 @@ from fugu.chains.arrays import Ints
 from fugu.contract.discretisers import Discretiser
 from fugu.privacy import chain_model
 from fugu.privacy.chain_model import (
-    WARNING,
     ChainModel,
     Counts,
     JointModel,
@@ -37,8 +36,13 @@ from fugu.privacy.covering_class import Covered, covering_class, local_transitio
 
 __all__ = ["fit", "fit_joint", "fit_order_two", "joint_states", "matrix_rows"]
 
+
 _CONFIDENCES = (0.9, 0.95, 0.99, 0.999)
 """Levels of a file's intervals."""
+_WARNING = (
+    "a chain fitted to readings that will be released leaks about them: fit on other data than will be released, "
+    "or widen the class of chains"
+)
 
 
 def fit(
@@ -92,7 +96,7 @@ def fit(
         regimes=() if covered is None else regime_rows(covered),
         order=chain_model.order_test(chain_model.count_triples(states, segments, k)),
         sojourns=tuple(chain_model.sojourns(states, segments, counts)),
-        warning=WARNING,
+        warning=_WARNING,
     )
 
 
@@ -193,7 +197,7 @@ def fit_joint(
         regimes=regimes,
         independent=independence_test(counts, shows) if len(streams) > 1 else None,
         more=chain_model.order_test(chain_model.count_triples(joint, segments, len(shows))),
-        warning=WARNING,
+        warning=_WARNING,
     )
 
 
@@ -233,7 +237,7 @@ def fit_order_two(
         regimes=(),
         independent=None,
         more=chain_model.order_test(chain_model.count_triples(joint, segments, len(both))),
-        warning=WARNING,
+        warning=_WARNING,
     )
 
 

@@ -73,7 +73,6 @@ from fugu.contract.topics import NAME_PATTERN
 
 __all__ = [
     "MOST_STREAMS",
-    "WARNING",
     "Attacked",
     "ChainModel",
     "Counts",
@@ -188,10 +187,6 @@ def _sojourn(lengths: Ints, row: Ints, state: int) -> Stay:
     )
 
 
-WARNING = (
-    "a chain fitted to readings that will be released leaks about them: fit on other data than will be released, "
-    "or widen the class of chains"
-)
 _SLACK = 1e-9
 _MAX_BYTES = 1 << 24
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]

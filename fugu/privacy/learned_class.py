@@ -53,7 +53,7 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.privacy.chain_model import Matrix, ModelFile, Probability
 from fugu.privacy.covering_class import bounded_class
 
-__all__ = ["FEWEST", "Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_ratios", "transition_of"]
+__all__ = ["Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_ratios", "transition_of"]
 
 
 class LearnedScale(Document):
@@ -106,8 +106,6 @@ class LearnedModel(ModelFile):
         return self
 
 
-FEWEST = 8
-"""Stretches of a length, at least."""
 _SHARE = 0.02
 _TAIL = 0.1
 _AT_ONCE = 1024

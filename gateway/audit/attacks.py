@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
-from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelihoods, paths, release
-from fugu.audit.witness import best_threshold, least_epsilon, secret_pairs, told_by_tick, witness
+from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods, paths, release
+from fugu.audit.witness import least_epsilon, secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
@@ -35,15 +35,38 @@ from gateway.releases.entries import Promise
 
 __all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
 
+
 _CHOOSING = 4000
 _WORK = 40_000_000
 _LEAST_TRIALS = 500
 _MOST_PAIRS = 12
 _MOST_CELLS = 4000
 _LARGEST = 700.0
-
 Statistic = Callable[[Heard], Floats]
 """(trials,) numbers that are larger under the one state than under the other."""
+_FEWEST = 8
+_THRESHOLDS = 40
+
+
+class _Simulated:
+    """Draws by the probabilities of a table, and by the stated scales."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+        found = np.empty_like(states)
+        for x, distribution in enumerate(source.emission):
+            at = states == x
+            limits = np.cumsum(distribution)[:-1]
+            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+        return found
+
+    def noise(self, count: Counted, trials: int) -> Ints:
+        """(trials,) noise of a count: the difference of two geometric numbers."""
+        up, down = self._generator.geometric(-np.expm1(-1 / float(count.scale)), (2, trials, count.terms))
+        return np.asarray((up - down).sum(axis=1), dtype=np.int64)
 
 
 class Event(NamedTuple):
@@ -114,7 +137,9 @@ def attacked(
         counted = recorded.enough(made, *drawn)
         recorded.rewind()
     hits, alarms = (
-        int((best.statistic(release(made, states[:counted], recorded or Simulated(generator))) >= best.threshold).sum())
+        int(
+            (best.statistic(release(made, states[:counted], recorded or _Simulated(generator))) >= best.threshold).sum()
+        )
         for states in drawn
     )
     least = least_epsilon(hits, counted, alarms, counted, level)
@@ -141,7 +166,7 @@ def _candidates(
     every = secret_pairs(made)
     pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
     heard = {
-        state: release(made, paths(chain, made, state, trials, generator), Simulated(generator))
+        state: release(made, paths(chain, made, state, trials, generator), _Simulated(generator))
         for state in dict.fromkeys(state for pair in pairs for state in pair)
     }
     logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
@@ -152,8 +177,27 @@ def _candidates(
         else:
             statistic, used = _weighted(heard[x], heard[z])
             under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
-        threshold, promise = best_threshold(under, other, counted, level)
+        threshold, promise = _best_threshold(under, other, counted, level)
         yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
+
+
+def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
+    """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
+
+    `under` and `other` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
+    """
+    best, threshold = 0.0, math.inf
+    ordered = np.sort(other)
+    for one in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
+        share = float((under >= one).mean())
+        against = float(ordered.size - np.searchsorted(ordered, one)) / ordered.size
+        hits, alarms = int(share * trials), math.ceil(against * trials)
+        if share * under.size < _FEWEST:
+            break
+        found = least_epsilon(hits, trials, alarms, trials, level)
+        if found > best:
+            best, threshold = found, float(one)
+    return threshold, best
 
 
 def _judged(made: Mechanism) -> Mechanism | None:
@@ -411,7 +455,7 @@ def simulated(
     policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draws: int
 ) -> Recorded:
     """So many draws in each state, and of each count's noise, by the policy's own numbers."""
-    source, states = Simulated(generator), len(policy.discretiser.states)
+    source, states = _Simulated(generator), len(policy.discretiser.states)
     drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
         made = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)

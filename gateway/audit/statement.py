@@ -11,8 +11,6 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from fugu.audit.exact.chains.claims import recompute
 from fugu.audit.exact.numbers import exp_up
@@ -27,7 +25,6 @@ from fugu.audit.findings import (
     other_certificate,
     slack,
 )
-from fugu.contract.envelope import sign
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.guarantee import Adversary
@@ -46,7 +43,8 @@ from fugu.contract.topics import (
 )
 from gateway.audit.access import Listed, listed
 
-__all__ = ["Statement", "policy_statement", "signed_statement"]
+__all__ = ["Statement", "policy_statement"]
+
 
 ASSUMPTIONS = (
     "the sequence of states, after the discretiser, is a chain of the class",
@@ -151,12 +149,6 @@ class Statement(NamedTuple):
             "confirmed": self.confirmed,
             "summary": self.summary,
         }
-
-
-def signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
-    """The statement's JSON in an envelope of the kind `statement`, with a signature."""
-    payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
-    return sign("statement", payload, [key]).encode()
 
 
 def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:

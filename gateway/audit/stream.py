@@ -15,14 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.attackers.evaluation import attack
-from fugu.attackers.outputs import (
-    CountOutputs,
-    Outputs,
-    SymbolOutputs,
-    known_every,
-    release_counts,
-    release_symbols,
-)
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, PARTS
 from fugu.audit.device import inside_distribution
 from fugu.audit.findings import Finding
@@ -37,32 +30,19 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import (
-    StretchTrial,
-    Trial,
-    attack_published_stretches,
-    attacked_stretches,
-    unknown_ticks,
-)
+from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches, attacked_stretches, unknown_ticks
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import Bets, why_off
-from gateway.audit.access import Audience, Listed, may_read
+from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
-from gateway.audit.mechanism import (
-    AuditError,
-    Definition,
-    JointStreams,
-    mechanism_of,
-    released,
-    windows,
-    worst_chains,
-)
+from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
 from gateway.releases.config import ReleaseConfig
 
-__all__ = ["StreamAudit", "audit_stream", "not_listed"]
+__all__ = ["StreamAudit", "audit_stream"]
+
 
 _FAR = 40
 _MOST = 64
@@ -380,16 +360,6 @@ def _definitions(
             else:
                 found.append(one._replace(source=number))
     return tuple(found), tuple(dict.fromkeys(left))
-
-
-def not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
-    """Messages that a broker delivered to an account although its access list does not grant them."""
-    topics = dict.fromkeys(topic for topic, _ in messages)
-    return [
-        Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
-        for topic in topics
-        if not may_read(known.rules, account, topic)
-    ]
 
 
 def _refutation(one: Attacked) -> Finding:

@@ -14,9 +14,12 @@ same name with `-offline` behind.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import ipaddress
 import json
 import re
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,16 +31,7 @@ from pydantic import ValidationError
 from fugu.contract.errors import UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, available_topic, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
-from gateway.deployment.mosquitto import (
-    AUTHORITY_DAYS,
-    Account,
-    Role,
-    Settings,
-    access_list,
-    new_password,
-    password_line,
-    public_files,
-)
+from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings, access_list, public_files
 from gateway.deployment.units import DeploymentError
 
 if TYPE_CHECKING:
@@ -45,10 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerFolder", "Credentials", "check_name", "create_broker", "open_broker"]
 
+
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MOST_HOST = 253
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9._-]+)?")
 _NAME = re.compile(NAME_PATTERN)
+_ITERATIONS = 101
+"""Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
+_SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,8 @@ class BrokerFolder:
         if self.settings.mutual:
             made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
         else:
-            made = Credentials(name, new_password(), None)
-            self._write_password(name, password_line(name, made.password or ""))
+            made = Credentials(name, _new_password(), None)
+            self._write_password(name, _password_line(name, made.password or ""))
         if known is None:
             self._keep((*self.settings.accounts, account))
         elif known.role == "removed":
@@ -213,6 +211,18 @@ class BrokerFolder:
         from gateway.deployment.certificates import Authority  # nobody else waits for the certificates' library
 
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())
+
+
+def _new_password() -> str:
+    """A random password of 256 bits, of letters, digits, `_` and `-`."""
+    return secrets.token_urlsafe(32)
+
+
+def _password_line(name: str, password: str, salt: bytes | None = None) -> str:
+    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512; 12 bytes salt."""
+    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
+    return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:

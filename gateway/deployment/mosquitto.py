@@ -9,11 +9,8 @@ done: before, only the number of its open files limits it.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import pwd
-import secrets
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -24,26 +21,10 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
 
-__all__ = [
-    "AUTHORITY_DAYS",
-    "SPARE_FILES",
-    "Account",
-    "Role",
-    "Settings",
-    "access_list",
-    "limits",
-    "new_password",
-    "password_line",
-    "public_files",
-]
+__all__ = ["AUTHORITY_DAYS", "SPARE_FILES", "Account", "Role", "Settings", "access_list", "limits", "public_files"]
 
 
 Role = Literal["gateway", "shard", "operator", "device", "site", "home-assistant", "reader", "removed"]
-
-_ITERATIONS = 101
-"""Mosquitto's own number; more would only slow the broker down, since a password of 256 random bits is not guessed."""
-_SALT_BYTES = 12  # the only length that Mosquitto 2.0 reads
-
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
@@ -120,18 +101,6 @@ _DEVICE = (
     *("write %u/status", "write %u/policy/status", "read %u/committed", "read %u/policy/set", "read %u/table/+"),
     *("read %u/stop", "read root", "read time"),
 )
-
-
-def new_password() -> str:
-    """A random password of 256 bits, of letters, digits, `_` and `-`."""
-    return secrets.token_urlsafe(32)
-
-
-def password_line(name: str, password: str, salt: bytes | None = None) -> str:
-    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512; 12 bytes salt."""
-    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
-    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
-    return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def access_list(fleet: str, accounts: Iterable[Account]) -> str:

@@ -21,13 +21,18 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
 from gateway.store.store import Store
-from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, part
+from gateway.store.symbols import Bytes, Chunk, Columns, Head, packed_size, part
 
 __all__ = ["Past", "TickProbabilities", "cut", "seal"]
 
 
 _PAGES = 4, 32
 """How many frames are read at once, at first and at most: often the first few are enough."""
+_CHUNK_TICKS = 4_000
+_SMALL_TICKS = 1_000
+"""A last chunk with fewer is made anew with what follows it."""
+_CHUNK_SPAN = 1 << 16
+"""Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
 
 
 class TickProbabilities(NamedTuple):
@@ -234,7 +239,7 @@ def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
     firsts = follow(beliefs, past.bank.arrays, which, model, rows, np.arange(rows.rows))
     chunks: list[Chunk] = []
     heads: dict[int, Head] = {}
-    for row, first, runs, symbols in cut(rows, CHUNK_TICKS, CHUNK_SPAN):
+    for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
         place, distribution = sealed[which[row]], firsts[row, : sizes[model[row]]]
         version, shift, offset, ticks, _ = runs[-1]
         last = first + offset + ticks - 1
@@ -264,7 +269,7 @@ def _rows(
     for number, first in zip(numbers.tolist(), firsts, strict=True):
         if (head := heads.get(number)) is None:
             continue
-        if head.last < first and (head.chunk < 0 or head.ticks >= SMALL_TICKS):
+        if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
             standing[number] = past.after(places[number], head)
             continue
         begin = min(first, head.chunk) if head.chunk >= 0 else first

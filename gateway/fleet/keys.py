@@ -47,7 +47,6 @@ __all__ = [
     "read_private",
     "read_root",
     "root_in",
-    "roots_in",
     "short",
     "unlock",
     "unlock_some",
@@ -285,15 +284,6 @@ def root_in(folders: Sequence[Path]) -> Root:
     if not found:
         raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
     return max(found, key=lambda root: root.document.version)
-
-
-def roots_in(folders: Sequence[Path]) -> list[Root]:
-    """All roots of some folders, the newest first. FleetError as for `root_in`."""
-    found = {root_in(folders).payload: root_in(folders)}
-    for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
-        root = read_root(path)
-        found.setdefault(root.payload, root)
-    return sorted(found.values(), key=lambda root: -root.document.version)
 
 
 def device_trust(root: Root, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:

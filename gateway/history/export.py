@@ -10,13 +10,7 @@ from pathlib import Path
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, unix_us
 from gateway.history.parquet import ParquetFolder, parquet_folder
-from gateway.history.stored import (
-    DAY_US,
-    HistoryError,
-    Span,
-    StoredHistory,
-    stored_history,
-)
+from gateway.history.stored import DAY_US, HistoryError, Span, StoredHistory, stored_history
 from gateway.history.tables import (
     marginal_rows,
     measurement_rows,
@@ -27,9 +21,12 @@ from gateway.history.tables import (
     window_rows,
 )
 from gateway.location import Location
-from gateway.releases.ledger import Ledger, known_ledger
+from gateway.releases.entries import KIND
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.store.opening import is_there
 
 __all__ = ["export_history"]
+
 
 _MOST_ENTRIES = 1_000
 _MOST_PIECES = 64
@@ -58,13 +55,19 @@ def export_history(
             day -= day % DAY_US
             told(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
             day = day + DAY_US if _day(history, made, span.day(day), lag) else history.next_time(day + DAY_US)
-        if (ledger := ledger or known_ledger(store)) is not None:
+        if (ledger := ledger or _known_ledger(store)) is not None:
             told("releases", 1.0)
             _put_releases(made, ledger, span)
         if not any(made.rows.values()):
             raise HistoryError(f"{store.name} holds nothing of that time")
         made.add("policies", policy_rows(history.policies()))
         return dict(made.rows)
+
+
+def _known_ledger(store: Location) -> Location | None:
+    """The same, if there is one. Raises LedgerError if its server does not say."""
+    beside = ledger_beside(store)
+    return beside if is_there(beside, KIND) else None
 
 
 def _day(history: StoredHistory, made: ParquetFolder, span: Span, lag: int) -> bool:

@@ -22,24 +22,19 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import instant, instant_text
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.learned_class import (
-    FEWEST,
-    Deviations,
-    LearnedClass,
-    LearnedModel,
-    learned_class,
-    log_ratios,
-    transition_of,
-)
+from fugu.privacy.learned_class import Deviations, LearnedClass, LearnedModel, learned_class, log_ratios, transition_of
 from gateway.history.smoothing import blocks
 from gateway.history.stored import HistoryError, Piece, Span, SymbolStream, tick_times
 from gateway.history.tasks import Group, Source, Tasks
 
 __all__ = ["learn_class"]
 
+
 SEQUENCE_TICKS = 2048
 _CHUNK = 1 << 20
 _SMALL = 127
+_FEWEST = 8
+"""Stretches of a length, at least."""
 
 
 class Sequences(NamedTuple):
@@ -187,18 +182,18 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     told("measuring what is certain")
     information = _information(sample, transition, initial) * (ticks / sample.ticks)
     levels: list[Deviations] = []
-    if ticks >= FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
+    if ticks >= _FEWEST * SEQUENCE_TICKS and np.linalg.eigvalsh(information)[0] > 0.0:
         told("comparing streams")
         alone = np.asarray(np.linalg.inv(information / ticks), dtype=np.float64)
         chains = _Chains(transition, {}, alone[None])
         if len(streams) > 1:
             chains, whole = _streams(tasks, parts, chains, initial)
-            levels += [whole] if len(streams) >= FEWEST else []
+            levels += [whole] if len(streams) >= _FEWEST else []
         told("comparing stretches")
         levels = _stretches(tasks, parts, chains, initial) + levels
     learned = learned_class(transition, information, ticks, levels)
     if not (levels or learned.refused):
-        why = f"the symbols of {ticks} ticks are fewer than {FEWEST} stretches of {SEQUENCE_TICKS} ticks"
+        why = f"the symbols of {ticks} ticks are fewer than {_FEWEST} stretches of {SEQUENCE_TICKS} ticks"
         learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether the chain changes")
     return _model(source, streams, policy, learned, ticks, Span(min(since), max(until)))
 
@@ -336,7 +331,7 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
     levels: list[Deviations] = []
     while True:
         whole = ticks >= 0.75 * SEQUENCE_TICKS * 2 ** len(levels)
-        if whole.sum() < FEWEST:
+        if whole.sum() < _FEWEST:
             return levels
         kinds = streams[whole] if chains.own else np.zeros(int(whole.sum()), dtype=np.int64)
         bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[whole]]

@@ -17,19 +17,22 @@ import numpy as np
 from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
+from fugu.contract.sentences import LAST_US
 from gateway.estimates.beliefs import told
 from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
-from gateway.history.stored import ALWAYS, HistoryError, Piece, Span, SymbolStream
+from gateway.history.stored import HistoryError, Piece, Span, SymbolStream
 from gateway.history.tables import marginal_rows, policy_rows
 from gateway.history.tasks import Group, History, Source, Tasks
 
 __all__ = ["blocks", "smooth_history"]
 
+
 _CELLS = 1 << 22
 """Probabilities that are computed at once."""
 _GAP = 64
+_ALWAYS = Span(0, LAST_US)
 
 
 class _Said(NamedTuple):
@@ -74,7 +77,7 @@ class SmoothedStream:
     Symbols outside the span count as unobserved; `days` are by their beginnings.
     """
 
-    def __init__(self, history: History, stream: SymbolStream, span: Span = ALWAYS) -> None:
+    def __init__(self, history: History, stream: SymbolStream, span: Span = _ALWAYS) -> None:
         self.days = history.days(stream, span)
         self._history = history
         self._stream = stream

@@ -29,7 +29,6 @@ from gateway.store.coverage import Span as ShiftSpan
 from gateway.store.store import Store
 
 __all__ = [
-    "ALWAYS",
     "DAY_US",
     "HistoryError",
     "Piece",
@@ -63,9 +62,6 @@ class Span(NamedTuple):
         """The first and the last wall tick of a clock inside; the last is below the first if there is none."""
         low = -((clock.epoch_us - self.since) // clock.period_us)
         return max(low, 0), -((clock.epoch_us - self.until) // clock.period_us) - 1
-
-
-ALWAYS = Span(0, LAST_US)
 
 
 class Piece(NamedTuple):
@@ -112,8 +108,6 @@ def tick_times(clock: Clock, first: int, shift: int, ticks: int) -> Ints:
 
 
 _SEQUENCES = 1_000
-
-
 _AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
 
 

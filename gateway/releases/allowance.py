@@ -93,7 +93,6 @@ __all__ = [
     "classes_of",
     "classes_written",
     "counted_symbols",
-    "joint_charge",
     "joint_loss",
     "log_chance",
     "moved_by_all",
@@ -426,16 +425,6 @@ def _stretch_loss(chains: ChainClass, rate: float, adversary: Adversary, ticks: 
     single = ChainAccountant(chains).loss(rate, adversary).epsilon
     bound = chains.stretch_bound(single, 1, rate, (), adversary)
     return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
-
-
-def joint_charge(allowances: Sequence[int], base: int) -> int:
-    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
-
-    Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
-    It is 0 if there is no audience that the gateway may tell anything.
-    """
-    told = sum(max(one - base, 0) for one in allowances)
-    return told + base if any(one >= base for one in allowances) else 0
 
 
 @cache

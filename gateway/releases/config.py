@@ -9,7 +9,7 @@ gateway whose configuration names the broker's `readers.json` refuses configurat
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
@@ -27,7 +27,7 @@ from fugu.host.clock import seconds_of
 from fugu.host.toml_file import read_toml
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
-from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import SITE, Key, Promise, units_above
 
 __all__ = [
@@ -300,7 +300,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
             allowances = [
                 allowance(chains, one.epsilon, one.adversary, ticks=one.promise.ticks(period)) for one in audiences
             ]
-            if charge := joint_charge(allowances, units_above(policy.window_rate)):
+            if charge := _joint_charge(allowances, units_above(policy.window_rate)):
                 found.append(joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period)))
     except ChainClassError as error:
         raise ReleaseConfigError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
@@ -313,6 +313,16 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
             f"{', '.join(reader.audiences)} together: its limit is {reader.limit}"
         )
     return Bound(device, stream, epsilon)
+
+
+def _joint_charge(allowances: Sequence[int], base: int) -> int:
+    """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
+
+    Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
+    It is 0 if there is no audience that the gateway may tell anything.
+    """
+    told = sum(max(one - base, 0) for one in allowances)
+    return told + base if any(one >= base for one in allowances) else 0
 
 
 def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:

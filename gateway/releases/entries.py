@@ -58,7 +58,6 @@ __all__ = [
     "overlay",
     "peak",
     "peak_of_sum",
-    "refusal",
     "standing_problem",
     "together_name",
     "uncharged",
@@ -207,10 +206,8 @@ def inputs_digest(question: bytes, first: int, inputs: bytes) -> str:
 
 SITE = "site"
 """The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
-
 DEVICE_WINDOWS = ("device-windows", "mixed")
 """Noise of windows which devices released themselves: an account's base is their charge."""
-
 State = Literal["reserved", "published", "abandoned"]
 
 
@@ -395,15 +392,6 @@ def standing_problem(key: Key, allowance: int, base: int) -> str:
     )
 
 
-def refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:
-    """The error of a release that would push ticks above their allowance, with all streams that move together."""
-    who = f"{key}, with all of {together}, which move together" if together else f"{key}"
-    return LedgerError(
-        f"{who}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
-        f"{nats(reached - allowance):.12g} too much"
-    )
-
-
 _SCHEMA = """
 CREATE TABLE accounts (
     id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, audience TEXT NOT NULL,
@@ -444,10 +432,7 @@ INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');
 CREATE TABLE beginnings (
     device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """
-
-
 KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
-
 _ENTRY = (*Entry._fields, "in_group", "question", "inputs", "inputs_digest")
 _SHOWN = "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, in_group"
 _PAGE = 500

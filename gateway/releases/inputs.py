@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter
 
-from fugu.chains.arrays import Floats, Ints
+from fugu.chains.arrays import Floats
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import Noise
 from fugu.contract.windows import Mechanism, Window
@@ -54,7 +54,6 @@ __all__ = [
     "question_of",
     "symbols_variances",
     "table_of",
-    "windows_addend",
 ]
 
 
@@ -114,23 +113,6 @@ class Addend(NamedTuple):
     def document(self) -> list[Any]:
         """As plain values, for JSON."""
         return [*(one.tolist() for one in self[:3]), self.ticks]
-
-
-def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
-    """The answer of a device's own windows.
-
-    Args:
-        counts: (w, n) noisy counts of each window that answer the query, added up over its states.
-        numbers: (n,) how many noisy numbers of a window were added up.
-        scales: (w,) of each window's noise.
-    """
-    variance = sum(noise_variance(scale) for scale in scales)
-    return Addend(
-        counts.sum(axis=0).astype(np.float64),
-        np.asarray(numbers * variance, dtype=np.float64),
-        np.ones(len(numbers)),
-        ticks,
-    )
 
 
 def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:

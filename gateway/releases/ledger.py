@@ -39,16 +39,17 @@ from gateway.releases.entries import (
     clipped,
     digest,
     inputs_digest,
+    nats,
     overlay,
     peak,
     peak_of_sum,
-    refusal,
     together_name,
 )
 from gateway.store.engine import Lease
-from gateway.store.opening import is_there, open_engine
+from gateway.store.opening import open_engine
 
-__all__ = ["Ledger", "known_ledger", "ledger_beside"]
+__all__ = ["Ledger", "ledger_beside"]
+
 
 _ENTRY = ", ".join(Entry._fields)
 
@@ -56,12 +57,6 @@ _ENTRY = ", ".join(Entry._fields)
 def ledger_beside(store: Location) -> Location:
     """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
     return part_of(store, "ledger")
-
-
-def known_ledger(store: Location) -> Location | None:
-    """The same, if there is one. Raises LedgerError if its server does not say."""
-    beside = ledger_beside(store)
-    return beside if is_there(beside, KIND) else None
 
 
 class Ledger:
@@ -276,7 +271,7 @@ class Ledger:
                 told = overlay(told, *run)
         above = [run for run in told if run.charge + base > allowance]
         if above:
-            raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance, together)
+            raise _refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance, together)
         gone, new = set(before) - set(after), set(after) - set(before)
         self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
         self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
@@ -493,3 +488,12 @@ class Ledger:
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()
+
+
+def _refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:
+    """The error of a release that would push ticks above their allowance, with all streams that move together."""
+    who = f"{key}, with all of {together}, which move together" if together else f"{key}"
+    return LedgerError(
+        f"{who}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
+        f"{nats(reached - allowance):.12g} too much"
+    )

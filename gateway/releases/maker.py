@@ -6,7 +6,7 @@ is charged before the last step, which is one transaction of the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -41,19 +41,10 @@ from gateway.releases.entries import (
     units_above,
     units_below,
 )
-from gateway.releases.inputs import (
-    Addend,
-    Inputs,
-    Noisy,
-    Question,
-    added,
-    canonical_table,
-    symbols_variances,
-    windows_addend,
-)
+from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import Part, ReleaseError, SymbolCounter
+from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
 from gateway.store.store import Store
 
 __all__ = ["EmptyWindowError", "Maker"]
@@ -130,8 +121,25 @@ def device_windows(
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
-    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
+    addend = _windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
     return DeviceWindows(addend, max(scales), beginning, shift)
+
+
+def _windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
+    """The answer of a device's own windows.
+
+    Args:
+        counts: (w, n) noisy counts of each window that answer the query, added up over its states.
+        numbers: (n,) how many noisy numbers of a window were added up.
+        scales: (w,) of each window's noise.
+    """
+    variance = sum(noise_variance(scale) for scale in scales)
+    return Addend(
+        counts.sum(axis=0).astype(np.float64),
+        np.asarray(numbers * variance, dtype=np.float64),
+        np.ones(len(numbers)),
+        ticks,
+    )
 
 
 def observed(symbols: dict[NoiseTable, Ints]) -> int:

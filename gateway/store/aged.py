@@ -16,7 +16,7 @@ from gateway.store.engine import Database
 from gateway.store.points import LIKELY
 from gateway.store.symbols import Chunk, SymbolStore
 
-__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
+__all__ = ["SYMBOLS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
 
 
 class Sequence(NamedTuple):
@@ -54,8 +54,6 @@ class Frames(NamedTuple):
 
 
 SYMBOLS = Frames("chunks")
-POINTS = Frames("measured")
-WINDOWS = Frames("windows", "number", "first+length-1")
 
 
 class Forgotten(NamedTuple):

@@ -8,22 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.host.database import STORE, DatabaseError
+from fugu.host.database import STORE
 from gateway.location import Location
 from gateway.shards import Shard
 from gateway.store.aged import AgedStore
 from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
-from gateway.store.engine import Database, Kind, Lease, among, file_bytes
+from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.symbols import SymbolStore
 
-__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "lease_of", "store_bytes"]
+__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "lease_of"]
 
 
 class StoreError(FuguError):
@@ -402,14 +401,3 @@ class Store:
 def lease_of(shard: int) -> str:
     """The name under which a shard's process holds its devices."""
     return f"shard {shard}"
-
-
-def store_bytes(location: Location) -> int:
-    """Bytes of a store on its disk, whoever uses it; 0 if that cannot be seen."""
-    if isinstance(location, Path):
-        return file_bytes(location)
-    try:
-        with closing(open_engine(location, KIND, create=False)) as db:
-            return db.size()
-    except (StoreError, DatabaseError):
-        return 0

@@ -29,18 +29,7 @@ from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.shards import Shard
 from gateway.store.engine import Database, among
 
-__all__ = [
-    "CHUNK_SPAN",
-    "CHUNK_TICKS",
-    "SMALL_TICKS",
-    "Bytes",
-    "Chunk",
-    "Columns",
-    "Head",
-    "SymbolStore",
-    "packed_size",
-    "part",
-]
+__all__ = ["Bytes", "Chunk", "Columns", "Head", "SymbolStore", "packed_size", "part"]
 
 
 Bytes = NDArray[np.uint8]
@@ -281,11 +270,6 @@ class Tail:
         return Columns.joined(parts).take(np.argsort(order))
 
 
-CHUNK_TICKS = 4_000
-SMALL_TICKS = 1_000
-"""A last chunk with fewer is made anew with what follows it."""
-CHUNK_SPAN = 1 << 16
-"""Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
 _PAGE = 64
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
 from fugu.audit.witness import least_epsilon
+from fugu.cli.commands.audit import _not_listed as not_listed
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
@@ -27,7 +28,7 @@ from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audi
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
 from gateway.audit.mechanism import released, windows
 from gateway.audit.recordings import Recorded, distribution_problems, heard_topics, window_noise
-from gateway.audit.stream import audit_stream, not_listed
+from gateway.audit.stream import audit_stream
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Promise

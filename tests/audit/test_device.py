@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.compiled_policy import FirmwareError
-from firmware_sim.constant import parts, run_constant
+from firmware_sim.constant import run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
+from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise

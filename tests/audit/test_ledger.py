@@ -19,7 +19,8 @@ from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.broker_files import create_broker
 from gateway.deployment.mosquitto import Account, Settings
-from gateway.releases.allowance import allowance, joint_charge, joint_loss, smallest_scale
+from gateway.releases.allowance import allowance, joint_loss, smallest_scale
+from gateway.releases.config import _joint_charge as joint_charge
 from gateway.releases.entries import PER_NAT, Allowance, Promise
 from gateway.releases.ledger import Ledger
 from tests.support.command import Fugu

@@ -17,7 +17,7 @@ from jsonschema import Draft7Validator
 from fugu.contract._document import Document
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import Description, describe, encode_description
-from fugu.contract.envelope import Envelope, Signature, decode_roots, encode_roots
+from fugu.contract.envelope import Envelope, Signature, encode_roots
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_documents import PolicyDocument, RootDocument, TableDocument
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
@@ -26,6 +26,7 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import Kind, parse_topic
+from fugu.contract.trust import _decode_roots as decode_roots
 from fugu.contract.windows import Window
 from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values

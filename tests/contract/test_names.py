@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.discretisers import ON_OFF
 from fugu.contract.errors import FuguError, PolicyError, cause
 from fugu.contract.measure_policy import CategoryGraph
 from fugu.contract.policies import read_policy
+from fugu.planning.question import _ON_OFF as ON_OFF
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 

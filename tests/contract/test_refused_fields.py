@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from fugu.contract.envelope import Envelope, Signature, decode_roots, encode_roots
+from fugu.contract.envelope import Envelope, Signature, encode_roots
 from fugu.contract.errors import FrameError, Reason, StatusCode
 from fugu.contract.frames import (
     Committed,
@@ -30,6 +30,7 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import unpacked
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm, ReleaseFrame, WindowCount, decode_estimate
+from fugu.contract.trust import _decode_roots as decode_roots
 from tests.support.example_frames import (
     COUNT,
     HISTOGRAM,

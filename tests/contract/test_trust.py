@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, decode_roots, encode_roots, sign
+from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, encode_roots, sign
 from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, TrustState
+from fugu.contract.trust import _decode_roots as decode_roots
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.refusals import refused_for

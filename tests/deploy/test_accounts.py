@@ -14,9 +14,11 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
+from gateway.deployment.broker_files import _new_password as new_password
+from gateway.deployment.broker_files import _password_line as password_line
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.certificates import Authority
-from gateway.deployment.mosquitto import Account, access_list, new_password, password_line
+from gateway.deployment.mosquitto import Account, access_list
 from gateway.deployment.units import DeploymentError
 from tests.support.command import Fugu
 from tests.support.processes import policy

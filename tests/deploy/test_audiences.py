@@ -15,8 +15,9 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.loop import Gateway
-from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import ReleaseConfigError, load_readers
+from gateway.releases.config import _joint_charge as joint_charge
 from gateway.releases.setup import open_releases
 from gateway.settings import GatewaySettings
 from gateway.store.store import Store

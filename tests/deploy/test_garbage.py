@@ -18,8 +18,9 @@ from fugu.contract.frames import (
     WindowFrame,
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
+from gateway.deployment.broker_files import _password_line as password_line
 from gateway.deployment.broker_files import open_broker
-from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list, password_line
+from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 from tests.support.soak import only

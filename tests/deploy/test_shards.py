@@ -17,10 +17,11 @@ from fugu.contract.topics import committed_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.doctor import examine, installed
+from gateway.duties import _shard_account as shard_account
 from gateway.location import Server
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
-from gateway.shards import Shard, owner, shard_account
+from gateway.shards import Shard, owner
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies

@@ -15,7 +15,8 @@ from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
 from gateway.config import read_gateway
 from gateway.deployment.units import DeploymentError, unit
-from gateway.shards import own_account, shard_account
+from gateway.duties import _shard_account as shard_account
+from gateway.shards import own_account
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
+from fugu.cli.view.measure_plan import _edge_list as edge_list
+from fugu.places.graphs import complete, explicit, lattice, one_step
 from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
 from fugu.places.noise import noise_error
 from fugu.places.protection import degree_of_protection, exposed, protect

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.cli.view.measure_plan import _edge_list as edge_list
 from fugu.contract.measurement import RATIO_BITS
-from fugu.places.graphs import (
-    GraphError,
-    complete,
-    delta_set,
-    edge_list,
-    explicit,
-    lattice,
-    restrict,
-    surrogates,
-)
+from fugu.places.graphs import GraphError, complete, delta_set, explicit, lattice, restrict, surrogates
 from fugu.places.hull import difference_hull, gauge, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely

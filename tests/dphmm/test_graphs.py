@@ -7,17 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import (
-    GraphError,
-    categories,
-    complete,
-    edge_list,
-    explicit,
-    lattice,
-    one_step,
-    restrict,
-    within_radius,
-)
+from fugu.cli.view.measure_plan import _edge_list as edge_list
+from fugu.places.graphs import GraphError, categories, complete, explicit, lattice, one_step, restrict, within_radius
 from tests.support.dphmm_cases import GOLDEN, GRAPH, grid, states
 
 

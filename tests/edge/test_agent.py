@@ -18,8 +18,8 @@ from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import write_device
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import decode_description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit

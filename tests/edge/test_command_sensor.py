@@ -12,7 +12,8 @@ import pytest
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors import command, open_sensor
 from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
-from edge_agent.sensors.source import ChangeSensor, FailedError, LiveSensor, Reading, SensorUpdate
+from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
+from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate
 from edge_agent.stream import Sensors, check_shared
 from tests.support.agents import SECOND, stream_plan
 from tests.support.brokers import PATIENCE, wait_until

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from edge_agent.local_control import LocalStatusError, ask_status
-from firmware_sim.devices import simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import policy
 

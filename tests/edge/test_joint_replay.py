@@ -20,7 +20,7 @@ import edge_agent.stream
 import edge_agent.ticker
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors.source import ReplaySensor
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.ticker import Ticker
 from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Guarantee

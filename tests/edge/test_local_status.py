@@ -16,8 +16,8 @@ from edge_agent.agent import Agent
 from edge_agent.local_control import described
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import write_device
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -15,8 +15,8 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import write_device
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, wait_until

@@ -14,8 +14,9 @@ from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import Sensor
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.source import LineSensor, ReplaySensor
-from firmware_sim.devices import write_device
+from edge_agent.sensors.opening import _LineSensor as LineSensor
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks

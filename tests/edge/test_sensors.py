@@ -20,7 +20,10 @@ from edge_agent.config_schema import StreamConfig
 from edge_agent.recording import read_recording
 from edge_agent.sensors import UnavailableError, open_sensor, silence_warning
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.source import ChangeSensor, LineSensor, Reading, ReplaySensor, SensorUpdate
+from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
+from edge_agent.sensors.opening import _LineSensor as LineSensor
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.source import Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
 
 

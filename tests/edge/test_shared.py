@@ -15,7 +15,8 @@ from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import Sensor
-from edge_agent.sensors.source import LineSensor, Reading, SensorUpdate
+from edge_agent.sensors.opening import _LineSensor as LineSensor
+from edge_agent.sensors.source import Reading, SensorUpdate
 from edge_agent.stream import SharedSensor, open_sensors
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker

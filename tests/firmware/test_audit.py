@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.constant import Outputs, parts, run_constant
+from firmware_sim.constant import Outputs, run_constant
 from fugu.audit.device import device_tests
+from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
 from tests.support.board_policies import PROMISE, board_policy

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from firmware_sim.compiled_policy import FirmwareError, board_module, check_on_board, compile_policy, ratio_below
+from firmware_sim.build import _check_on_board as check_on_board
+from firmware_sim.compiled_policy import FirmwareError, board_module, compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Adversary, Guarantee

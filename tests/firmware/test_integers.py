@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.compiled_policy import BOARD, board_module, compile_policy, modules, ratio_below
+from firmware_sim.build import _modules as modules
+from firmware_sim.compiled_policy import BOARD, board_module, compile_policy, ratio_below
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 

@@ -17,8 +17,9 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.history.export import export_history
+from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
-from gateway.history.stored import ALWAYS, HistoryError, Span
+from gateway.history.stored import HistoryError, Span
 from gateway.history.tasks import Source
 from gateway.inbox import Received
 from gateway.store.store import StoreError

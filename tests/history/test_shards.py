@@ -12,7 +12,7 @@ from fugu.contract.windows import Window
 from gateway.audit.model_watch import watch_store
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
-from gateway.history.stored import ALWAYS
+from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.tasks import Source
 from gateway.journal.arrivals import Received
 from gateway.location import Location, Server

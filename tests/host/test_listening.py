@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.host.checks import loopback_only, private_socket
+from edge_agent.doctor import _private_socket as private_socket
+from fugu.host.checks import loopback_only
 
 
 @pytest.mark.parametrize(("address", "verdict"), [("127.0.0.1", "ok"), ("127.4.4.4", "ok"), ("0.0.0.0", "warn")])

@@ -7,7 +7,8 @@ import pytest
 
 from fugu.chains.arrays import Ints
 from fugu.contract.classify import Classifier
-from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
+from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
+from fugu.planning.question import _ON_OFF as ON_OFF
 from fugu.planning.recording import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.compiled_policy import check_on_board, compile_policy
+from firmware_sim.build import _check_on_board as check_on_board
+from firmware_sim.compiled_policy import compile_policy
 from fugu.audit.exact import recompute
 from fugu.contract.chains import BoundedChains
 from fugu.contract.guarantee import Guarantee

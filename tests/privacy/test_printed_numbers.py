@@ -26,7 +26,8 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
-from gateway.releases.allowance import allowance, amplified_loss, charge, joint_charge, joint_loss
+from gateway.releases.allowance import allowance, amplified_loss, charge, joint_loss
+from gateway.releases.config import _joint_charge as joint_charge
 from papers.composition_theorems import naive_counterexample
 from papers.influence_matrix import influence_scale, joint_influence_scale
 from tests.support.dphmm_cases import GRAPH, VALUES, states

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.privacy.accountant.accountant import decimated_class
+from fugu.planning.planner import _decimated_class as decimated_class
 from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition
 
 probability = st.floats(1e-4, 1.0 - 1e-4)

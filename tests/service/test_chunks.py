@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
+from gateway.estimates.past import _CHUNK_SPAN as CHUNK_SPAN
+from gateway.estimates.past import _CHUNK_TICKS as CHUNK_TICKS
+from gateway.estimates.past import _SMALL_TICKS as SMALL_TICKS
 from gateway.journal.arrivals import Arrivals, Received
 from gateway.store.coverage import Place
 from gateway.store.engine import Database, Rows
 from gateway.store.store import Store
-from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Chunk
+from gateway.store.symbols import Chunk
 from tests.support.scenes import Scene, final_state, frames, policy
 from tests.support.soak import only
 

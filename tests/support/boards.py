@@ -15,8 +15,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+from firmware_sim.build import _modules as modules
 from firmware_sim.build import compile_module
-from firmware_sim.compiled_policy import modules
 from tests.support.brokers import PATIENCE
 
 pytest.importorskip("micropython_unix", reason="MicroPython's Unix port is packaged for x86-64 only")

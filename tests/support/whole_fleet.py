@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Categories
 from fugu.contract.reports import Health

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker

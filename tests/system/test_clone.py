@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic, stop_topic
 from gateway.fleet.registry import Registry

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from scipy.stats import gamma
 
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
 from fugu.cli.demo.evaluation import Replay, load_night
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.demo.session import NIGHTS
 from fugu.mqtt import Broker
 from gateway.deployment.broker_files import create_broker

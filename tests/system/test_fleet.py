@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.descriptions import decode_description
 from fugu.contract.frames import Status
 from fugu.contract.policy import Categories

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from fugu.contract.fleet_documents import PolicyDocument

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config import load
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.topics import policy_set_topic
 from fugu.contract.trust import Trust, TrustState
 from fugu.mqtt import Broker

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.local_control import ask_status
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic, parse_topic
 from fugu.contract.watermark import is_authentic, sign_committed

@@ -15,7 +15,7 @@ from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.stream import open_sensors
-from firmware_sim.devices import write_device
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.main import main
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker

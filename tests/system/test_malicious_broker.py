@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.topics import committed_topic
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication

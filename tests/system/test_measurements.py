@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 from edge_agent.outbox import Outbox
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import ValueEstimate
 from fugu.contract.topics import estimate_topic, table_topic

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import AgentProcess, write_device
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.policy import Categories

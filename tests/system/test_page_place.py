@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import AgentProcess, write_device
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.discretisers import Cells
 from fugu.contract.policies import AnyPolicy
 from fugu.mqtt import Broker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.main import main
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policies import read_policy

@@ -11,8 +11,8 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import write_device
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.view.readings import reading_line
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker

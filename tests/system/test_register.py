@@ -12,7 +12,7 @@ import pytest
 from paho.mqtt.client import topic_matches_sub
 
 from fugu.contract.descriptions import decode_description
-from fugu.contract.envelope import Envelope, decode_roots
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
@@ -26,6 +26,7 @@ from fugu.contract.reports import (
     decode_estimate,
 )
 from fugu.contract.topics import Kind, available_topic, description_topic, discovery_topic, parse_topic
+from fugu.contract.trust import _decode_roots as decode_roots
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until

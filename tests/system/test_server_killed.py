@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from edge_agent.outbox import Outbox
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
 from gateway.location import Server
 from gateway.loop import Gateway

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.main import main
 from fugu.contract.policies import read_policy
 from fugu.contract.reports import ReleaseFrame

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.chains import BinaryChains
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import Broker

@@ -12,8 +12,10 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.source import ReplaySensor
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from firmware_sim.devices import simulate_recording
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker

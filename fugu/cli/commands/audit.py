@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_sim.constant import parts, run_constant
+from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
+from fugu.audit.findings import Finding
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
 from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, store_of
@@ -27,17 +30,19 @@ from fugu.cli.view.audit import (
     tested_document,
 )
 from fugu.cli.view.terminal import answer, working
+from fugu.contract.envelope import sign
 from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.host.arguments import positive
 from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
-from gateway.audit.access import audiences, listed, planned_audiences
-from gateway.audit.recordings import heard_topics, read_messages
-from gateway.audit.statement import policy_statement, signed_statement
-from gateway.audit.stream import audit_stream, not_listed
+from gateway.audit.access import Listed, audiences, listed, may_read, planned_audiences
+from gateway.audit.recordings import Message, heard_topics, read_messages
+from gateway.audit.statement import Statement, policy_statement
+from gateway.audit.stream import audit_stream
 from gateway.fleet.keys import key_files, read_root, unlock
 from gateway.fleet.signing import policies_in
 from gateway.releases.config import load_releases
@@ -50,7 +55,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 300.0
 """Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
-
 app = command_group("Check what is promised, trusting nobody.")
 
 
@@ -94,9 +98,15 @@ def policy(
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
-        write_public(output, signed_statement(statement, _key(sign, passphrase_file)))
+        write_public(output, _signed_statement(statement, _key(sign, passphrase_file)))
     answer(as_json, statement.document, lambda: show_statement(statement))
     return 0 if statement.confirmed else 1
+
+
+def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
+    """The statement's JSON in an envelope of the kind `statement`, with a signature."""
+    payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
+    return sign("statement", payload, [key]).encode()
 
 
 @command(app, "device")
@@ -138,7 +148,7 @@ def device(
     period_us = round(positive(period, "period") * 1e6)
     policy = load_policy(file)
     tested: list[Tested] = []
-    problem, pieces, at = "", parts(policy), broker_of(broker)
+    problem, pieces, at = "", _parts(policy), broker_of(broker)
     for piece in pieces:
         enough = counts if isinstance(piece, Policy) and piece.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
@@ -151,6 +161,17 @@ def device(
     told = {"false_alarms": false_alarms, "problem": problem, "tests": [tested_document(one) for one in tested]}
     answer(as_json, lambda: told, lambda: show_tested(tested, problem, false_alarms))
     return 1 if problem or any(one.alarms for one in tested) else 0
+
+
+def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
+    """The policy, or if it has symbols and windows, one of each: counts take longer to publish."""
+    if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
+        return [policy]
+    nothing = {"windows_guarantee": None}
+    return [
+        policy.model_copy(update={**nothing, "windows": ()}),
+        policy.model_copy(update={**nothing, "table": None, "frame_ticks": 1}),
+    ]
 
 
 @command(app, "stream")
@@ -220,9 +241,19 @@ def stream(
             messages=messages, readings=readings, loop=loop, known=known, trials=trials,
         )  # fmt: skip
     if list_ is not None and live is not None:
-        found = found._replace(findings=(*not_listed(list_, at.username or "", messages or ()), *found.findings))
+        found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))
     answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
     return 1 if found.findings else 0
+
+
+def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
+    """Messages that a broker delivered to an account although its access list does not grant them."""
+    topics = dict.fromkeys(topic for topic, _ in messages)
+    return [
+        Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
+        for topic in topics
+        if not may_read(known.rules, account, topic)
+    ]
 
 
 @command(app, "ledger")

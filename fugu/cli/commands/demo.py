@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,11 +14,9 @@ import typer
 from fugu.cli.commands.options import command
 from fugu.cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu.host.arguments import one_of, positive
-from fugu.host.process import ending_in_order
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
-
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
 start = typer.Typer(rich_markup_mode=None, add_completion=False)
 trial = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -48,7 +50,7 @@ def _demo(
         broker_kind: auto, mosquitto or embedded.
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
-    with ending_in_order():
+    with _ending_in_order():
         if one_of(what, "demo", _SHOWN) == "hearts":
             from fugu.cli.demo.session import run
 
@@ -78,7 +80,7 @@ def _try(file: Path | None = None, *, options: TrialOptions, browser: bool = Tru
     """
     from fugu.cli.demo.trial import run
 
-    with ending_in_order():
+    with _ending_in_order():
         return run(file, AutoOptions(**asdict(options)), browser=browser)
 
 
@@ -100,5 +102,26 @@ def _start(*, browser: bool = True) -> int:
     """
     from fugu.cli.demo.wizard import run
 
-    with ending_in_order():
+    with _ending_in_order():
         return run(browser=browser)
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM, and a terminal that is closed, end the program as an exit does: its folders and processes end too.
+
+    What comes after the first such signal is ignored.
+    """
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def leave(number: int, _frame: object) -> None:
+        for one in ends:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in ends}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from fugu.cli.commands import fleet_keys, fleet_rollout
-from fugu.cli.commands.fleet_keys import (
-    DocumentArgument,
-    EnrolmentsOption,
-    RegistryOption,
-    RootOption,
-    dry_run_of,
-    now_us,
-    owners,
-    user,
-)
+from fugu.cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view import fleet as view
@@ -37,12 +31,16 @@ command(app, "sign")(fleet_rollout.sign)
 app.add_typer(fleet_keys.app, name="keys")
 app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20
+_RootOption = Annotated[
+    Path, typer.Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
+]
+_DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 
 
 @command(app, "enrol")
 def enrol(
     *,
-    root: RootOption,
+    root: _RootOption,
     device: str,
     ceiling: str,
     output: Path,
@@ -178,10 +176,10 @@ def groups(
 
 @command(app, "push")
 def push(
-    document: DocumentArgument,
+    document: _DocumentArgument,
     *,
     registry: RegistryOption,
-    root: RootOption,
+    root: _RootOption,
     dry_run: bool = False,
     enrolments: EnrolmentsOption = None,
     as_json: JsonOption = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import changes_document, content_document, show_changes, show_content
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, RootDocument, read_enrolment
+from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
 from gateway.fleet.documents import changes, former_document
 from gateway.fleet.entries import KeyStoreError
@@ -34,19 +33,14 @@ from gateway.fleet.keys import (
     root_in,
     short,
 )
-from gateway.fleet.keys import (
-    rotate as rotate_root,
-)
+from gateway.fleet.keys import rotate as rotate_root
 from gateway.fleet.registry import Registry
 
 __all__ = [
-    "DocumentArgument",
     "EnrolmentsOption",
     "KeysOption",
     "PassphraseFiles",
     "RegistryOption",
-    "RootOption",
-    "address",
     "at_hand",
     "dry_run_of",
     "now_us",
@@ -56,9 +50,6 @@ __all__ = [
 
 
 RegistryOption = Annotated[Path, typer.Option("--registry", metavar="FILE", help="The fleet's registry.")]
-RootOption = Annotated[
-    Path, typer.Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
-]
 KeysOption = Annotated[
     list[Path],
     typer.Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
@@ -78,7 +69,6 @@ EnrolmentsOption = Annotated[
         "--enrolment", metavar="FILE", help="Check it against this device's ceilings and pins; again for more."
     ),
 ]
-DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 _VARIABLE = "FUGU_PASSPHRASE"
 _OPERATOR = "FUGU_OPERATOR"
 
@@ -115,16 +105,6 @@ def user() -> str:
         return os.environ.get(_OPERATOR) or getpass.getuser()
     except (OSError, KeyError):
         raise CommandError(f"the login name is not known: say who does it with {_OPERATOR}") from None
-
-
-def address(text: str) -> Address:
-    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
-    kind, colon, name = text.partition(":")
-    if text == "everyone":
-        return Address(everyone=True)
-    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
-        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
-    return Address(device=name) if kind == "device" else Address(group=name)
 
 
 def at_hand(files: Sequence[Path] | None) -> Passphrases:

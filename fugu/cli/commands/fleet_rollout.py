@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +14,12 @@ from typing import Annotated, Literal
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_sim.compiled_policy import check_compiled, units, with_compiled
+from firmware_sim.compiled_policy import FirmwareError, units, with_compiled
 from fugu.cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
     PassphraseFiles,
     RegistryOption,
-    address,
     at_hand,
     dry_run_of,
     now_us,
@@ -52,7 +53,7 @@ from gateway.fleet.documents import (
 )
 from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
 from gateway.fleet.entries import share as read_share
-from gateway.fleet.keys import Root, key_files, read_root, root_in, roots_in, unlock_some
+from gateway.fleet.keys import Root, key_files, read_root, root_in, unlock_some
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import (
@@ -139,13 +140,13 @@ def sign(
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
-        check_compiled(signed.document)
+        _check_compiled(signed.document)
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
         signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
-            made = _document(root, policies or [], document, roots_in(keys))
+            made = _document(root, policies or [], document, _roots_in(keys))
             if document.registry is not None:
                 with closing(Registry(document.registry)) as opened:
                     refuse_other_ticks(opened, made)
@@ -158,6 +159,12 @@ def sign(
     _show_signed(signed, former, target, as_json)
 
 
+def _check_compiled(document: PolicyDocument) -> None:
+    """Refuse, with a FirmwareError, a document whose compiled policies say something else than its policies."""
+    if document.compiled and with_compiled(document, units(document)) != document:
+        raise FirmwareError("the compiled policies of the document are not those of its policies")
+
+
 def _looked_at(
     document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool
 ) -> PolicyDocument | None:
@@ -165,12 +172,21 @@ def _looked_at(
     former = None
     if registry is not None:
         with closing(Registry(registry)) as opened:
-            former = former_document(opened, document, roots_in(keys))
+            former = former_document(opened, document, _roots_in(keys))
     if not as_json:
         show_content(document, former)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
             raise CommandError("nothing was signed")
     return former
+
+
+def _roots_in(folders: Sequence[Path]) -> list[Root]:
+    """All roots of some folders, the newest first. FleetError as for `root_in`."""
+    found = {root_in(folders).payload: root_in(folders)}
+    for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
+        root = read_root(path)
+        found.setdefault(root.payload, root)
+    return sorted(found.values(), key=lambda root: -root.document.version)
 
 
 def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: list[Root]) -> PolicyDocument:
@@ -180,7 +196,7 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: l
     begin = 0 if given.valid_from is None else moment(given.valid_from, "--valid-from")
     number, old = _version(given, root, roots)
     if old is None:
-        whom: Address = address(given.to or "")
+        whom: Address = _address(given.to or "")
         bodies = read_bodies(policies, root.document.fleet, whom)
     else:
         whom, bodies = old.to, list(old.policies)
@@ -195,6 +211,16 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: l
     if not given.boards and not compiled:
         return made
     return with_compiled(made, (units(old) if old is not None and compiled else {}) | stream_units(given.unit))
+
+
+def _address(text: str) -> Address:
+    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
+    kind, colon, name = text.partition(":")
+    if text == "everyone":
+        return Address(everyone=True)
+    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+    return Address(device=name) if kind == "device" else Address(group=name)
 
 
 def _version(given: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:

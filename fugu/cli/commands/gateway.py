@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.options import (
-    ConfigArgument,
-    JsonOption,
-    LogOptions,
-    command,
-    command_group,
-    gateway_of,
-    store_of,
-)
+from fugu.cli.commands.options import ConfigArgument, JsonOption, command, command_group, gateway_of, store_of
 from fugu.cli.view.gateway import history_json, show_history_line, show_status
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK
+from fugu.host.arguments import one_of
+from fugu.host.process import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
@@ -28,8 +23,29 @@ if TYPE_CHECKING:
 app = command_group("Receive what devices publish, and estimate from it.")
 
 
+@dataclass(frozen=True, slots=True)
+class _LogOptions:
+    """Options for the log of a process that keeps running.
+
+    Attributes:
+        verbose: Log what happens, not only what goes wrong.
+        log_format: Of the log: text, or json (an object a line).
+    """
+
+    verbose: bool = False
+    log_format: str = "text"
+
+    def begin(self) -> None:
+        """Set the log up.
+
+        Raises:
+            FuguError: there is no such format.
+        """
+        log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
+
+
 @command(app, "run")
-def run(config: ConfigArgument, *, logs: LogOptions, shard: str | None = None) -> int:
+def run(config: ConfigArgument, *, logs: _LogOptions, shard: str | None = None) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
 
     \b
@@ -73,7 +89,7 @@ def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
 
 
 @command(app, "cluster")
-def cluster(config: ConfigArgument, *, logs: LogOptions, shards: int, address: str = "auto") -> int:
+def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: str = "auto") -> int:
     """Serve a fleet by shards on a Ray cluster.
 
     Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,17 +13,12 @@ from fugu.cli.errors import CommandLineError
 from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.contract.errors import FuguError
+from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import StateRules, number, positive
-from fugu.planning.grid_model import (
-    WARNING,
-    fit_grid,
-    grid_document,
-    order_two_document,
-    read_traces,
-    resampled,
-)
-from fugu.planning.joint_recording import JointRecording, StreamRule, named, read_joint
-from fugu.planning.recording import read_recording
+from fugu.planning.errors import PlanningError
+from fugu.planning.grid_model import WARNING, fit_grid, grid_document, order_two_document, read_traces, resampled
+from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint
+from fugu.planning.recording import Recording, read_recording
 from fugu.planning.true_class import attack_model, attack_streams
 from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
@@ -50,7 +46,7 @@ def fit_streams(
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules)
-        names = named(None if given.name is None else _words(given.name), rules, recording.streams)
+        names = _named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
         states, segments, period = recording.states, recording.segments, recording.period_seconds
         if given.order == 2:
@@ -65,6 +61,25 @@ def fit_streams(
         output.write_text(model.to_json(), encoding="utf-8")
     answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
     warn(model.warning)
+
+
+def _named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
+    """Names of streams: those given, else their columns or files, whichever tell them apart.
+
+    Raises:
+        PlanningError: there are other numbers of names, or they are no names of streams, or not different ones.
+    """
+    found = [
+        [one.column for one in streams],
+        [rule.path.name.split(".")[0] for rule in rules],
+    ]
+    if names is not None and len(names) != len(streams):
+        raise PlanningError(f"there are {len(streams)} streams and {len(names)} names")
+    for some in found if names is None else [list(names)]:
+        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
+            return tuple(some)
+    what = "columns and files do not name the streams" if names is None else "these are no names of streams"
+    raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fugu.cli.connection import BROKER_HELP
-from fugu.host.arguments import one_of
-from fugu.host.process import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
     from gateway.location import Location
 
-
 __all__ = [
     "BrokerOption",
     "ConfigArgument",
     "JsonOption",
-    "LogOptions",
     "UnitOption",
     "command",
     "command_group",
@@ -35,11 +31,8 @@ __all__ = [
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
-
 BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT|FILE", help=BROKER_HELP)]
-
 ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
-
 UnitOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,27 +48,6 @@ def command_group(about: str) -> typer.Typer:
     group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """Options for the log of a process that keeps running.
-
-    Attributes:
-        verbose: Log what happens, not only what goes wrong.
-        log_format: Of the log: text, or json (an object a line).
-    """
-
-    verbose: bool = False
-    log_format: str = "text"
-
-    def begin(self) -> None:
-        """Set the log up.
-
-        Raises:
-            FuguError: there is no such format.
-        """
-        log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
 
 
 def store_of(text: str) -> Location:

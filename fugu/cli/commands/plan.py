@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import (
@@ -12,13 +15,13 @@ from fugu.cli.commands.plan_options import (
     DiscretiserOptions,
     HeaderOptions,
     JointOptions,
-    OutputOption,
     ProtectOption,
     StreamOptions,
     WindowOptions,
 )
 
 app = command_group("Noise for a guarantee.")
+_OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
 
 
 @command(app, "auto")
@@ -61,7 +64,7 @@ def stream(
     chains: ChainOptions,
     header: HeaderOptions,
     discretiser: DiscretiserOptions,
-    output: OutputOption = None,
+    output: _OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a stream: how to randomise each reading.
@@ -89,7 +92,7 @@ def window(
     chains: ChainOptions,
     header: HeaderOptions,
     discretiser: DiscretiserOptions,
-    output: OutputOption = None,
+    output: _OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan windows of ticks.
@@ -151,7 +154,7 @@ def measure(
     protect: ProtectOption = None,
     quick: bool = False,
     svg: Path | None = None,
-    output: OutputOption = None,
+    output: _OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan private measurements of many states, such as places.

@@ -17,13 +17,13 @@ __all__ = [
     "DiscretiserOptions",
     "HeaderOptions",
     "JointOptions",
-    "OutputOption",
     "ProtectOption",
     "StartOption",
     "StreamOptions",
     "TrialOptions",
     "WindowOptions",
 ]
+
 
 AdversaryOption = Annotated[
     str,
@@ -50,7 +50,6 @@ SegmentsOption = Annotated[
         "another; fitted: the longest that the model's recording had. No device can check it: it goes into no policy.",
     ),
 ]
-OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
 _EpsilonOption = Annotated[
     float, typer.Option(help="The most that may be lost about a stretch of time (--protect), in nats.")
 ]

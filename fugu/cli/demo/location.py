@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,11 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from firmware_sim.devices import simulate_recording, write_config
 from fugu.chains.arrays import Floats, Ints
 from fugu.cli.demo.processes import STOP_SECONDS, DemoError, gateway, start_broker, subscriber
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
@@ -57,6 +61,52 @@ stream = "{STREAM}"
 period = {PERIOD_SECONDS}
 latency = {10 * PERIOD_SECONDS}
 """
+
+
+def _write_device(
+    folder: Path,
+    policy: AnyPolicy,
+    recording: Path,
+    column: str,
+    broker: Broker,
+    *,
+    loop: bool = False,
+    ceiling: float | None = None,
+    **options: object,
+) -> Path:
+    """Write the configuration of one device, in its own folder; its tick t reads row t of the recording.
+
+    The ceiling is the largest epsilon that the device accepts, by default the policy's own; for measurements it is that
+    of one released point. `options` are further keys of the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.json").write_text(policy.to_json())
+    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
+    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
+    usual = {"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite", "ceiling": 1.0}
+    usual |= {"drain_seconds": 10.0, "grace_seconds": 0.0, kind: epsilon if ceiling is None else ceiling}
+    sensor: dict[str, object] = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
+    return write_config(folder, {**usual, **options}, broker, {"policy.json": sensor})
+
+
+class _AgentProcess:
+    """The real agent in a process of its own."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "edge_agent", str(config)], stdout=output, stderr=output
+            )
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout)
 
 
 class _StoodStillError(DemoError):
@@ -125,7 +175,7 @@ def _stream(
     (folder / "policies").mkdir()
     (folder / "policies" / "place.json").write_text(policy.to_json())
     simulate_recording(folder / "walk.csv", policy, states)
-    config = write_device(
+    config = _write_device(
         folder / DEVICE, policy, folder / "walk.csv", "value", Broker(port=port, max_backoff=1), status_seconds=0.5
     )
     readings, store = folder / "readings.jsonl", folder / "gateway.sqlite"
@@ -150,12 +200,12 @@ def _stream(
             time.sleep(0.1)
 
     with gateway(port, FLEET, folder, store, out / "gateway.log") as serving:
-        device = AgentProcess(config, out / "device.log")
+        device = _AgentProcess(config, out / "device.log")
         stack.callback(lambda: device.process.kill())
         arrive(points // 3)
         device.kill()
         time.sleep(_DOWN_SECONDS)
-        device = AgentProcess(config, out / "device.log")
+        device = _AgentProcess(config, out / "device.log")
         arrive(points // 2)
         serving.terminate()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
@@ -18,14 +19,15 @@ from fugu.cli.demo.page import Page
 from fugu.cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
 from fugu.cli.demo.processes import DemoError, gateway, start_broker
 from fugu.cli.view.auto_plan import time_words
-from fugu.cli.view.guarantee import stretch_odds
 from fugu.cli.view.terminal import say, working
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status, WindowFrame
+from fugu.contract.stretches import Stretch
 from fugu.contract.topics import parse_topic, status_topic, window_topic
 from fugu.mqtt import Broker, Link
 
 __all__ = ["run", "show_replay", "stream"]
+
 
 NIGHTS = ("N10", "N05", "N07")
 """The most restless one first."""
@@ -80,9 +82,19 @@ def show_replay(page: Page, replays: Sequence[Replay]) -> None:
     at = len(replays) - 1
     replay = replays[at]
     bound = replay.policy.bound(replay.policy.verify())
-    promise = stretch_odds(bound.rows(replay.policy.clock.period_us), replay.tick, bound.epsilon(1))
+    promise = _stretch_odds(bound.rows(replay.policy.clock.period_us), replay.tick, bound.epsilon(1))
     page.show_replay(at, name=replay.name, promise=promise)
     _draw(page, at, replay, _Device())
+
+
+def _stretch_odds(stretches: Sequence[Stretch], tick: str, epsilon: float) -> list[str]:
+    """A sentence in odds for each of a tick, ten minutes and an hour; epsilon is that of a tick."""
+    told = [f"Any single {tick}: an attacker's odds on it change by a factor of at most {math.exp(epsilon):.2g}."]
+    for stretch in stretches:
+        if stretch.name in ("10 minutes", "1 hour"):
+            odds = f"an attacker's odds on how they were change by a factor of at most {math.exp(stretch.epsilon):.2g}"
+            told.append(f"Any {stretch.name}: {odds if stretch.protected else 'nothing is promised'}.")
+    return told
 
 
 @dataclass

@@ -26,7 +26,6 @@ from gateway.fleet.signing import Signed, contents, weaker
 if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
 
-
 __all__ = [
     "changes_document",
     "content_document",
@@ -46,8 +45,6 @@ _MOST_NAMED = 6
 _PAGE = 1000
 _LOOK_SECONDS = 1.0
 _MOST_SHOWN = 300
-
-
 _Entry = TypeVar("_Entry", "Event", "Refusal")
 
 

@@ -12,7 +12,6 @@ from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
 __all__ = [
-    "SEGMENTS",
     "STRETCH_COLUMNS",
     "STRETCH_TITLE",
     "promise_document",
@@ -21,14 +20,9 @@ __all__ = [
     "stretch_cells",
     "stretch_documents",
     "stretch_lines",
-    "stretch_odds",
     "stretch_words",
 ]
 
-SEGMENTS = (
-    "this holds only where readings come in segments of at most so many ticks that are independent of one another. No "
-    "device can check that: it is a comparison, and goes into no policy."
-)
 
 STRETCH_TITLE = "What is lost about a stretch of ticks, being one way or another"
 _STATES = "states, not readings: one reading moves later states"
@@ -83,16 +77,6 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
     return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
-
-
-def stretch_odds(stretches: Sequence[Stretch], tick: str, epsilon: float) -> list[str]:
-    """A sentence in odds for each of a tick, ten minutes and an hour; epsilon is that of a tick."""
-    told = [f"Any single {tick}: an attacker's odds on it change by a factor of at most {math.exp(epsilon):.2g}."]
-    for stretch in stretches:
-        if stretch.name in ("10 minutes", "1 hour"):
-            odds = f"an attacker's odds on how they were change by a factor of at most {math.exp(stretch.epsilon):.2g}"
-            told.append(f"Any {stretch.name}: {odds if stretch.protected else 'nothing is promised'}.")
-    return told
 
 
 def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.guarantee import show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
-from fugu.places.graphs import GraphError, edge_list, restrict
+from fugu.places.graphs import GraphError, restrict
 from fugu.places.hull import Hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import Protection, exposed
@@ -28,16 +28,15 @@ from fugu.svg import points, svg
 
 __all__ = ["draw_measure_plan", "measure_document", "network_document", "show_measure_plan", "show_network_plan"]
 
+
 SIDE = 440
 MARGIN = 34
 HEAD = 30
 FOOT = 62
 MOST_NAMES = 60
 """Names of more states than this would cover the picture: they are shown when the mouse rests on a state."""
-
 Points = NDArray[np.float64]
 Place = Callable[[Points], Points]
-
 _STYLE = """<style>
 text{font:13px system-ui,sans-serif;fill:#222}
 .small{font-size:11px;fill:#666}
@@ -77,8 +76,8 @@ def graph_svg(
     width, height = 2 * SIDE, HEAD + SIDE + FOOT
     parts = [f'<text x="12" y="20">{escape(title)}</text>']
     bent = values.shape[1] == 1  # on a line straight edges would hide one another
-    parts += [_edge("outside", spots, pair, bent) for pair in edge_list(graph & ~inside)]
-    parts += [_edge("edge", spots, pair, bent) for pair in edge_list(inside)]
+    parts += [_edge("outside", spots, pair, bent) for pair in _edge_list(graph & ~inside)]
+    parts += [_edge("edge", spots, pair, bent) for pair in _edge_list(inside)]
     parts += [_edge("added", spots, pair, bent) for pair in protection.added]
     radius = max(2.5, min(7.0, 70.0 / math.sqrt(len(values))))
     for state, (x, y) in enumerate(spots.tolist()):
@@ -91,7 +90,7 @@ def graph_svg(
             parts.append(f'<text class="small" x="{x + radius + 2:.1f}" y="{y - radius:.1f}">{name}</text>')
     parts += _hull(protection.hull)
     notes = (
-        f"{int(constraint.sum())} of {len(values)} states possible, {len(edge_list(inside))} edges between them, "
+        f"{int(constraint.sum())} of {len(values)} states possible, {len(_edge_list(inside))} edges between them, "
         f"{len(protection.added)} added (dashed)",
         f"{len(alone)} exposed without added edges (hollow)" if alone else "no state is exposed",
     )
@@ -166,7 +165,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "resolution": list(spec.resolution),
         "unit": spec.unit,
         "graph": spec.rule,
-        "edges": len(edge_list(spec.graph)),
+        "edges": len(_edge_list(spec.graph)),
         "objective": spec.objective,
         **_set_document(plan.worst),
         "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _MECHANISMS},
@@ -279,7 +278,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     how = f"{kind} {value:g}" if kind == "radius" else kind
     say(
         f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
-        f"{len(edge_list(spec.graph))} pairs that must not be told apart"
+        f"{len(_edge_list(spec.graph))} pairs that must not be told apart"
     )
     if spec.wording:
         number, group_of = connected_components(spec.graph, directed=False)
@@ -307,6 +306,12 @@ def show_measure_plan(plan: MeasurePlan) -> None:
         _show_sets(plan)
     for note in measure_notes(plan):
         say(note, style="bold")
+
+
+def _edge_list(graph: Bools) -> list[tuple[int, int]]:
+    """The edges (i, j) with i < j, in ascending order."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return list(zip(first.tolist(), second.tolist(), strict=True))
 
 
 def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:

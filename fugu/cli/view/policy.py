@@ -12,7 +12,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, Loss
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measurement import ConstraintSets
-from fugu.contract.noise_table import NoiseTable, share_bias
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
@@ -192,9 +192,17 @@ def missing_sentence(policy: PolicyHeader) -> str:
         return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
     return (
         f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
-        f"by at most {share_bias(policy.missing_share, len(states)):.3g}, "
+        f"by at most {_share_bias(policy.missing_share, len(states)):.3g}, "
         f"a window's count by {policy.missing_share:.3g} of its length"
     )
+
+
+def _share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)
 
 
 def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:

@@ -10,13 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.attackers.evaluation import success_bound
-from fugu.cli.view.guarantee import (
-    SEGMENTS,
-    promise_document,
-    promise_words,
-    show_stretches,
-    stretch_documents,
-)
+from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Discretiser, remembers
 from fugu.contract.guarantee import StreamOutputs
@@ -49,6 +43,10 @@ __all__ = [
 
 _FEW_BITS = 0.01
 _ROUNDING = 1e-6
+_SEGMENTS = (
+    "this holds only where readings come in segments of at most so many ticks that are independent of one another. No "
+    "device can check that: it is a comparison, and goes into no policy."
+)
 
 
 def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
@@ -248,7 +246,7 @@ def show_noise(
         "tick may be."
     )
     if request.segments is not None:
-        say(SEGMENTS)
+        say(_SEGMENTS)
     elif request.length is not None:
         say("without --length chain and quilts compose, and a device's policy takes their scale.")
     elif best.planned.device is None:

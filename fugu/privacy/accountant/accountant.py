@@ -34,7 +34,7 @@ from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
-from fugu.privacy.accountant.walks import any_start_bound, endless_bound, rate_matrices
+from fugu.privacy.accountant.walks import any_start_bound, endless_bound
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "chain_loss",
     "class_of",
     "covered_start",
-    "decimated_class",
     "known_chains",
     "started",
     "stream_losses",
@@ -208,15 +207,6 @@ def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChai
     return class_of(chains).followed(start)
 
 
-def decimated_class(chains: ChainClass, step: int) -> ChainClass:
-    """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
-
-    Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is
-    of one period.
-    """
-    return chains if step == 1 else class_of(chains).decimated(step)
-
-
 _LEAST_SHARE = 1e-9
 _FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
 _ROUGH = 1e-3  # for chains of many states, where one loss takes long
@@ -292,7 +282,7 @@ class ChainAccountant:
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
         if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
-        matrices = rate_matrices(schedule, self._class.secrets)
+        matrices = _rate_matrices(schedule, self._class.secrets)
         if self._class.work(len(matrices), adversary) > MOST_WORK:
             raise ChainClassError(
                 f"{len(matrices)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
@@ -389,6 +379,13 @@ class ChainAccountant:
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
         others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
         return closed(np.asarray(values * others))
+
+
+def _rate_matrices(rates: Floats, secrets: Floats) -> Floats:
+    """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) of all secrets or (n, k, k)."""
+    if rates.ndim == 1:
+        return np.asarray(rates[:, None, None] * secrets)
+    return np.array([closed(rate) for rate in rates])
 
 
 def _not_none(rate: float, epsilon: float) -> None:

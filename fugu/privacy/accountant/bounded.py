@@ -14,14 +14,13 @@ A chain P seen at every D-th tick is the chain P^D: less correlated, so that the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD, UNIT, WIDE, exp_up
@@ -35,7 +34,6 @@ __all__ = [
     "DecimationError",
     "IntervalChains",
     "OddsRatioChains",
-    "decimated_known",
     "decimated_odds_ratio",
     "decimated_transition",
     "followed",
@@ -43,6 +41,7 @@ __all__ = [
     "odds_ratio_loss",
     "odds_ratio_losses",
 ]
+
 
 _LARGEST = 1.0 - UNIT
 
@@ -98,15 +97,6 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
     if min(*q, *r) <= 0.0:
         raise DecimationError(f"at every {step}th tick, a transition probability of the class rounds to 0")
     return BinaryChains(q=_outward(q), r=_outward(r))
-
-
-def decimated_known(transitions: Sequence[NDArray[np.float64]], step: int) -> FiniteChains:
-    """Return the powers of known chains, as good as floats are; DecimationError if one does not visit all states."""
-    powers = [decimated_transition(transition, step).tolist() for transition in transitions]
-    try:
-        return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
-    except ValueError:
-        raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
 
 
 def decimated_bounded(chains: BoundedChains, step: int) -> BoundedChains:

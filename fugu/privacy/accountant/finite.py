@@ -6,13 +6,15 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
@@ -20,7 +22,7 @@ from fugu.privacy.accountant.bounded import (
     ODDS_RATIO_BOUND,
     DecimationError,
     IntervalChains,
-    decimated_known,
+    decimated_transition,
     followed,
     odds_ratio_above,
     odds_ratio_loss,
@@ -32,6 +34,7 @@ from fugu.privacy.accountant.walks import losses, past_leakages, reversed_statio
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 
 __all__ = ["MOST_WORK", "KnownChains"]
+
 
 MOST_WORK = 3 * 10**8
 """Steps times the fourth power of the states: seconds."""
@@ -119,7 +122,7 @@ class KnownChains:
         """The powers of the members."""
         if self.covered_start != "stationary":
             raise DecimationError("chains that are seen less often start stationary")
-        return decimated_known([member.chain.transition for member in self._members], step)
+        return _decimated_known([member.chain.transition for member in self._members], step)
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
@@ -152,6 +155,15 @@ class KnownChains:
         """The largest odds ratio of a step, or its inverse, rounded up."""
         forward = [log_ratios(member.chain.transition) for member in self._members]
         return odds_ratio_above(max(float((table + table.T).max()) for table in forward))
+
+
+def _decimated_known(transitions: Sequence[NDArray[np.float64]], step: int) -> FiniteChains:
+    """Return the powers of known chains, as good as floats are; DecimationError if one does not visit all states."""
+    powers = [decimated_transition(transition, step).tolist() for transition in transitions]
+    try:
+        return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
+    except ValueError:
+        raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
 
 
 class _Member:

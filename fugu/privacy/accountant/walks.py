@@ -34,7 +34,7 @@ from fugu.privacy.accountant.inner_maximum import (
 )
 from fugu.privacy.chain_class import TINY, ChainClassError, MarkovChain, follow
 
-__all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "rate_matrices", "reversed_stationary"]
+__all__ = ["any_start_bound", "endless_bound", "losses", "past_leakages", "reversed_stationary"]
 
 
 def reversed_kernel(
@@ -268,13 +268,6 @@ def _converged(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
 
 _QUILT_STATES = 2  # up to here the recursion is exact, and quilts add nothing
 _MOST_QUILTS = 512
-
-
-def rate_matrices(rates: Floats, secrets: Floats) -> Floats:
-    """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) of all secrets or (n, k, k)."""
-    if rates.ndim == 1:
-        return np.asarray(rates[:, None, None] * secrets)
-    return np.array([closed(rate) for rate in rates])
 
 
 def losses(chain: MarkovChain, rates: Floats) -> Floats:

@@ -14,7 +14,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edge_agent.local_control import LocalStatusError, ask_status
-from firmware_sim.devices import AgentProcess
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, Status, SymbolFrame, WindowFrame

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from edge_agent.plan import StreamPlan
-from firmware_sim.devices import AgentProcess, write_device
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, run
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

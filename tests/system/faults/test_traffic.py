@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmware_sim.devices import AgentProcess, write_device
+from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.topics import parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
