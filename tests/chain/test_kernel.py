@@ -15,8 +15,9 @@ import pytest
 
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
+from fugu.chains.inference import _predict_row as predict_row
 from fugu.chains.kernel import compile_beside, kernel
-from fugu.chains.messages import lift, predict_row, scaled
+from fugu.chains.messages import lift, scaled
 from tests.support.brokers import PATIENCE
 
 _HELPER = """

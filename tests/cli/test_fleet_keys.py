@@ -20,7 +20,6 @@ import pytest
 
 from firmware_sim.compiled_policy import board_module, compile_policy, units
 from fugu.cli.main import main
-from fugu.cli.view.fleet import _weaker as weaker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import Envelope, encode_roots, sign
 from fugu.contract.errors import Reason
@@ -41,7 +40,7 @@ from fugu.host.records import add_functions
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import decrypted, encrypted
 from gateway.fleet.registry import Registry
-from gateway.fleet.signing import make_document
+from gateway.fleet.signing import make_document, weaker
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
