@@ -282,7 +282,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     )
     if spec.wording:
         number, group_of = connected_components(spec.graph, directed=False)
-        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(number)]
+        pairs = [[(a, b) for a, b in _edge_list(spec.graph) if group_of[a] == group] for group in range(number)]
         rows = [
             (
                 _listed([name for name, own in zip(spec.names, group_of, strict=True) if own == group]),
