@@ -33,6 +33,7 @@ _CHAINS = {
     "sleep (N10)": (0.0894, 0.1092),
     "water": (0.0621, 0.3614),
     "office": (0.0036, 0.012),
+    "alternating": (0.9, 0.8),
 }
 """Rates q and r: examples, and those of three recordings' most likely chains, rounded."""
 _CLASSES = {"water": 140.0, "motion": 5300.0}
