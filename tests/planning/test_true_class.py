@@ -86,7 +86,7 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_an_average_chain_does_not_hold_for_regimes() -> None:
     """A class of one chain, taken for a night of two regimes, lets attackers who learn pass; widened, it does not."""
     states = two_speeds()

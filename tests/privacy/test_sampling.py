@@ -29,7 +29,7 @@ def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.tuples(probability, probability, probability, probability), steps, st.floats(0, 1), st.floats(0, 1))
 @example((0.9, 0.999, 0.9, 0.999), 3, 0.3, 0.8)
 @example((0.3, 0.9, 0.2, 0.9), 2, 0.5, 0.5)

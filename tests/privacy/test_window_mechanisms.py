@@ -77,7 +77,7 @@ def test_ours_needs_no_more_than_quilts_and_these_no_more_than_their_approximati
 
 @pytest.mark.long
 def test_ours_needs_no_more_than_quilts_with_many_states() -> None:
-    chains = (MarkovChain.stationary(random_chain(5, 10)),)
+    chains = (MarkovChain.stationary(random_chain(5, 14)),)
     for epsilon in (0.2, 1.0, 5.0):
         asked = request(chains, epsilon)
         assert window_noise(asked, "chain").scale <= window_noise(asked, "mqm-exact").scale
