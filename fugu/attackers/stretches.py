@@ -13,7 +13,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import fftconvolve
 from scipy.special import expit
 
 from fugu.attackers.evaluation import epsilon_bound, mean_interval, mean_transitions, success_bound
@@ -251,6 +250,8 @@ class _Odds:
 
     def _part(self, left: Floats, right: Floats, weights: Floats, offset: int, length: int) -> Floats:
         """A stretch inside a window, whose count is that of the stretch and of the ticks around it."""
+        from scipy.signal import fftconvolve  # takes a second to import
+
         ahead = np.einsum("x,xyc->yc", left, self._moves(offset).sum(axis=2))
         behind = np.einsum("xyc,y->xc", self._moves(length - offset - self._ticks).sum(axis=2), right)
         own = self._moves(self._ticks)

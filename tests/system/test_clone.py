@@ -21,7 +21,7 @@ from tests.support.signing import Keys, policy_document
 from tests.support.soak import only
 from tests.support.whole_fleet import Everything
 
-POLICY = policy(epoch_us=0, period_us=20_000)
+POLICY = policy(epoch_us=0, period_us=100_000, frame_ticks=4)
 
 
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
