@@ -31,7 +31,7 @@ from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
 
-__all__ = ["Worth", "not_useful", "worth_of"]
+__all__ = ["Worth", "kinds_of", "not_useful", "worth_of"]
 
 _TIMES_BETTER = 2.0
 _DOUBLINGS = 17
@@ -62,13 +62,16 @@ def not_useful(made: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
     """By the name of each configured release that is not useful: how far off it will be, and what would be useful."""
     free = {one.key: one.allowance - one.base for one in granted}
     found: dict[str, str] = {}
+    seen = set()
     for job in made:
-        if job.plan.name in found:  # of another device
-            continue
         keys = [Key(device, job.plan.stream, job.plan.audience) for device in job.question.devices]
-        kinds = _kinds(job, catalogue)
+        kinds = kinds_of(job, catalogue)
         budget = min(free.get(key, 0) for key in keys)
-        here = _worth(job, kinds, budget, job.plan.length)
+        like = job.plan.name, frozenset(kinds.items()), budget
+        if job.plan.name in found or like in seen:  # of another device
+            continue
+        seen.add(like)
+        here = worth_of(job, kinds, budget, job.plan.length)
         if here is not None and not here.useful:
             ticks = kinds.total() * here.length
             found[job.plan.name] = (
@@ -78,21 +81,18 @@ def not_useful(made: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
     return found
 
 
-def worth_of(job: Job, allowed: int, catalogue: Catalogue) -> Worth | None:
-    """Error of a release if each tick may be charged so much beside the devices' own windows.
-
-    `None` if it can never be made, or its error is not known beforehand: of dwell times, and of the Wasserstein
-    mechanism, whose noise depends on which ticks have symbols.
-    """
-    return _worth(job, _kinds(job, catalogue), allowed, job.plan.length)
-
-
-def _kinds(job: Job, catalogue: Catalogue) -> Counter[_Kind]:
+def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_Kind]:
+    """How many of a release's devices there are of each kind."""
     newest = ((device, catalogue.policies(device, job.plan.stream)[-1]) for device in job.question.devices)
     return Counter(_Kind(one.chains, one.table, job.question.windows.get(device)) for device, one in newest)
 
 
-def _worth(job: Job, kinds: Counter[_Kind], allowed: int, length: int) -> Worth | None:
+def worth_of(job: Job, kinds: Counter[_Kind], allowed: int, length: int) -> Worth | None:
+    """Errors of a release of windows of a length, if each tick may be charged so much beside devices' own windows.
+
+    `None` if it can never be made, or its error is not known beforehand: of dwell times, and of the Wasserstein
+    mechanism, whose noise depends on which ticks have symbols.
+    """
     query, source = job.question.query, job.question.source
     if query.asked.pairs or job.question.mechanism == "wasserstein":
         return None
@@ -186,7 +186,7 @@ def _ticks(number: float) -> str:
 def _useful_instead(job: Job, kinds: Counter[_Kind], allowed: int) -> str:
     """Longer windows that are useful, and those that devices would count themselves within the audience's promise."""
     lengths = [job.plan.length << doubled for doubled in range(_DOUBLINGS)]
-    found = [worth for length in lengths if (worth := _worth(job, kinds, allowed, length)) is not None]
+    found = [worth for length in lengths if (worth := worth_of(job, kinds, allowed, length)) is not None]
     ways = [f"windows of {one.length:,} ticks (off by {_ticks(one.error)})" for one in found if one.useful][:1]
     if not job.question.windows and job.question.mechanism not in ALONE and allowed:
         scale = Fraction(job.question.query.asked.sensitivity) / Fraction(nats(allowed))

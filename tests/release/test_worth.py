@@ -21,7 +21,7 @@ from gateway.releases.entries import nats
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import Part, Query, estimate, noise_variance
-from gateway.releases.worth import Worth, not_useful, worth_of
+from gateway.releases.worth import Worth, kinds_of, not_useful, worth_of
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import TERNARY, Scene, catalogue, frames, policy, write_policies
 
@@ -39,7 +39,11 @@ def judged(folder: Path, *policies: Policy, **more: object) -> tuple[Worth | Non
     granted, impossible = allowances(plan, made, known)
     assert not impossible
     allowed = min(one.allowance - one.base for one in granted)
-    return worth_of(made[0], allowed, known), not_useful(made, granted, known).get("active", ""), allowed
+    return (
+        worth_of(made[0], kinds_of(made[0], known), allowed, made[0].plan.length),
+        not_useful(made, granted, known).get("active", ""),
+        allowed,
+    )
 
 
 def test_a_guess_is_off_by_what_all_paths_say(tmp_path: Path) -> None:
@@ -105,7 +109,7 @@ def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) 
     alone = policy(1, chains=sticky, windows=(window,)).model_copy(update=fields)
     plan = load_releases(write_config(tmp_path, scheduled(mechanism="mqm-exact", length=51_200), audiences=AUDIENCE))
     (job,) = jobs(plan, catalogue((alone,)))
-    worth = worth_of(job, 0, catalogue((alone,)))
+    worth = worth_of(job, kinds_of(job, catalogue((alone,))), 0, 51_200)
     assert worth is not None
     assert worth.useful
     assert worth.error == pytest.approx(389.1, abs=0.1)
