@@ -120,10 +120,8 @@ def errors(setting: Setting) -> Found:
             about = f"{name}, {promise}(hour, {epsilon:g}),"
             for scheme in SCHEMES:
                 lacking = stretch_loss(scheme, _BLOCK, _BLOCKS, odds, _HOUR) if promise == "S" else 1.0
-                generator = np.random.default_rng(5)
-                found = released(
-                    scheme, np.tile(blocks, (trials, 1)), _BLOCK, _BLOCKS, epsilon / lacking, generator
-                ).clip(0.0, _BLOCK)
+                many, generator = np.tile(blocks, (trials, 1)), np.random.default_rng(5)
+                found = released(scheme, many, _BLOCK, _BLOCKS, epsilon / lacking, generator).clip(0.0, _BLOCK)
                 for words, ticks in _QUERIES.items():
                     off = np.abs(_sums(found, ticks) - _sums(blocks, ticks)).mean() / ticks
                     rows.append(Row(f"{about} {words}: {scheme}", float(off)))
