@@ -283,7 +283,8 @@ def test_a_bounded_class_has_the_universal_bound() -> None:
 
 @pytest.mark.long
 def test_a_chain_that_never_forgets_has_no_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endless_leakage, "_MOST_STEPS", 100)  # no number of them finds a bound
+    for most in ("_MOST_STEPS", "_MOST_DISTANCE"):
+        monkeypatch.setattr(endless_leakage, most, 100)  # no number of them finds a bound
     accountant = stationary(np.roll(np.eye(3), 1, axis=1))
     assert accountant.loss(0.1).epsilon == np.inf
     with pytest.raises(ChainClassError, match="does not forget"):

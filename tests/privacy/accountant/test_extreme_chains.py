@@ -214,7 +214,8 @@ def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_
 ) -> None:
     """Its powers have zeros for ever, and infinity times 0 was added to every bound."""
     if states == 2:
-        monkeypatch.setattr(endless_leakage, "_MOST_STEPS", 100)  # no number of them finds a bound
+        for most in ("_MOST_STEPS", "_MOST_DISTANCE"):
+            monkeypatch.setattr(endless_leakage, most, 100)  # no number of them finds a bound
     leakage = EndlessLeakage(np.roll(np.eye(states), 1, axis=1))
     rate = 2.0 * (1.0 - np.eye(states))
     with warnings.catch_warnings():
