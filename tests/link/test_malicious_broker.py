@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -33,12 +36,28 @@ def victim_of(attacker: MaliciousBroker, protocol: Protocol, received: list[byte
     return link
 
 
+_ENDING: list[threading.Thread] = []
+"""What ends links: each takes a second, in which its library waits before it would connect again."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ended() -> Iterator[None]:
+    yield
+    for thread in _ENDING:
+        thread.join()
+
+
+def _leave(link: Link) -> None:
+    _ENDING.append(threading.Thread(target=link.stop))
+    _ENDING[-1].start()
+
+
 def refused(attack: Callable[[Victim], None], protocol: Protocol, why: str) -> int:
     """Attack a link until it says why it has left; returns how many bytes it was sent."""
     with MaliciousBroker(attack, Victim.until_it_goes) as attacker:
         link = victim_of(attacker, protocol)
         wait_until(lambda: link.last_error == why, why)
-        link.stop()
+        _leave(link)
         return attacker.victims[0].taken
 
 
@@ -140,33 +159,39 @@ def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytes
     refused(attack, "5", "the broker takes nothing, but sends")
 
 
-@pytest.mark.parametrize(
-    "packet",
-    [
-        pytest.param(b"\x30\x06\0\x03\xff\xfe\xfd\0", id="a topic that is no UTF-8"),
-        pytest.param(b"\x30\x03\0\x03t", id="a topic that is cut short"),
-        pytest.param(b"\x30\x01\0", id="no topic"),
-        pytest.param(b"\x30\x0a\0\x03t/x\x80\x80\x80\x80\x01", id="properties without an end"),
-        pytest.param(b"\x20\0", id="an empty CONNACK"),
-        pytest.param(b"\x40\x01\0", id="a PUBACK of one byte"),
-        pytest.param(b"\x90\0", id="an empty SUBACK"),
-        pytest.param(b"\x32\x05\0\x03t/x", id="no message id"),
-        pytest.param(b"\xe0\x02\xff\xff", id="a DISCONNECT that says nothing known"),
-        pytest.param(b"\0\0", id="a kind that does not exist"),
-        pytest.param(b"\x36\x08\0\x03t/x\0\x01\0", id="QoS 3"),
-    ],
-)
-def test_a_malformed_packet_never_ends_the_network_thread(packet: bytes) -> None:
-    def attack(victim: Victim) -> None:
+PACKETS = {
+    "a topic that is no UTF-8": b"\x30\x06\0\x03\xff\xfe\xfd\0",
+    "a topic that is cut short": b"\x30\x03\0\x03t",
+    "no topic": b"\x30\x01\0",
+    "properties without an end": b"\x30\x0a\0\x03t/x\x80\x80\x80\x80\x01",
+    "an empty CONNACK": b"\x20\0",
+    "a PUBACK of one byte": b"\x40\x01\0",
+    "an empty SUBACK": b"\x90\0",
+    "no message id": b"\x32\x05\0\x03t/x",
+    "a DISCONNECT that says nothing known": b"\xe0\x02\xff\xff",
+    "a kind that does not exist": b"\0\0",
+    "QoS 3": b"\x36\x08\0\x03t/x\0\x01\0",
+}
+
+
+def test_a_malformed_packet_never_ends_the_network_thread() -> None:
+    """A link for each, all at a time: before it connects again, each waits for a second."""
+
+    def attack(victim: Victim, packet: bytes) -> None:
         victim.accept()
         victim.send(packet)
         victim.send(b"\0\0")  # in case that was taken
 
-    with MaliciousBroker(attack, lambda victim: victim.accept()) as attacker:
-        link = victim_of(attacker, "5")
-        wait_until(lambda: len(attacker.times) > 1, "the next connection")
-        wait_until(lambda: link.connected, "the connection")
-        link.stop()
+    with ExitStack() as running:
+        attacked = {}
+        for name, packet in PACKETS.items():
+            again = (partial(attack, packet=packet), lambda victim: victim.accept())
+            attacker = running.enter_context(MaliciousBroker(*again))
+            attacked[name] = attacker, victim_of(attacker, "5")
+        for name, (attacker, link) in attacked.items():
+            wait_until(lambda times=attacker.times: len(times) > 1, f"the next connection after {name}")  # type: ignore[misc]
+            wait_until(lambda link=link: link.connected, f"the connection after {name}")  # type: ignore[misc]
+            link.stop()
 
 
 def test_it_comes_back_after_pauses_that_grow() -> None:

@@ -60,6 +60,7 @@ def test_a_session_that_has_expired_leads_to_the_login(
         assert page.stop() == 0
 
 
+@pytest.mark.soak
 def test_so_it_does_beside_a_gateway(broker: Mosquitto, tmp_path: Path, login: str, browser: Browser) -> None:
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
