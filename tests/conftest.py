@@ -157,8 +157,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep when a soak test ran, and on what: `make soak` takes hours, and is run in parts."""
-    note(report)
+    """Keep when a soak test ran, and on what: `make soak` takes hours, and is run in parts.
+
+    A worker reports to the process that started it, which alone writes: two at once have lost rows of others.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        note(report)
 
 
 @cache
