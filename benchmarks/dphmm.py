@@ -27,9 +27,10 @@ from scipy.spatial import ConvexHull
 from fugu.chains.arrays import Bools, Ints
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import Measurement, check_noise
-from fugu.places.graphs import complete, delta_set, lattice, one_step, within_radius
+from fugu.places.graphs import complete, delta_set, lattice
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, noise_table
+from papers.graphs import one_step, within_radius
 from papers.walks import (
     Series,
     Step,

@@ -14,12 +14,13 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.measure_plan import graph_svg
-from fugu.places.graphs import complete, explicit, lattice, one_step, within_radius
+from fugu.places.graphs import complete, lattice
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull, largest_gauge
 from fugu.places.noise import area, noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
+from papers.graphs import explicit, one_step, within_radius
 from papers.mqm import seconds
 from papers.neighbour_noise import l1_sensitivity, laplace_error
 from papers.rows import NOT_AT_HAND, Chart, Drawing, Found, Line, Row, Setting

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from fugu.cli.view.measure_plan import _edge_list as edge_list
-from fugu.places.graphs import complete, explicit, lattice, one_step
+from fugu.places.graphs import complete, lattice
 from fugu.places.hull import complete_hull, extended, gauge, graph_hull
 from fugu.places.noise import area, noise_error
 from fugu.places.protection import exposed, protect
 from papers.dphmm import GRAPH, TRIANGLE, VALUES, chosen, edge_names
+from papers.graphs import explicit, one_step
 from papers.neighbour_noise import laplace_error
 from papers.rows import Row, Setting, at_most
 from papers.walks import successors

@@ -19,7 +19,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import read_policy
 from fugu.places.composition import accepted_loss
-from fugu.places.graphs import complete, explicit, lattice
+from fugu.places.graphs import complete, lattice
 from fugu.places.hull import graph_hull, largest_gauge
 from fugu.places.tables import build_table, table_loss
 from fugu.planning.errors import PlanningError
@@ -28,6 +28,7 @@ from fugu.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
 from fugu.privacy.chain_class import MarkovChain
 from papers.composition import joint_epsilon, joint_loss, sequence_epsilon, stacked, trajectory_loss
 from papers.dphmm import GRAPH, VALUES, chosen
+from papers.graphs import explicit
 from papers.quilts import model_distance
 from papers.rows import Found, Row, Setting, at_most
 from papers.window_releases import NoisyCount, answer_distributions, noisy, worst_ratio

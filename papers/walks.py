@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.places.graphs import GraphError, delta_set, lattice, surrogates, within_radius
+from fugu.places.graphs import GraphError, delta_set, lattice, surrogates
 from fugu.places.protection import Protection, degree_of_protection, protect_likely
 from fugu.places.tables import TableWeights, build_table, fallback_table
+from papers.graphs import within_radius
 
 __all__ = [
     "Schedule",

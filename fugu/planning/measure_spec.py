@@ -14,8 +14,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.errors import PolicyError
 from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart
-from fugu.places.graphs import GraphError, categories, complete, explicit, lattice, one_step, scaled, within_radius
+from fugu.contract.measure_table import set_of
+from fugu.contract.measurement import neighbours_of
+from fugu.places.graphs import GraphError, lattice, scaled
 from fugu.places.protection import Objective
 from fugu.planning.errors import PlanningError
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
@@ -128,7 +131,7 @@ def read_spec(path: Path, graph: dict[str, Any] | None = None) -> MeasureSpec:
         document["graph"] = graph
     try:
         return _spec(document, path.parent)
-    except (PlanningError, GraphError) as error:
+    except (PlanningError, GraphError, PolicyError) as error:
         raise PlanningError(f"{path}: {error}") from None
 
 
@@ -328,32 +331,32 @@ def _rule(graph: Any, names: tuple[str, ...]) -> Any:
     return {"categories": labels}
 
 
-def _graph(rule: Any, values: Ints, transition: Floats) -> Bools:
+def _graph(rule: Any, values: Ints, followers: Floats) -> Bools:
+    """The pairs that devices will take a rule for; `followers` are rows with what can follow some one state."""
     if not isinstance(rule, dict) or len(rule) != 1:
         raise PlanningError(f"graph must be one of {_GRAPHS}")
     ((kind, value),) = rule.items()
-    count = len(values)
     if kind in ("complete", "transition"):
         if value is not True:
             raise PlanningError(f"graph: {kind} must be true")
-        return complete(count) if kind == "complete" else one_step(transition)
-    if kind == "radius":
+    elif kind == "radius":
         if (radius := _number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
             raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
-        return within_radius(values, radius)
-    if kind == "categories":
+        if radius < 0.0:
+            raise PlanningError(f"graph: a radius is at least 0 and finite, got {radius:g}")
+    elif kind == "categories":
         if not isinstance(value, list) or not all(type(label) in (str, int) for label in value):
             raise PlanningError("graph: categories must be a list of labels, one for each state")
-        if len(value) != count:
-            raise PlanningError(f"graph: {len(value)} categories for {count} states")
-        return categories(value)
-    if kind == "edges":
+    elif kind == "edges":
         if not isinstance(value, list) or not all(
             isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge) for edge in value
         ):
             raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
-        return explicit(count, [(first, second) for first, second in value])
-    raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+    else:
+        raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+    successors = {set_of(np.flatnonzero(row).tolist()) for row in followers > 0.0} if kind == "transition" else ()
+    sets = neighbours_of(rule, [tuple(point) for point in values.tolist()], [*successors])
+    return np.array([[bool(joined >> state & 1) for state in range(len(values))] for joined in sets], dtype=np.bool_)
 
 
 def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:

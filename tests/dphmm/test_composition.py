@@ -16,7 +16,7 @@ from fugu.places.composition import (
     between_any,
     stream_loss,
 )
-from fugu.places.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull, largest_gauge
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, fallback_table, table_loss
@@ -25,6 +25,7 @@ from fugu.privacy.accountant.inner_maximum import closed, exact_step
 from fugu.privacy.accountant.walks import endless_bound, local_step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from papers.composition import joint_loss, sequence_epsilon, staircase_loss, trajectory_loss
+from papers.graphs import explicit, one_step, within_radius
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
 from tests.support.proofs import check_printed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, delta_set, surrogates, within_radius
+from fugu.places.graphs import GraphError, delta_set, surrogates
+from papers.graphs import within_radius
 from papers.walks import schedule, successors
 from tests.support.dphmm_cases import GOLDEN, grid, states
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from fugu.cli.view.measure_plan import _edge_list as edge_list
-from fugu.places.graphs import complete, explicit, lattice, one_step
+from fugu.places.graphs import complete, lattice
 from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
 from fugu.places.noise import noise_error
 from fugu.places.protection import degree_of_protection, exposed, protect
+from papers.graphs import explicit, one_step
 from papers.neighbour_noise import l1_sensitivity, laplace_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fugu.cli.view.measure_plan import MOST_NAMES, graph_svg
-from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.protection import protect
+from papers.graphs import explicit, within_radius
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 SVG = "{http://www.w3.org/2000/svg}"

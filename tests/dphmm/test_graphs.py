@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from fugu.cli.view.measure_plan import _edge_list as edge_list
-from fugu.places.graphs import GraphError, categories, complete, explicit, lattice, one_step, restrict, within_radius
+from fugu.places.graphs import GraphError, complete, lattice, restrict
+from papers.graphs import explicit, one_step, within_radius
 from tests.support.dphmm_cases import GOLDEN, GRAPH, grid, states
 
 
 def test_a_complete_graph_joins_every_pair_and_no_state_to_itself() -> None:
     assert edge_list(complete(3)) == [(0, 1), (0, 2), (1, 2)]
     assert edge_list(complete(1)) == []
-
-
-def test_categories_join_states_of_the_same_label() -> None:
-    assert edge_list(categories(["home", "work", "home", "work", "home"])) == [(0, 2), (0, 4), (1, 3), (2, 4)]
 
 
 @pytest.mark.parametrize(

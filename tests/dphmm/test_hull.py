@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
-from fugu.places.graphs import GraphError, complete, explicit, lattice
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import (
     Hull,
     capped,
@@ -26,6 +26,7 @@ from fugu.places.hull import (
     pairs_within,
 )
 from fugu.places.noise import area, boundary_points, noise_covariance, noise_error
+from papers.graphs import explicit
 from papers.neighbour_noise import measure
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid, states
 

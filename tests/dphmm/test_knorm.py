@@ -8,10 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
 from fugu.places.noise import noise_covariance, noise_error
 from fugu.places.protection import protect
+from papers.graphs import explicit, within_radius
 from papers.neighbour_noise import draw_knorm, laplace_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, knorm_log_density, states
 

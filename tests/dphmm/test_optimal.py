@@ -10,12 +10,13 @@ import pytest
 from scipy.optimize import linprog
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import ceil_gauges, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import protect, protected_pairs
 from fugu.places.tables import TableError, build_table, check_table, table_loss
+from papers.graphs import one_step, within_radius
 from tests.support.dphmm_cases import (
     GOLDEN,
     GRAPH,

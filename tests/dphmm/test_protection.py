@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, complete, explicit, lattice
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import capped, complete_hull, extended, graph_hull, largest_gauge
 from fugu.places.noise import area, noise_error
 from fugu.places.protection import (
@@ -21,6 +21,7 @@ from fugu.places.protection import (
     protected_pairs,
     unbounded_factors,
 )
+from papers.graphs import explicit
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 from tests.support.soak import only
 

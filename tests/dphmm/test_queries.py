@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, explicit, lattice, scaled
+from fugu.places.graphs import GraphError, lattice, scaled
 from fugu.places.hull import graph_hull
 from fugu.places.protection import degree_of_protection, exposed, protect, protected_pairs
 from fugu.places.tables import build_table, table_loss
 from papers.composition import joint_epsilon, joint_loss, stacked
+from papers.graphs import explicit
 from tests.support.dphmm_cases import GOLDEN, states, strict_epsilon
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.noise_table import SCALE
-from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
+from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import protect, protected_pairs
@@ -25,6 +25,7 @@ from fugu.places.tables import (
     table_loss,
     window,
 )
+from papers.graphs import one_step, within_radius
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, estimate_error, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)

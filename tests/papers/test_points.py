@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import explicit, lattice
+from fugu.places.graphs import lattice
 from fugu.places.hull import gauge
+from papers.graphs import explicit
 from papers.neighbour_noise import attack_points, local_hulls, local_points, planes, point_densities
 from tests.support.dphmm_cases import GOLDEN, VALUES, knorm_log_density
 

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measure_table import Staircase, normaliser
 from fugu.contract.noise_table import SCALE
-from fugu.places.graphs import explicit, lattice
+from fugu.places.graphs import lattice
 from fugu.places.hull import Hull, gauge
 from fugu.places.tables import TableWeights
+from papers.graphs import explicit
 from papers.neighbour_noise import measure
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
