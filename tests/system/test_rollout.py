@@ -59,7 +59,7 @@ def test_it_completes_although_the_gateway_is_killed_and_the_absent_catch_up(
         assert refusals == {one.device for one in enrolments if one.ceiling.epsilon < 1.0 and one.device not in offline}
         crowd.link.stop()
         back = Crowd(broker.broker, [one for one in enrolments if one.device in offline], set())
-        able = [one for one in enrolments if one.device in offline and one.ceiling == 1.0]
+        able = [one for one in enrolments if one.device in offline and one.ceiling.epsilon == 1.0]
         wait_until(lambda: back.versions().count(1) == len(able), "the absent catch up")
         back.link.stop()
     finally:
