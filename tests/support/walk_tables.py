@@ -11,8 +11,10 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.places.protection import protect_likely
+from fugu.places.tables import compile_noise
 from gateway.estimates.models import MeasureModel
-from gateway.place_tables import make_noise
+from gateway.place_tables import policy_graph
 from tests.support.measured import measure_policy
 
 __all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "made", "message", "plan"]
@@ -28,11 +30,14 @@ def plan(policy: MeasurePolicy) -> PointSource:
 
 
 def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
-    """What the gateway would send for the states possible at a tick."""
+    """Noise for the states possible at a tick, as weights: the gateway sends a staircase where the hull has one."""
     model = MeasureModel(policy)
     possible = model.possible(tick)
     chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
-    return make_noise(model, possible, chosen)[0]
+    given = (model.values, policy_graph(model), possible, chosen)
+    found = protect_likely(*given, objective=policy.objective, cap=policy.factor)
+    assert found.factor <= policy.factor
+    return compile_noise(found.hull, model.values, possible, policy.epsilon, chosen)
 
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
