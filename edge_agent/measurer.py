@@ -15,9 +15,10 @@ from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import Point, Released, pack_released
 from fugu.contract.measure_table import MOST_HELD, TimedTable, decoded_table
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
-from fugu.contract.noise_table import SCALE, NoiseTable, public_row, uniform_below
+from fugu.contract.noise_table import SCALE, NoiseTable, uniform_below
 
 __all__ = ["PointSource"]
+
 
 MAX_TABLE_BYTES = 1 << 19
 
@@ -78,7 +79,7 @@ class Measurer:
         """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/contract/noise_table.py."""
         table, centres = self._in_force(tick, shift)
         if state is None:
-            state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
+            state = _public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
         noise = table.noise
         if isinstance(noise, NoiseTable):
             return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
@@ -130,3 +131,8 @@ class Measurer:
         others = [one for one in self._sent.values() if one.table.number != table.number]
         useful = [one for one in (*others, held) if one.table.until > next_tick]
         self._sent = {one.table.number: one for one in useful[-MOST_HELD:]}
+
+
+def _public_row(word: int, states: int) -> int:
+    """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
+    return word * states // SCALE

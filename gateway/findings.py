@@ -7,19 +7,14 @@ been noted for as long as its code holds, so that what comes and goes is one ala
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fugu.contract.errors import Reason, printable
-from fugu.contract.reports import MAX_NAMES, AlarmCode, HealthAlarm
+from fugu.contract.errors import Reason
+from fugu.contract.reports import AlarmCode
 
-__all__ = ["KINDS", "Alarm", "Alarms"]
+__all__ = ["KINDS"]
 
-_MOST_NAMES = 200
-"""Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
-_MOST_DETAIL = 190
+
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
 _GAUGE = "fugu_gateway_alarms"
@@ -177,94 +172,3 @@ def _rule(code: AlarmCode, kind: Kind) -> str:
           description: "{kind.advice[0].upper()}{kind.advice[1:]}"
 """
     return rule.replace("\n\n", "\n")
-
-
-@dataclass(slots=True)
-class Alarm:
-    """Something that an operator has to look at; `since` is in Unix seconds, `detail` of the first time.
-
-    `name` is of a device, or what else the code is about; empty for the gateway's own, and for too many names.
-    """
-
-    code: AlarmCode
-    name: str
-    since: float
-    count: int
-    detail: str
-    last: float
-
-    @property
-    def advice(self) -> str:
-        """Advice, in a sentence."""
-        return KINDS[self.code].advice
-
-    def __str__(self) -> str:
-        words = [self.code, *([self.name] if self.name else []), *([f"({self.detail})"] if self.detail else [])]
-        return f"{' '.join(words)}: {self.advice}"
-
-
-class Alarms:
-    """All alarms of a gateway, of one thread; `seconds` is a clock that only goes forward, `wall` Unix time."""
-
-    def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
-        self._seconds = seconds
-        self._wall = wall
-        self._alarms: dict[tuple[AlarmCode, str], Alarm] = {}
-        self._names: dict[AlarmCode, int] = {}
-        self._begun: list[Alarm] = []
-
-    @staticmethod
-    def holds(code: AlarmCode) -> float:
-        """Seconds after which an alarm ends if nothing more is noted."""
-        return KINDS[code].holds
-
-    def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
-        """Note what happened `age` seconds ago, or still holds; `times` is 0 for what holds, which counts once."""
-        key = (code, name)
-        if (alarm := self._alarms.get(key)) is None:
-            if self._names.get(code, 0) >= _MOST_NAMES and name:
-                return self.note(code, times=times, age=age)
-            self._names[code] = self._names.get(code, 0) + 1
-            now = self._seconds() - age
-            alarm = self._alarms[key] = Alarm(code, name, self._wall() - age, 0, detail, now)
-            self._begun.append(alarm)
-            times = max(times, 1)
-        alarm.count += times
-        alarm.last = max(alarm.last, self._seconds() - age)
-        return None
-
-    def step(self) -> tuple[list[Alarm], list[Alarm]]:
-        """Findings that have begun since the last step, and those that end now."""
-        now = self._seconds()
-        ended = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
-        for alarm in ended:
-            del self._alarms[alarm.code, alarm.name]
-            self._names[alarm.code] -= 1
-        begun, self._begun = self._begun, []
-        return begun, ended
-
-    def current(self) -> list[Alarm]:
-        """Those that there are, in the order of their codes, then by name."""
-        order = list(KINDS)
-        return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
-
-    def summary(self) -> tuple[HealthAlarm, ...]:
-        """The same for the health message: of each code one, with its first few names."""
-        found: dict[AlarmCode, list[Alarm]] = {}
-        for alarm in self.current():
-            found.setdefault(alarm.code, []).append(alarm)
-        return tuple(_together(code, alarms) for code, alarms in found.items())
-
-
-def _together(code: AlarmCode, alarms: Iterable[Alarm]) -> HealthAlarm:
-    every = list(alarms)
-    names = tuple(alarm.name for alarm in every if alarm.name)
-    kind, detail = KINDS[code], printable(every[0].detail)[:_MOST_DETAIL]
-    return HealthAlarm(
-        code,
-        int(min(alarm.since for alarm in every)),
-        sum(alarm.count for alarm in every),
-        names[:MAX_NAMES],
-        len(every) - len(names[:MAX_NAMES]) - (not names),
-        f"{detail}. {kind.advice[0].upper()}{kind.advice[1:]}" if kind.explained and detail else kind.advice,
-    )

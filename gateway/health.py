@@ -13,21 +13,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.errors import FuguError, Reason, cause, printable
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.reports import AlarmCode, Health
+from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
 from gateway.describe import InForce
-from gateway.findings import KINDS, Alarm, Alarms
+from gateway.findings import KINDS
 from gateway.location import Location, part_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gateway.shard_watch import ShardWatch
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
+
 
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
@@ -52,6 +54,100 @@ _MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
 _CERTIFICATES_SECONDS = 3600.0
 _BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
 _BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
+_MOST_NAMES = 200
+"""Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
+_MOST_DETAIL = 190
+
+
+@dataclass(slots=True)
+class _Alarm:
+    """Something that an operator has to look at; `since` is in Unix seconds, `detail` of the first time.
+
+    `name` is of a device, or what else the code is about; empty for the gateway's own, and for too many names.
+    """
+
+    code: AlarmCode
+    name: str
+    since: float
+    count: int
+    detail: str
+    last: float
+
+    @property
+    def advice(self) -> str:
+        """Advice, in a sentence."""
+        return KINDS[self.code].advice
+
+    def __str__(self) -> str:
+        words = [self.code, *([self.name] if self.name else []), *([f"({self.detail})"] if self.detail else [])]
+        return f"{' '.join(words)}: {self.advice}"
+
+
+class _Alarms:
+    """All alarms of a gateway, of one thread; `seconds` is a clock that only goes forward, `wall` Unix time."""
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
+        self._seconds = seconds
+        self._wall = wall
+        self._alarms: dict[tuple[AlarmCode, str], _Alarm] = {}
+        self._names: dict[AlarmCode, int] = {}
+        self._begun: list[_Alarm] = []
+
+    @staticmethod
+    def holds(code: AlarmCode) -> float:
+        """Seconds after which an alarm ends if nothing more is noted."""
+        return KINDS[code].holds
+
+    def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
+        """Note what happened `age` seconds ago, or still holds; `times` is 0 for what holds, which counts once."""
+        key = (code, name)
+        if (alarm := self._alarms.get(key)) is None:
+            if self._names.get(code, 0) >= _MOST_NAMES and name:
+                return self.note(code, times=times, age=age)
+            self._names[code] = self._names.get(code, 0) + 1
+            now = self._seconds() - age
+            alarm = self._alarms[key] = _Alarm(code, name, self._wall() - age, 0, detail, now)
+            self._begun.append(alarm)
+            times = max(times, 1)
+        alarm.count += times
+        alarm.last = max(alarm.last, self._seconds() - age)
+        return None
+
+    def step(self) -> tuple[list[_Alarm], list[_Alarm]]:
+        """Findings that have begun since the last step, and those that end now."""
+        now = self._seconds()
+        ended = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
+        for alarm in ended:
+            del self._alarms[alarm.code, alarm.name]
+            self._names[alarm.code] -= 1
+        begun, self._begun = self._begun, []
+        return begun, ended
+
+    def current(self) -> list[_Alarm]:
+        """Those that there are, in the order of their codes, then by name."""
+        order = list(KINDS)
+        return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
+
+    def summary(self) -> tuple[HealthAlarm, ...]:
+        """The same for the health message: of each code one, with its first few names."""
+        found: dict[AlarmCode, list[_Alarm]] = {}
+        for alarm in self.current():
+            found.setdefault(alarm.code, []).append(alarm)
+        return tuple(_merged(code, alarms) for code, alarms in found.items())
+
+
+def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
+    every = list(alarms)
+    names = tuple(alarm.name for alarm in every if alarm.name)
+    kind, detail = KINDS[code], printable(every[0].detail)[:_MOST_DETAIL]
+    return HealthAlarm(
+        code,
+        int(min(alarm.since for alarm in every)),
+        sum(alarm.count for alarm in every),
+        names[:MAX_NAMES],
+        len(every) - len(names[:MAX_NAMES]) - (not names),
+        f"{detail}. {kind.advice[0].upper()}{kind.advice[1:]}" if kind.explained and detail else kind.advice,
+    )
 
 
 class NotRunningError(FuguError):
@@ -114,7 +210,7 @@ class Monitor:
         self._sources = sources
         self._seconds = seconds
         self._wall = wall
-        self.alarms = Alarms(seconds, wall)
+        self.alarms = _Alarms(seconds, wall)
         self._known = set(sources.known)
         self._stored = InForce(sources.catalogue)
         self._notes: queue.SimpleQueue[tuple[AlarmCode, str, str, int]] = queue.SimpleQueue()
@@ -421,5 +517,5 @@ def _socket(store: Location) -> Path:
     return Path(f"{store}.status") if isinstance(store, Path) else store.status_path
 
 
-def _fields(alarm: Alarm, what: str) -> dict[str, Any]:
+def _fields(alarm: _Alarm, what: str) -> dict[str, Any]:
     return {"alarm": str(alarm.code), "device": alarm.name, "what": what, "count": alarm.count}

@@ -20,27 +20,12 @@ from itertools import permutations, product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
 from fugu.audit.outputs import Mechanism
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["least_epsilon", "secret_pairs", "told_by_tick", "witness"]
-
-
-def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
-    """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
-
-    Hits are of trials under x, alarms of trials under x'; half of the level is given to each probability.
-
-    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
-    """
-    if hits == 0:
-        return 0.0
-    low = float(betaincinv(hits, of_hits - hits + 1, level / 2))
-    high = 1.0 if alarms == of_alarms else float(betaincinv(alarms + 1, of_alarms - alarms, 1 - level / 2))
-    return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
+__all__ = ["secret_pairs", "told_by_tick", "witness"]
 
 
 _ROUNDING = 1e-9

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.finite_leakage import finite_loss
+from fugu.contract.finite_leakage import finite_loss, informed_loss, soft_loss
 from fugu.contract.leakage import (
     CONTEXT,
     Adversary,
@@ -30,7 +30,6 @@ from fugu.contract.leakage import (
     worst_odds_ratio,
 )
 from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
-from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window
 
@@ -519,7 +518,7 @@ class JointChains(_KnownChains):
         """Return the epsilon, rounded up, of all streams together, about what they show at one tick.
 
         It is for any two states of one stream and any two joint states of all; the informed adversary is as of
-        `fugu.contract.soft_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None`
+        `fugu.contract.finite_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None`
         for what the class allows. A loss that is not finite raises GuaranteeError.
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """

@@ -1,4 +1,10 @@
-"""The chain accountant as a device runs it: plain Python, for a few known chains of few states.
+"""The leakage of known chains to those who may have any side information about the states that they show.
+
+Evidence on single ticks weighs the states of a tick; two states y and z are the worst to have weights, and those are in
+closed form, with the odds ratio a = P[x,y] P[x',z] / (P[x,z] P[x',y]): the ratio of two means of h with h_y = u h_z is
+at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2. Source: docs/proofs/joint-streams.md, "Streams that move together".
+
+The chain accountant as a device runs it: plain Python, for a few known chains of few states.
 
 It takes the same bounds as the gateway's, for one rate of all pairs of states or one of each: quilts, and the limit of
 the recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their
@@ -17,19 +23,20 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import reduce
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.inner_maximum import LARGEST, Matrix, Tree, Work, closed, largest, largest_ratio, unbounded, widening
-from fugu.contract.rounding import CLOSED_FORM, OUTWARD, UNIT, reversal_error
+from fugu.contract.rounding import CLOSED_FORM, HAIR, OUTWARD, UNIT, reversal_error
 
-__all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "summed"]
+__all__ = ["finite_loss", "informed_loss", "soft_loss"]
 
 
 _CHECK_EVERY = 16
 _CLOSE = 1e-3
-_LEAST = 1e-250
+_RAREST = 1e-250
 """Of a probability: whatever is less might be taken for impossible."""
 
 
@@ -44,7 +51,7 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
     worst = ignorant
     leakages = [uniform(len(kernel), 0.0) for _ in states]
     power, distance, rarest, before = kernel, 0, _rarest(kernel), ignorant
-    while _rarest(power) * rarest > _LEAST and work.pivots > 0:
+    while _rarest(power) * rarest > _RAREST and work.pivots > 0:
         distance += 1
         margin = distance * (4.0 * (len(kernel) + 2.0) * UNIT + 2.0 * error)
         for known in states:
@@ -130,14 +137,14 @@ def finite_loss(
     bound was found, as where a step of a chain is so rare that floats cannot tell what follows.
     """
     rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
-    refuse_large(rates)
+    _refuse_large(rates)
     worst, size = 0.0, max(_FEW, len(rates) ** 2)
     work, bridging = (Work(most * _FEW // size) for most in (_MOST_PIVOTS, _MOST_BRIDGES))
     for rows in transitions:
         future = [_distribution(row) for row in rows]
         # A state is reached from another in fewer than k steps, so no distribution and no product below comes to less.
         rarest = min(p for row in future for p in row if p > 0.0)
-        if rarest ** len(future) < _LEAST:
+        if rarest ** len(future) < _RAREST:
             raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
         distribution = stationary_distribution(future)
         left = [
@@ -146,7 +153,7 @@ def finite_loss(
         ]
         kernels = ((future, 0.0), (left, reversal_error(len(distribution))))
         leakages = [_leakage(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
-        worst = max(worst, of_secrets(rates, *leakages))
+        worst = max(worst, _of_secrets(rates, *leakages))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
     return worst * (1.0 + OUTWARD)
@@ -187,7 +194,7 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
     rate = largest(rates)
     tables = _influences(kernel, error, rate)
     quilts = _zip(min, unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables)))
-    recursion = limit(lambda leakage: _plus(_step(kernel, summed(rates, leakage), work), error), kernel, work)
+    recursion = _limit(lambda leakage: _plus(_step(kernel, _summed(rates, leakage), work), error), kernel, work)
     ignorant = _zip(min, quilts, recursion)
     if bridging is None:
         return ignorant
@@ -199,7 +206,7 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
     return _zip(max, ignorant, _zip(min, known, bridged(kernel, error, rates, ignorant, bridging)))
 
 
-def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
+def _limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
     """Return R with F(R) <= R, little above the limit of R <- F(R) from 0; infinite if none was found.
 
     F (`further`) is monotone, k x k with 0 on the diagonal: the leakage of one tick more; it takes its cost from the
@@ -230,14 +237,14 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
             break
         shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
         far, last = shrink / (1.0 - shrink), change
-        guess = summed(leakage, [[far * part for part in row] for row in changes])
+        guess = _summed(leakage, [[far * part for part in row] for row in changes])
         raised = _plus(guess, _CONVERGED * largest(guess) + CLOSED_FORM)
         if _at_most(further(raised), raised):
             found = _zip(min, found, raised)
             if far * change <= _NEAR * reached:
                 break
         # Most of the way to the limit in one step, if the next goes on from there.
-        ahead = summed(leakage, [[_PART * far * part for part in row] for row in changes])
+        ahead = _summed(leakage, [[_PART * far * part for part in row] for row in changes])
         beyond = further(ahead)
         if largest(beyond) < LARGEST and _at_most(ahead, beyond):
             leakage, before, last = beyond, beyond, math.inf
@@ -283,7 +290,7 @@ def _influences(kernel: Matrix, error: float, rate: float) -> list[Matrix]:
 
 
 def _held(power: Matrix) -> bool:
-    return all(p == 0.0 or p >= _LEAST for row in power for p in row)
+    return all(p == 0.0 or p >= _RAREST for row in power for p in row)
 
 
 def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
@@ -293,7 +300,7 @@ def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
     for row in power:
         terms = [[row[w] * kernel[w][y] for w in states if row[w] > 0.0 and kernel[w][y] > 0.0] for y in states]
         sums = [math.fsum(term) for term in terms]
-        if any(term and total < _LEAST for term, total in zip(terms, sums, strict=True)):
+        if any(term and total < _RAREST for term, total in zip(terms, sums, strict=True)):
             return None
         product.append(_distribution(sums))
     return product
@@ -304,20 +311,20 @@ def uniform(states: int, rate: float) -> Matrix:
     return [[rate if x != y else 0.0 for y in range(states)] for x in range(states)]
 
 
-def refuse_large(rates: Matrix) -> None:
+def _refuse_large(rates: Matrix) -> None:
     """Refuse rates that are too large to compute with, or no numbers."""
     for rate in (rate for row in rates for rate in row):
         if not rate < LARGEST:
             raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
 
 
-def of_secrets(rates: Matrix, *leakages: Matrix) -> float:
+def _of_secrets(rates: Matrix, *leakages: Matrix) -> float:
     """Return the largest sum of the rate and all leakages of any two states that have a rate."""
-    pairs = zip(summed(rates, *leakages), rates, strict=True)
+    pairs = zip(_summed(rates, *leakages), rates, strict=True)
     return max(loss if rate > 0.0 else 0.0 for row in pairs for loss, rate in zip(*row, strict=True))
 
 
-def summed(*matrices: Matrix) -> Matrix:
+def _summed(*matrices: Matrix) -> Matrix:
     """Return the sum of matrices of one size."""
     return _zip(operator.add, *matrices)
 
@@ -346,3 +353,144 @@ def _log_ratio(above: list[float], below: list[float]) -> float:
                 return math.inf
             most = a / b
     return math.log(most)
+
+
+_LEAST = 1e-120
+"""Of a step: products of two such are still floats with all their digits."""
+_MOST_WORK = 100_000_000
+"""Pairs of states that are looked at, one for each two states and each tick."""
+Odds = list[tuple[int, int, list[tuple[int, int, float]]]]
+"""For two rows each the columns y and z with the root of their odds ratio, at least 1; infinite where one excludes."""
+
+
+def informed_loss(
+    transitions: Sequence[Matrix], rates: Matrix, shows: Sequence[tuple[int, ...]], of_whole: Callable[[], float]
+) -> float:
+    """Return what streams lose in nats to those who know true states of them, for ever, rounded up.
+
+    They know all states of some streams, and any of the others; or of no stream all, and then at some ticks the states
+    of all. That is at most what side information of every kind tells, which counts where states of the chain show alike
+    or there is one stream: then single readings are known, not states of the chain.
+    `transitions` and `rates` are as for `soft_loss`; `shows` is for each state what it shows of each stream; `of_whole`
+    is what those learn who know states of the chain, or a GuaranteeError. GuaranteeError: no finite bound was found.
+    """
+    columns = sorted(set(zip(*shows, strict=True)))
+    found = []
+    with suppress(GuaranteeError):
+        found.append(soft_loss(transitions, rates))
+    if len(set(shows)) == len(shows) and len(columns) > 1:
+        with suppress(GuaranteeError):
+            work = Work(_MOST_WORK)
+            subsets = [c for size in range(1, len(columns)) for c in combinations(columns, size)]
+            known = [soft_loss(transitions, rates, list(zip(*each, strict=True)), work) for each in subsets]
+            found.append(max(of_whole(), *known))
+    if not found:
+        raise GuaranteeError("no finite guarantee against those who know states was found")
+    return min(found)
+
+
+def soft_loss(
+    transitions: Sequence[Matrix],
+    rates: Matrix,
+    known: Sequence[tuple[int, ...]] | None = None,
+    work: Work | None = None,
+) -> float:
+    """Return what streams lose in nats to those with any side information, from any start, for ever, rounded up.
+
+    Args:
+        transitions: k x k each, irreducible; every step is of one of them, and they may take turns.
+        rates: k x k, bounds >= 0 on what the outputs of a tick tell of any two states, in nats; states without a rate
+            between them show the same, and nothing but what states show is a secret, or can be known.
+        known: What each state shows of streams that are known at every tick, beside side information of any kind on the
+            others; `None` if there are no such streams.
+        work: What the check may still cost, if other checks share that. GuaranteeError: no finite bound was found.
+    """
+    _refuse_large(rates)
+    rarest = min(p for matrix in transitions for row in matrix for p in row if p > 0.0)
+    if rarest < _LEAST:
+        raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
+    before, nothing = None if known else _before(transitions, rates), [[0.0 for _ in row] for row in rates]
+    kernels = [list(map(list, matrix)) for matrix in transitions]
+    if before is None:
+        before = nothing
+    else:
+        kernels = [_product(one, other) for one in kernels for other in kernels]
+    work, secrets = work or Work(_MOST_WORK), rates
+    if known:
+        rows = [list(zip(known, row, strict=True)) for row in rates]
+        secrets, rates = (
+            [[rate if a == b else apart for b, rate in row] for a, row in zip(known, rows, strict=True)]
+            for apart in (0.0, math.inf)
+        )
+    future = _endless(kernels, _summed(before, rates), nothing, work)
+    past = _endless([[list(column) for column in zip(*one, strict=True)] for one in kernels], rates, before, work)
+    worst = _of_secrets(secrets, future, past)
+    if not worst < LARGEST:
+        raise GuaranteeError(
+            "known states leave no finite guarantee: the chain has impossible steps, or hardly ever changes"
+        )
+    return worst * (1.0 + OUTWARD)
+
+
+def _before(transitions: Sequence[Matrix], rates: Matrix) -> Matrix | None:
+    """Return what a tick tells of any two states of the next one, if each can follow only states that show the same.
+
+    Then two ticks make one step: what the first of them showed is told by the state that follows it. A chain of order 2
+    has impossible steps, and only two of its steps contract.
+    """
+    states = range(len(rates))
+    past = [[x for x in states if any(matrix[x][y] > 0.0 for matrix in transitions)] for y in states]
+    if any(rates[x][other] > 0.0 for each in past for x in each for other in each):
+        return None
+    return [[rates[past[y][0]][past[z][0]] for z in states] for y in states]
+
+
+def _product(one: Matrix, other: Matrix) -> Matrix:
+    return [[math.fsum(map(operator.mul, row, column)) for column in zip(*other, strict=True)] for row in one]
+
+
+def _endless(kernels: Sequence[Matrix], near: Matrix, nearer: Matrix, work: Work) -> Matrix:
+    """Return the leakage R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
+    tables = [odds_table(kernel, near) for kernel in kernels]
+    return _limit(lambda leakage: _summed(nearer, worst_weights(tables, _summed(near, leakage), work)), near, work)
+
+
+def odds_table(kernel: Matrix, near: Matrix) -> Odds:
+    """Return the table of a kernel, without states that are known apart: their rate is infinite."""
+    states = range(len(kernel))
+    table: Odds = []
+    for x in states:
+        for other in range(x):
+            if near[x][other] == math.inf:
+                continue
+            one, two, columns = kernel[x], kernel[other], []
+            for y, z in product(states, repeat=2):
+                high, low = one[y] * two[z], one[z] * two[y]
+                if near[y][z] < math.inf and (high > low or (high == low > 0.0 and y > z)):
+                    root = math.sqrt(one[y] / one[z]) * math.sqrt(two[z] / two[y]) if low > 0.0 else math.inf
+                    columns.append((y, z, max(1.0, root * (1.0 + HAIR))))
+            table.append((x, other, columns))
+    return table
+
+
+def worst_weights(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:
+    """Return bounds on the logarithm of the ratio of the means of h in any two rows, under the worst weights."""
+    bounds = closed(bounds)
+    most = max(bound for row in bounds for bound in row if bound < math.inf)
+    if most >= LARGEST:
+        return unbounded(bounds)
+    high = [[math.exp(bound / 2.0) for bound in row] for row in bounds]
+    margin = (64.0 + 8.0 * most) * UNIT
+    result = [[0.0 for _ in row] for row in bounds]
+    for table in tables:
+        for x, other, columns in table:
+            work.pivots -= len(columns)
+            forward = backward = 1.0
+            for y, z, root in columns:
+                up, down = high[y][z], high[z][y]
+                if root < math.inf:
+                    up, down = (root * up + 1.0) / (root + up), (root * down + 1.0) / (root + down)
+                forward, backward = max(forward, up), max(backward, down)
+            result[x][other] = max(result[x][other], 2.0 * math.log(forward) + margin)
+            result[other][x] = max(result[other][x], 2.0 * math.log(backward) + margin)
+    return result

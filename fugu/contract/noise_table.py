@@ -28,7 +28,6 @@ __all__ = [
     "NoiseTable",
     "check_dimensions",
     "discrete_laplace",
-    "public_row",
     "uniform_below",
 ]
 
@@ -200,8 +199,3 @@ def _check_points(table: NoiseTable) -> None:
             raise FrameError(
                 "thresholds must increase strictly: an empty cell would reveal its state", Reason.OUT_OF_RANGE
             )
-
-
-def public_row(word: int, states: int) -> int:
-    """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
-    return word * states // SCALE

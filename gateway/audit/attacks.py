@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods, paths, release
-from fugu.audit.witness import least_epsilon, secret_pairs, told_by_tick, witness
+from fugu.audit.witness import secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
@@ -142,7 +142,7 @@ def attacked(
         )
         for states in drawn
     )
-    least = least_epsilon(hits, counted, alarms, counted, level)
+    least = _least_epsilon(hits, counted, alarms, counted, level)
     return Event(least, counted, hits, alarms, (x, z), best.chain, made.ticks)
 
 
@@ -194,10 +194,24 @@ def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> 
         hits, alarms = int(share * trials), math.ceil(against * trials)
         if share * under.size < _FEWEST:
             break
-        found = least_epsilon(hits, trials, alarms, trials, level)
+        found = _least_epsilon(hits, trials, alarms, trials, level)
         if found > best:
             best, threshold = found, float(one)
     return threshold, best
+
+
+def _least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
+    """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
+
+    Hits are of trials under x, alarms of trials under x'; half of the level is given to each probability.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
+    """
+    if hits == 0:
+        return 0.0
+    low = float(betaincinv(hits, of_hits - hits + 1, level / 2))
+    high = 1.0 if alarms == of_alarms else float(betaincinv(alarms + 1, of_alarms - alarms, 1 - level / 2))
+    return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
 
 
 def _judged(made: Mechanism) -> Mechanism | None:

@@ -9,7 +9,6 @@ its noise is known without any truth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -26,19 +25,10 @@ from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.mechanism import AuditError, Definition, windows
-from gateway.releases.allowance import noise_problems
 from gateway.releases.statistics import two_valued
 
-__all__ = [
-    "Message",
-    "Recorded",
-    "distribution_problems",
-    "draws_of",
-    "frames_of",
-    "heard_topics",
-    "placed",
-    "read_messages",
-]
+__all__ = ["Message", "Recorded", "draws_of", "frames_of", "heard_topics", "placed", "read_messages"]
+
 
 _WHOLE = 1e-3
 """Largest distance of a count of symbols from a whole number, after the arithmetic of its estimate."""
@@ -135,18 +125,6 @@ def release_noise(
         if abs(count - round(count)) < _WHOLE:
             found.append(round(count) - int(np.isin(inside, definition.groups[0]).sum()))
     return {definition.names[0]: np.array(found, np.int64)} if found else {}
-
-
-def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
-    """Problems of noise that cannot have its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
-    found = []
-    for one in definitions:
-        sizes = [recorded[name] for name in one.names if name in recorded]
-        if sizes and one.terms == 1:
-            drawn = np.concatenate(sizes)
-            problems = noise_problems({Fraction(one.scale): (drawn.size, int(np.abs(drawn).sum()))})
-            found += [f"{one.names[0].rpartition(' ')[0]}: {problem}" for problem in problems]
-    return found
 
 
 Message = tuple[str, bytes]

@@ -19,8 +19,7 @@ from typing import Any
 
 from fugu.host.clock import Wake
 from fugu.host.process import Notifier, log_settings
-from gateway.cluster.actor import HostActor, State, served
-from gateway.cluster.part import Given, all_parts
+from gateway.cluster.actor import Given, HostActor, State, all_parts, served
 from gateway.location import Server
 from gateway.settings import GatewaySettings, SettingsError
 

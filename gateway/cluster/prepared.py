@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gateway.cluster.part  # noqa: F401
+import gateway.cluster.actor  # noqa: F401
 from gateway.process import prepare
 
 prepare()

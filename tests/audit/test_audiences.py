@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
-from fugu.audit.witness import least_epsilon
 from fugu.cli.commands.audit import _not_listed as not_listed
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -26,8 +25,10 @@ from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
+from gateway.audit.attacks import _least_epsilon as least_epsilon
 from gateway.audit.mechanism import released, windows
-from gateway.audit.recordings import Recorded, distribution_problems, heard_topics, window_noise
+from gateway.audit.recordings import Recorded, heard_topics, window_noise
+from gateway.audit.stream import _distribution_problems as distribution_problems
 from gateway.audit.stream import audit_stream
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig

@@ -20,8 +20,10 @@ from fugu.host.database import AwayError
 from fugu.host.files import FileLostError
 from fugu.host.process import LogSettings
 from fugu.mqtt import Broker
-from gateway.cluster import part as part_module
-from gateway.cluster.part import Claim, Given, Vacancies, serve_part
+from gateway.cluster import actor as part_module
+from gateway.cluster.actor import Claim, Given
+from gateway.cluster.actor import _serve_part as serve_part
+from gateway.cluster.actor import _Vacancies as Vacancies
 from gateway.location import Server
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import KIND, ShardChannelError, channel_of

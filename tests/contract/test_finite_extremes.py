@@ -13,9 +13,8 @@ from fugu.contract import finite_leakage
 from fugu.contract.chains import FiniteChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import _step as step
-from fugu.contract.finite_leakage import finite_loss, stationary_distribution
+from fugu.contract.finite_leakage import finite_loss, soft_loss, stationary_distribution
 from fugu.contract.inner_maximum import Work, largest
-from fugu.contract.soft_leakage import soft_loss
 from tests.support.oracle import Array, worst_loss
 
 

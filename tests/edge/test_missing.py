@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from edge_agent.agent import Agent
 from edge_agent.local_control import described
 from edge_agent.measurer import Measurer, PointSource
+from edge_agent.measurer import _public_row as public_row
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
@@ -25,7 +26,7 @@ from edge_agent.sensors.opening import _LineSensor as LineSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.ticker import Ticker
 from fugu.contract.frames import SymbolFrame, WindowFrame
-from fugu.contract.noise_table import SCALE, NoiseTable, public_row
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until

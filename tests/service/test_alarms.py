@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import MAX_NAMES, AlarmCode
-from gateway.findings import KINDS, Alarms, alert_rules
+from gateway.findings import KINDS, alert_rules
+from gateway.health import _Alarms as Alarms
 
 ROOT = Path(__file__).parents[2]
 

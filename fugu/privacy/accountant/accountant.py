@@ -28,9 +28,9 @@ from scipy.optimize import brentq
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.errors import GuaranteeError
+from fugu.contract.finite_leakage import informed_loss, soft_loss
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
-from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
