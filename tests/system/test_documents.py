@@ -184,7 +184,7 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole", only([False], [False, True]))
 def test_reproducing(tmp_path: Path, whole: bool) -> None:
-    replace = {} if whole else {"papers bdp-3 ": "papers ", "papers erratum-bdp --quick": "papers --list"}
+    replace = {} if whole else {"papers erratum-bdp newest-policy-graphs --quick": "papers --list"}
     with Page("docs/reproduce.md", tmp_path, replace) as page:
         assert page.run() == 3
     assert (tmp_path / "bdp" / "report.html").exists()
