@@ -228,14 +228,14 @@ def test_without_randomness_nothing_is_counted() -> None:
 
 def test_a_count_shows_nothing_and_is_gone_once_it_was_taken() -> None:
     count = WindowCount([0])
-    for _ in range(777):
+    for _ in range(77_777):
         count.add(0)
     shown = [repr(count), str(count), f"{count}", f"{count:>20}", repr([count]), repr(vars(WindowCount))]
-    assert not any("777" in text for text in shown)
+    assert not any("77777" in text for text in shown)
     for leave in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="does not leave the process"):
             leave(count)
-    assert count.take() == (777,)
+    assert count.take() == (77_777,)
     assert count.take() == ()
 
 
