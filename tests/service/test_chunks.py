@@ -296,7 +296,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int, reopened: bool
 ) -> None:
     """Of a batch, or of a seal; whether the process ends there, or goes on and does it again."""
-    for name, ticks in (("CHUNK_TICKS", 150), ("SMALL_TICKS", 40)):
+    for name, ticks in (("_CHUNK_TICKS", 150), ("_SMALL_TICKS", 40)):
         monkeypatch.setattr(f"gateway.estimates.past.{name}", ticks)
     todo = steps()
     undisturbed = Scene(tmp_path / "whole.sqlite")

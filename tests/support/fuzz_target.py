@@ -35,7 +35,7 @@ def _decoders() -> tuple[Callable[[bytes], object], ...]:
     ]
     whole = (thing for _, thing in things if isinstance(thing, type) and issubclass(thing, Declared) and thing.fields)
     declared = [thing.decode for thing in whole if issubclass(thing, JsonMessage) or hasattr(thing, "SCHEMA")]
-    return (*declared, *(thing for name, thing in things if name.startswith("decode_")))
+    return (*declared, *(thing for name, thing in things if name.lstrip("_").startswith("decode_")))
 
 
 DECODERS = _decoders()

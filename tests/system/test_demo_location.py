@@ -54,7 +54,7 @@ def test_a_walk_that_stands_still_ends_with_a_report_of_what_came(
 ) -> None:
     begun: list[Any] = []
 
-    class Agent(location.AgentProcess):
+    class Agent(location._AgentProcess):
         def __init__(self, config: Path, log: Path) -> None:
             super().__init__(config, log)
             begun.append(self)
@@ -65,7 +65,7 @@ def test_a_walk_that_stands_still_ends_with_a_report_of_what_came(
         wait_until(lambda: readings.read_text().count('"kind":"point"') >= points)
         begun[0].process.send_signal(signal.SIGSTOP)
 
-    monkeypatch.setattr(location, "AgentProcess", Agent)
+    monkeypatch.setattr(location, "_AgentProcess", Agent)
     monkeypatch.setattr(location, "_STILL_SECONDS", 1.5)
     monkeypatch.setattr(location, "_GIVEN_UP_SECONDS", 5.0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

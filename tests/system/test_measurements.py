@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from statistics import median
 import sqlite3
 import time
 from pathlib import Path
@@ -91,8 +92,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         assert sent.payloads
         wait_until(lambda: len(smoothed(reports)) > 50)
         assert len(told := smoothed(reports)) == len(set(told)), "each tick once, as long as nothing is killed"
-        table_bytes, ticks = sum(map(len, sent.payloads)), max(points(stored(gateway)))
-        assert table_bytes < 200 * ticks
+        assert median(map(len, list(sent.payloads))) < 200, "staircases, but where the factor widens the hull"
         for _ in range(3):
             agent.kill()
             agent = AgentProcess(config, tmp_path / "agent.log")
