@@ -37,7 +37,7 @@ REAL = subprocess.Popen
 @cache
 def _server() -> Path:
     """The socket of a server that ends with this process."""
-    folder = tempfile.mkdtemp(prefix="fugu-forks-")
+    folder = tempfile.mkdtemp(prefix="fugu-forks-", dir=os.environ.get("TMPDIR", "/tmp"))  # a test may change tempdir
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "socket"
     words = [sys.executable, "-m", "tests.support.fork_server", str(path)]
