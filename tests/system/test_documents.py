@@ -318,10 +318,10 @@ def _most_points_off(night: Replay) -> float:
     return 100.0 * float(most) / window.length
 
 
-@pytest.mark.parametrize("whole", only([False], [False, True]))
-def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path, whole: bool) -> None:
-    replace = {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"} | ({} if whole else {"fugu try": HELP})
-    with Page("docs/demo.md", tmp_path, replace) as page:
+@pytest.mark.soak
+def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
+    """Three nights are replayed and attacked; `test_try.py` replays one, and `test_demo.py` has the numbers of one."""
+    with Page("docs/demo.md", tmp_path, {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"}) as page:
         assert page.run() == 2
     report = (tmp_path / "demo" / "report.html").read_text()
     pictures = re.findall(r"<svg.*?</svg>\n", report, re.DOTALL)

@@ -27,9 +27,14 @@ NAMES = [f"watch-{number:02d}" for number in range(40)]
 REFUSING, OFFLINE = {"watch-03", "watch-17"}, {"watch-05", "watch-11", "watch-30"}
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with chromium(tmp_path / "profile") as made:
+@pytest.fixture(autouse=True, scope="module")
+def _no_process_outlives_its_test() -> None:
+    """Here the browser does, which serves both tests, and is ended by its own fixture."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as made:
         yield made
 
 
@@ -62,6 +67,7 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
             assert browser.violations() == []
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
         assert browser.complaints() == []
+        browser.open("about:blank")  # it would complain in the next test that this page has gone
     finally:
         assert page.stop() == 0
         gateway.process.kill()

@@ -26,7 +26,7 @@ from tests.support.home_assistant import Listener
 from tests.support.pages import ServedPage
 from tests.support.processes import GatewayProcess, policy
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 PERIOD, DAY = 600, 86_400
 TICKS = 2 * DAY // PERIOD
 BUSY = 2

@@ -25,6 +25,7 @@ from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.replays import SECRET, check_layout, recorded
+from tests.support.soak import only
 
 pytestmark = pytest.mark.long
 
@@ -143,7 +144,7 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
 
 
 @pytest.mark.fresh  # a fork ignores what the server of forks has ignored from its start
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", only([signal.SIGTERM], [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]))
 def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("this signal is ignored: who starts it so wants that it goes on")

@@ -61,7 +61,7 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     assert SECRET not in done.stdout + done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.soak  # `test_start.py` asks the same, and follows what is said
 def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
     recorded(tmp_path, 0.98, 6000)
     done = tried(tmp_path)
