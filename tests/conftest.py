@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import forks
+from tests.support import compiling, forks
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.soak import note
 
@@ -60,7 +60,8 @@ def _has_room(folder: Path) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Garbage is what tests leave."""
+    """Garbage is what tests leave; what is compiled is known now."""
+    compiling.take_turns()
     gc.freeze()
     gc.enable()
 

@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.support.compiling import take_turns
+
 __all__ = ["MOST"]
 
 MOST = 150_000
@@ -43,6 +45,7 @@ def load() -> None:
                 importlib.import_module(one.name)
     for name in _LIBRARIES:
         importlib.import_module(name)
+    take_turns()
     importlib.import_module("gateway.estimates.symbols").warm()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "something that was imported has started a thread"
     gc.collect()
