@@ -155,6 +155,6 @@ def baum_welch(
         start = _normalised(first, start)
         guess = _normalised(moves, guess)
         problem = problem._replace(
-            initial=np.ascontiguousarray(np.broadcast_to(start, problem.initial.shape)), transition=guess
+            initial=np.array(np.broadcast_to(start, problem.initial.shape), order="C"), transition=guess
         )
     return Learned(guess, start, np.array(history))

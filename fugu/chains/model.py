@@ -114,7 +114,7 @@ def pose(
     first = check_distribution(initial, "initial", k)
     if first.ndim > 2 or (first.ndim == 2 and first.shape[0] != sizes.size):
         raise ValueError(f"initial has shape {first.shape}; it must be ({k},) or ({sizes.size}, {k})")
-    first = np.ascontiguousarray(np.broadcast_to(first, (sizes.size, k)))
+    first = np.array(np.broadcast_to(first, (sizes.size, k)), order="C")  # of one type: read-only ones compile anew
     return Problem(stream, starts, first, matrix, likelihood_rows(table))
 
 
