@@ -19,7 +19,7 @@ from tests.support.pages import ServedPage
 
 pytestmark = pytest.mark.long
 PICTURES = Path(__file__).parents[2] / "build" / "pages"
-WIDTHS = (390, 800, 1200, 1920)
+WIDTHS = (390, 1200, 1920)
 PATHS = {
     "fleet": ("/", "tr[data-name='watch'] strong"),
     "watch": ("/device/watch", ".chart canvas"),
