@@ -22,7 +22,7 @@ from tests.support.clusters import Fleet, check_store, lose_nodes
 from tests.support.crowd import Crowd
 from tests.support.ray_nodes import Nodes
 
-NAMES = tuple(f"sensor-{index}" for index in range(4))
+NAMES = tuple(f"sensor-{index}" for index in range(2))
 
 
 @pytest.mark.long
@@ -30,7 +30,7 @@ NAMES = tuple(f"sensor-{index}" for index in range(4))
 def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it(
     broker: Mosquitto, server: Server, tmp_path: Path
 ) -> None:
-    with Nodes(1) as nodes, Crowd(broker, NAMES, frames_per_second=10.0) as crowd:
+    with Nodes(1) as nodes, Crowd(broker, NAMES, frames_per_second=4.0) as crowd:
         fleet = Fleet(tmp_path, nodes, broker, server, NAMES, 2)
         fleet.start()
         with closing(Cluster(nodes.address, "home")) as cluster:

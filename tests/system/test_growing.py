@@ -21,7 +21,7 @@ from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import policy, write_policies
 from tests.support.shard_processes import Process
 
-NAMES = tuple(f"sensor-{index}" for index in range(6))
+NAMES = tuple(f"sensor-{index}" for index in range(4))
 WINDOW = 100
 
 
@@ -41,7 +41,7 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
     with ExitStack() as running:
         public = Public(broker)
         running.callback(public.link.stop)
-        crowd = running.enter_context(Crowd(broker, NAMES, frames_per_second=30.0))
+        crowd = running.enter_context(Crowd(broker, NAMES, frames_per_second=15.0))
         for turn, count in enumerate((2, 3, 2)):
             since = time.monotonic()
             new = [Process(tmp_path, broker, server, f"{role}/{count}", str(turn)) for role in roles(count)]

@@ -72,7 +72,6 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             points = "section[aria-label='Stream place']"
             wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
             wait_until(lambda: "This page has no ledger" in browser.text(".budget"), "a word about no ledger")
-            assert browser.violations() == []
             browser.look(390, dark=True)
             browser.open(f"{page.address}/ledger")
             wait_until(lambda: "This page has no ledger" in browser.text(".alarm"), "a word about no ledger")
