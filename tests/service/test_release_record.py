@@ -25,6 +25,7 @@ from gateway.store.store import Store
 from tests.support.command import Fugu, runner
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, write_policies
+from tests.support.soak import only
 
 
 @pytest.fixture
@@ -103,8 +104,11 @@ def _die_at(statement: int) -> None:
 
 
 @pytest.mark.long
-def test_killed_before_any_statement_everything_published_is_charged_and_noted_and_goes_on(site: Path) -> None:
-    """Every statement of both files, so every point between the ledger's write, the store's, and publishing."""
+@pytest.mark.parametrize("step", only([2], [2, 1]))
+def test_killed_before_any_statement_everything_published_is_charged_and_noted_and_goes_on(
+    site: Path, step: int
+) -> None:
+    """Every statement of both files, or every other: points between the ledger's write, the store's, and publishing."""
     template, statement, ahead = site, 1, 0
     while True:
         folder = template.with_name(f"killed-{statement}")
@@ -119,7 +123,7 @@ def test_killed_before_any_statement_everything_published_is_charged_and_noted_a
         if not killed:
             break
         shutil.rmtree(folder)
-        statement += 1
+        statement += step
     assert statement > 40
     assert ahead >= 2  # it was killed between the two writes
 

@@ -231,6 +231,7 @@ class World:
 
     Attributes:
         healed: the tick at which all faults were over.
+        clocks: whether clocks can be set, those of what starts from now on.
     """
 
     def __init__(
@@ -240,6 +241,7 @@ class World:
         self.names = [f"d{number:02}" for number in range(devices)]
         self.period_us = period_us
         self.healed = -1
+        self.clocks = clocks_can_be_set()
         self.window_ticks = window_ticks
         self.epoch_us = time.time_ns() // 1000
         self.broker = Shipped(folder)
@@ -336,7 +338,7 @@ class World:
     def _environment(self, name: str) -> dict[str, str]:
         """In which a program has a disk that fails and a clock that can be set, where this machine permits that."""
         environment = self.disks[name].below.environment
-        if not clocks_can_be_set():
+        if not self.clocks:
             return environment
         self.set_clock(name, 0.0)
         return environment | {

@@ -15,9 +15,9 @@ from tests.support.fault_world import World
 
 
 @pytest.mark.long
-def test_twelve_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path) -> None:
+def test_eight_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path) -> None:
     """All of different kinds, in the order and with the extent that chance gave them once."""
-    run(tmp_path, 20264942, devices=3, period_us=40_000, faults=12, seconds=4.0, frame_ticks=10, window_ticks=50)
+    run(tmp_path, 20373756, devices=2, period_us=40_000, faults=8, seconds=3.0, frame_ticks=10, window_ticks=50)
 
 
 @pytest.mark.soak
@@ -64,6 +64,7 @@ def run(
     if not drawn:
         pytest.skip("this machine permits none of these faults")
     print(f"FAULTS_SEED={seed}: {len(drawn)} faults in {seconds:.0f} s; time factor {world.time_factor:g}")
+    world.clocks &= any("clock" in fault.kind for fault in drawn)  # asking one that can be set takes half of all time
     with world:
         world.wait_for_policies()
         inflict(world, drawn, print)
