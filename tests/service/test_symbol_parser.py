@@ -66,7 +66,7 @@ def check(payloads: Sequence[bytes], *, all_valid: bool = False) -> int:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(valid_frames(), min_size=1, max_size=5))
 def test_what_a_device_encodes_is_read_as_the_contract_reads_it(some: list[SymbolFrame]) -> None:
     check([frame.encode() for frame in some], all_valid=True)
@@ -126,7 +126,7 @@ def layouts(frame: SymbolFrame) -> list[bytes]:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(valid_frames())
 def test_other_layouts_of_the_same_numbers_are_left_to_the_contract_or_read_the_same(frame: SymbolFrame) -> None:
     some = layouts(frame)
@@ -138,7 +138,7 @@ FIELDS = {"version": (3, 4), "shift": (8, 8), "previous": (17, 8), "first": (26,
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     valid_frames().filter(lambda frame: len(frame.symbols) < 50),
     st.dictionaries(
