@@ -50,16 +50,10 @@ def two_speeds() -> Ints:
     return states
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "baseline"),
-    [
-        ("N10", 300),
-        *(
-            pytest.param(*one, marks=pytest.mark.soak)
-            for one in (("N05", 100), ("N05", 300), ("N07", 100), ("N07", 300), ("N10", 100))
-        ),
-    ],
+    [("N05", 100), ("N05", 300), ("N07", 100), ("N07", 300), ("N10", 100), ("N10", 300)],
 )
 def test_nights_above_a_running_mean_are_useful_and_hold(name: str, baseline: int) -> None:
     """At epsilon 1, universal, a share of 300 beats is within 5 %, and no attacker comes near what epsilon allows."""

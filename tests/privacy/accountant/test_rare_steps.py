@@ -28,7 +28,7 @@ STEPS = [1e-16, 1e-15, 1e-12, 3e-10, 1e-7, 1e-4, 1e-2, 0.3]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", only([1e-16, 1e-2], STEPS))
+@pytest.mark.parametrize("step", only([1e-16], STEPS))
 def test_no_claim_of_the_accountant_is_below_what_symbols_lose(step: float) -> None:
     for q, r in ((step, step), (step, min(3.0 * step, 0.5)), (step, 0.4)):
         known = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
