@@ -70,6 +70,7 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
     assert "default-src 'none'" in headers["content-security-policy"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("terminal", "screen"), [(True, True), (False, True), (True, False)])
 def test_a_browser_is_opened_where_somebody_looks(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, screen: bool
