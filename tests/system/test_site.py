@@ -47,7 +47,7 @@ class Loaded(HTMLParser):
             self.found.append(str(given["href"]))
 
 
-@pytest.mark.soak
+@pytest.mark.long
 def test_it_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("material")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
