@@ -12,7 +12,7 @@ import io
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,13 +84,12 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
     words = array("I", bytes(4 * BLOCK_WORDS))
     block = memoryview(words).cast("B")
     left, states = 0, table.states
-    public = [-(-row * SCALE // states) for row in range(1, states)]  # so many of them as `public_row` says are <= word
-    rows = (*table.rows, public)
+    public = [-(-row * SCALE // states) for row in range(1, states)]  # word * states // SCALE of them are <= word
 
-    def draw(state: int | None) -> int:
+    def draw(state: int | None, rows: Sequence[Sequence[int]] = table.rows) -> int:
         nonlocal left
         if state is None:
-            state = draw(states)
+            state = draw(0, (public,))
         if not left:
             entropy(block)
             left = BLOCK_WORDS

@@ -200,7 +200,7 @@ def _logged_figure_2(rho: float, quick: bool) -> Iterator[Row]:
 def _named(
     theta: float, rho: float, trials: int, generator: np.random.Generator, *, alike: bool = False, ticks: int = 30
 ) -> Bools:
-    """Whether forward-backward names the middle state of simulated streams, of which all may be the same."""
+    """True for each simulated stream whose middle state forward-backward names; all streams may be the same."""
     flips = generator.random((1 if alike else trials, ticks)) < theta
     flips[:, 0] = generator.random(len(flips)) < 0.5
     states = np.cumsum(flips, axis=1) % 2

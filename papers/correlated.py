@@ -61,7 +61,7 @@ def middle_posterior(readings: Floats, flips: Floats, symbols: Ints, states: Int
 
 
 def attacked(flips: Floats, known: int, runs: int, generator: np.random.Generator) -> tuple[Floats, float]:
-    """Whether each attacker names the middle reading, who knows the states of some ticks beside it; the furthest odds.
+    """True where an attacker who knows the states of some ticks names the reading between them; and the furthest odds.
 
     Args:
         known: of those nearest to the middle, half on either side.

@@ -82,7 +82,7 @@ def _scales(q: float, r: float) -> Iterator[tuple[str, Value]]:
 
 
 def stretches(setting: Setting) -> Found:
-    """What an hour and a minute really lose by w-event schemes of epsilon 1 for an hour."""
+    """Loss of an hour and of a minute by w-event schemes of epsilon 1 for an hour."""
     rows = []
     for name, odds in _CLASSES.items():
         for words, ticks in (("an hour", _HOUR), ("a minute", 1)):

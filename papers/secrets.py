@@ -1,4 +1,4 @@
-"""What the papers protect beside one reading: sequences, against close adversaries, in random fields, and of beliefs.
+"""Secrets of the papers beside one reading: sequences, against close adversaries, in random fields, and of beliefs.
 
 DPHMM theorems 7.1 and 7.2; MQM theorem 2.4, definition 4.1 and algorithm 2 on undirected graphs.
 """
@@ -205,7 +205,7 @@ def fields(setting: Setting) -> Found:
 
 
 def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
-    """What a noisy count tells of one variable, over all outcomes; ratios are extreme where an answer is a count."""
+    """The most that a noisy count tells of one variable; ratios are extreme where an answer is a count."""
     counts, chances = states.sum(axis=1), joint.ravel()
     answers = np.arange(counts.max() + 1)
     density = chances[:, None] * np.exp(-np.abs(counts[:, None] - answers) / scale)
@@ -219,7 +219,7 @@ def _lost(joint: Floats, states: np.ndarray, scale: float) -> float:
 
 
 def beliefs(setting: Setting) -> Found:
-    """What a point makes of a belief: posterior over prior probability of a state, for any belief, epsilon 1."""
+    """A belief after a point: posterior over prior probability of a state, for any belief, epsilon 1."""
     rows = []
     everyone, one = chosen(), 1.0
     for name, graph in (("graph of example 5.1", GRAPH), ("complete graph", complete(6))):

@@ -14,7 +14,7 @@ __all__ = ["VERDICTS", "PublishedRow", "published_rows", "show_rows"]
 
 _PAGE = Path(__file__).parents[1] / "docs" / "rows.md"
 VERDICTS = ("yes", "wrong", "not here")
-"""What a verdict begins with: it holds, what is printed is false, or it is not shown, with the reason."""
+"""First words of a verdict: it holds, what is printed is false, or it is not shown, with the reason."""
 
 
 _COLUMNS = ("paper", "row", "about", "shown by", "verdict")

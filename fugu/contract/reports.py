@@ -19,6 +19,7 @@ from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.json_message import Constant, Fields, JsonMessage, Labels, Number, Numbers, Objects, Shares, Time
+from fugu.contract.leakage import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.message import FieldType, Flag, Integer, Many, Schema, Text, Word, integer, length
 from fugu.contract.queries import QUERIES, WINDOW_QUERIES, Query, QueryKind
@@ -71,8 +72,6 @@ def _check_intervals(values: Sequence[float], low: Sequence[float], high: Sequen
         raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
-_ADVERSARIES = ("ignorant", "informed", "universal")
-"""Whom a promise holds against, as in `fugu.contract.guarantee`."""
 _SLACK: Final = 1e-3
 _PROBABILITY = Number(f"[0, {1.0 + _SLACK}]")
 _TICK = Integer(0, MAX_TICK)
@@ -85,7 +84,7 @@ Epsilon = Annotated[
 EpsilonOrNone = Annotated[
     float | None, _OrNone(Number("(0, inf)")), "What the policy promises of a tick, in nats; null: there is no bound."
 ]
-Against = Annotated[str, Word(_ADVERSARIES), "Against whom."]
+Against = Annotated[str, Word(get_args(Adversary)), "Against whom."]
 Useful = Annotated[
     bool, Flag(), "Whether the plan found answers like this one twice as good as guessing; false if nobody compared."
 ]
@@ -325,7 +324,7 @@ class ReleaseFrame(JsonMessage):
     unit: Annotated[str, Word(("ticks", "share")), "Of the values; share for a frequency."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     epsilon: Annotated[float, Number("(0, inf)"), "What the audience is promised, over all releases, in nats."]
-    adversary: Annotated[str, Word(_ADVERSARIES), "Against whom."]
+    adversary: Annotated[str, Word(get_args(Adversary)), "Against whom."]
     stretch_ticks: Annotated[
         int, Integer(1, MAX_TICK), "How many ticks in a row lose no more than epsilon; 1: a single tick."
     ]

@@ -113,7 +113,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
         try:
 
             def reached(many: int) -> bool:
-                """Whether the gateway has published so many; both readers live meanwhile."""
+                """True once the gateway has published so many; both readers live meanwhile."""
                 for reader in (site, street):
                     reader.live()
                 return gateway.counters["releases_published"] >= many

@@ -37,7 +37,7 @@ def victim_of(attacker: MaliciousBroker, protocol: Protocol, received: list[byte
 
 
 _ENDING: list[threading.Thread] = []
-"""What ends links: each takes a second, in which its library waits before it would connect again."""
+"""Threads that end links: each takes a second, in which its library waits before it would connect again."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -30,7 +30,7 @@ def chance(path: tuple[int, ...], q: float, r: float) -> float:
 
 
 def count_loss(q: float, r: float, ticks: int, scale: float) -> float:
-    """What a count with Laplace noise tells of any tick, over outputs near and far, by all paths."""
+    """The most that a count with Laplace noise tells of any tick, over outputs near and far, by all paths."""
     paths = list(product((0, 1), repeat=ticks))
     outputs = np.linspace(-5.0, ticks + 5.0, 401)
     worst = 0.0
@@ -64,7 +64,7 @@ def test_any_w_blocks_spend_at_most_epsilon(scheme: Scheme) -> None:
 def transcript_loss(
     scheme: Scheme, wanted: tuple[bool, ...], far: float, first: int, weight: float, known: bool = False
 ) -> float:
-    """What a transcript tells of two ticks from `first` on, by all paths of q = r = .05, for w = 2 ticks of epsilon 1.
+    """The most a transcript tells of two ticks from `first` on, by all paths of q = r = 0.05; w = 2, epsilon 1.
 
     Published are `far` where it is wanted; evidence gives every other tick in state 1 a weight, or it is `known` that
     the ticks before and after the two are in state 0.

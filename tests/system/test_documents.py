@@ -38,14 +38,14 @@ from tests.support.proofs import PROOFS, anchor, headings
 from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
-"""What a page waits for is asked for more often, and readings come more often."""
+"""Shorter times: what a page waits for is asked for more often, and readings come more often."""
 HELP = "fugu try --help"
 """In place of a command that `test_try.py` runs: its options are looked at."""
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
-    """What is installed is what is here: `test_installed.py` installs."""
+    """The tree is what is installed here: `test_installed.py` installs."""
     replace = {"1883": str(broker.port), "python3 -m venv": ": ", "edge/bin/pip": ": ", "edge/bin/": "", **FASTER}
     with Page("docs/deploy.md", disk, replace) as page:
         assert page.run() == 7
