@@ -11,7 +11,7 @@ A window's counts come here once, with their noise, and are a frame at once, `{s
 index and what was drawn for its ticks are committed with it, so that none is released twice. Counts under way are never
 here, nor in this file's log: see `edge_agent.window_file`.
 
-The tie of an outbox to one machine: identifiers of hardware, which no copy of its disk takes along.
+An outbox is tied to one machine, by identifiers of hardware, which no copy of its disk takes along.
 
 Two devices with copies of one outbox would draw for the same ticks, and what they publish together tells more than
 either may. The file holds salted hashes of the identifiers; they themselves never leave the machine or are logged. It

@@ -5,12 +5,11 @@ tick without a usable reading has no state, or the one that the policy names for
 unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A baseline leaves out
 infinities as well, but no number that is finite.
 
-A running mean in integers, and the band around it that a reading is in: the same on every device, bit for bit.
-
-A reading (an IEEE double, exactly as it is) is clamped to the policy's range and becomes the nearest of STEPS + 1
-equally spaced integers, 0 for the lowest and STEPS for the highest, halves upward. The mean is an integer number of
-units, UNIT to a step. The n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M), rounded
-towards 0: the plain mean of the first M readings, and from then on the exponential one, whose weights shrink by
+A baseline is a running mean in integers, so that the band around it that a reading is in is the same on every device,
+bit for bit. A reading (an IEEE double, exactly as it is) is clamped to the policy's range and becomes the nearest of
+STEPS + 1 equally spaced integers, 0 for the lowest and STEPS for the highest, halves upward. The mean is an integer
+number of units, UNIT to a step. The n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M),
+rounded towards 0: the plain mean of the first M readings, and from then on the exponential one, whose weights shrink by
 1 - 1/M a reading.
 
 Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M

@@ -1,10 +1,11 @@
-"""The leakage of known chains to those who may have any side information about the states that they show.
+"""The leakage of a few known chains of few states, as a device computes it in plain Python.
 
-Evidence on single ticks weighs the states of a tick; two states y and z are the worst to have weights, and those are in
-closed form, with the odds ratio a = P[x,y] P[x',z] / (P[x,z] P[x',y]): the ratio of two means of h with h_y = u h_z is
-at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2. Source: docs/proofs/joint-streams.md, "Streams that move together".
+`soft_loss` is what those learn who may have any side information. Evidence on single ticks weighs the states of a tick;
+two states y and z are the worst to have weights, and those are in closed form, with the odds ratio a = P[x,y] P[x',z] /
+(P[x,z] P[x',y]): the ratio of two means of h with h_y = u h_z is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2.
+Source: docs/proofs/joint-streams.md, "Streams that move together".
 
-The chain accountant as a device runs it: plain Python, for a few known chains of few states.
+`finite_loss` is the chain accountant: what those learn who know no states, or true ones.
 
 It takes the same bounds as the gateway's, for one rate of all pairs of states or one of each: quilts, and the limit of
 the recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their

@@ -3,8 +3,6 @@
 It serves each in a process forked from one that has loaded all that a gateway needs; never from its own, with Ray's
 threads.
 
-A process that serves a part of a fleet's gateway: it claims a part that nobody has, and serves it.
-
 A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
 is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
 both long before anything that asks machines how they are.

@@ -49,6 +49,12 @@ def test_a_wide_row_gives_each_symbol_its_own_words() -> None:
     assert [draw(0) for _ in range(7)] == [0, 1, 1, 2, 2, 3, 3]
 
 
+@pytest.mark.parametrize("state", [2, 3])
+def test_a_state_without_a_row_is_not_drawn_for(state: int) -> None:
+    with pytest.raises(IndexError):
+        randomiser(NoiseTable(((1 << 31,), (1 << 31,))), words_source(9))(state)
+
+
 def test_every_word_is_used_once_and_wiped() -> None:
     block: list[memoryview] = []
 
