@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edge_agent.device_clock import SystemClock
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 
 TICKS = 100
 HOUR = 3600

@@ -25,8 +25,7 @@ from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode
 from fugu.contract.frames import Committed, Status, StreamStatus
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
-from fugu.host.clock import Wake
-from fugu.host.process import NOTICES, Notifier, first_share
+from fugu.host.process import NOTICES, Notifier, Wake, first_share
 from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:

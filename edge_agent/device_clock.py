@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from edge_agent.plan import ClockSettings
 from fugu.host import clock as machine
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 
 __all__ = ["SMALL_US", "Anchor", "DeviceClock", "SystemClock", "TickClock"]
 

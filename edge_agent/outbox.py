@@ -38,8 +38,7 @@ from edge_agent.window import ClosedWindow
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, unpack_released
-from fugu.host.database import OUTBOX, open_database, transaction
-from fugu.host.files import damage
+from fugu.host.database import OUTBOX, damage, open_database, transaction
 
 __all__ = ["BindingError", "Outbox", "OutboxError", "OutboxFullError", "identifiers"]
 

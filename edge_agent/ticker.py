@@ -26,8 +26,7 @@ from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import LATE_US, MAX_TICK
-from fugu.host.database import is_full
-from fugu.host.files import FileLostError
+from fugu.host.database import FileLostError, is_full
 
 __all__ = ["Ticker"]
 

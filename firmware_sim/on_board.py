@@ -26,7 +26,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 
 _LARGEST = 1000.0
 """Epsilon that the firmware can write down; a configuration of a device under test may have any."""

@@ -24,8 +24,8 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic
-from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
+from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
 from gateway.describe import InForce
 from gateway.findings import KINDS

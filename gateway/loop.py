@@ -29,8 +29,7 @@ from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import check_device_name, description_topic, parse_topic
 from fugu.host.checks import certificate_end
-from fugu.host.database import STORE, AwayError, DatabaseError, is_full, is_lost
-from fugu.host.files import FileLostError, damage
+from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
 from fugu.mqtt import Link
 from gateway.describe import digest
 from gateway.duties import Loop, duty_of

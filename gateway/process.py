@@ -13,8 +13,7 @@ from pathlib import Path
 
 from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
-from fugu.host.clock import Wake
-from fugu.host.process import Notifier
+from fugu.host.process import Notifier, Wake
 from gateway.duties import NotArrangedError
 from gateway.estimates.symbols import warm
 from gateway.location import Location, Server

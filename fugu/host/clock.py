@@ -1,4 +1,4 @@
-"""The kernel's word on its clock, waits that may end early, and lengths of time in words."""
+"""The kernel's word on its clock, and lengths of time in words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import ctypes
 import os
 import re
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Wake", "known_synchronised", "seconds_of", "synchronised"]
+__all__ = ["known_synchronised", "seconds_of", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""
@@ -52,25 +51,3 @@ def _steered() -> bool:
         answer: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only asks
         return 0 <= answer != _UNSYNCHRONISED
     return False
-
-
-class Wake:
-    """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
-
-    A handler in the main thread would wait for the lock of a `threading.Event` for ever while this is about to wait, or
-    to clear the event. Releasing a lock is safe at any moment. A SimpleQueue does not do: if `get` with a timeout is
-    held up for longer than that at the wrong moment, CPython waits in it for ever.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """Wake the thread that waits, or the next one that will."""
-        with suppress(RuntimeError):  # it is set
-            self._lock.release()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it is set; whether it was, before the time was over."""
-        return self._lock.acquire(timeout=seconds)

@@ -1,17 +1,33 @@
-"""SQLite files that one process or several keep; one of another `application_id` or `user_version` is refused."""
+"""SQLite files that one process or several keep; one of another `application_id` or `user_version` is refused.
+
+The files of an open database are compared with what they were when it was opened. SQLite goes on in files that have
+been removed or replaced, and says that what it writes is durable; nor does it see that somebody overwrites what it has
+in memory. A look at i-nodes, sizes and times before and after each transaction costs some microseconds.
+
+Each record has a checksum: SQLite checks how pages fit together, not what is in them. Each table has a column that
+SQLite itself computes from all others whenever a row is written, and a view, `intact_TABLE`, of the same rows with one
+column more: to read that of a row that does not match its checksum is an error. Statements that decide anything, or
+hand something on, read the view, one a statement, and are asked for that column as well. It is no condition of the
+view: SQLite would compute it from what a statement asks for in place of what is stored.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from fugu.contract.errors import FuguError
-from fugu.host.files import FileLostError, HeldFiles, create_private, make_private, why_not_open
-from fugu.host.records import Checking, add_functions, with_checksums
+import msgpack
+
+from fugu.contract.errors import FuguError, cause
+from fugu.host.files import create_private
 
 __all__ = [
     "FORMAT",
@@ -22,12 +38,15 @@ __all__ = [
     "AwayError",
     "DatabaseError",
     "FileKind",
+    "FileLostError",
     "check_files",
+    "damage",
     "is_full",
     "is_lost",
     "open_database",
     "snapshot",
     "transaction",
+    "why_not_open",
 ]
 
 DatabaseError = sqlite3.Error
@@ -118,15 +137,15 @@ def open_database(
     except sqlite3.Error as error:
         raise refused(f"cannot open the {kind.name} {shown}: {why_not_open(path, error)}") from None
     try:
-        script, wanted = with_checksums(schema)
+        script, wanted = _with_checksums(schema)
         add_functions(db)
         for setting in () if read_only else settings:
             db.execute(f"PRAGMA {setting}")
         if problem := _prepared(db, kind, script, wanted, create, shown, wait_seconds, read_only):
             raise refused(problem)
         if not read_only:
-            make_private(path)
-        db.files = HeldFiles(path, shown)
+            _make_private(path)
+        db.files = _HeldFiles(path, shown)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # a message about a damaged schema is perhaps no text
         db.close()
         why = f"cannot open the {kind.name} {shown}: {str(error).partition(chr(10))[0]}"  # of a schema it says all
@@ -140,11 +159,11 @@ def open_database(
 
 
 class _Connection(sqlite3.Connection):
-    files: HeldFiles | None = None
+    files: _HeldFiles | None = None
 
     def execute(self, query: str, values: Any = (), /) -> sqlite3.Cursor:
         if " FROM intact_" in query:
-            return self.cursor(Checking).execute(query, values)
+            return self.cursor(_Checking).execute(query, values)
         return super().execute(query, values)
 
 
@@ -273,3 +292,190 @@ def _roll_back(db: sqlite3.Connection) -> None:
     """End a transaction; some errors, a full disk among them, have ended it already."""
     if db.in_transaction:
         db.execute("ROLLBACK")
+
+
+def _of_database(path: Path) -> tuple[Path, ...]:
+    """A database's file, its log and its index of the log."""
+    real = path.resolve()
+    return path.absolute(), *(real.with_name(real.name + end) for end in _ENDS)
+
+
+def _make_private(path: Path) -> None:
+    """Take a database's files from everybody but their owner, as far as this account may."""
+    for file in _of_database(path):
+        with suppress(OSError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
+
+
+_ENDS = ("-wal", "-shm")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+
+
+def why_not_open(path: Path, error: Exception) -> str:
+    """Say why a database cannot be opened, where SQLite does not: its folder is missing, or what the system says."""
+    try:
+        os.close(os.open(path.absolute().parent, os.O_RDONLY))
+    except FileNotFoundError:
+        return f"there is no folder {path.absolute().parent.name}: make it, or name another"
+    except OSError as reason:
+        return cause(reason)
+    return getattr(error, "strerror", None) or str(error)
+
+
+class FileLostError(sqlite3.DatabaseError):
+    """A file of an open database was removed, replaced or cut short: what is written into it may be lost."""
+
+
+class _HeldFiles:
+    """A database's file, its log and its index of the log, once it is open and has been read."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self._shown = shown
+        files = _of_database(path)
+        self._known = {file: self._look(file) for file in files if file.exists()}
+        self._main = files[0]
+
+    def check(self, *, own: bool) -> None:
+        """Raise FileLostError if one is missing, another file, shorter, or written by somebody and damaged.
+
+        Unless the connection itself has just written (`own`), only another process's connection may have, and it is
+        seen whether the file is whole. Files may have grown.
+        """
+        for file, known in self._known.items():
+            found = self._look(file)
+            if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
+                raise FileLostError(f"{self._what(file)} is another file now")
+            if found.st_size < known.st_size:
+                raise FileLostError(f"{self._what(file)} has been cut short")
+            self._known[file] = found
+            written = found.st_mtime_ns != known.st_mtime_ns and not own
+            if file == self._main and written and (problem := _damage(file)):
+                raise FileLostError(f"{self._what(file)} has been overwritten, and is damaged ({problem})")
+
+    def _look(self, file: Path) -> os.stat_result:
+        try:
+            return file.stat()
+        except OSError as error:
+            raise FileLostError(f"{self._what(file)} is gone: {error.strerror}") from None
+
+    def _what(self, file: Path) -> str:
+        return self._shown + next((end for end in _ENDS if file.name.endswith(end)), "")
+
+
+def damage(db: sqlite3.Connection, table: str = "") -> str:
+    """Say what is wrong with an open database, in a line; reads all of it or of a table, in order, and every checksum.
+
+    Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
+    """
+    try:
+        (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
+        return _damaged_record(db, table) if found == "ok" else " ".join(found.split())
+    except UnicodeDecodeError as error:  # what is wrong is in words that are no text
+        return str(error)
+    except sqlite3.DatabaseError as error:
+        return str(error).partition("\n")[0] if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
+
+
+def _damage(file: Path) -> str:
+    """The same of a file, as it is on the disk, whatever an open connection has cached of it."""
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
+            db.execute("SELECT count(*) FROM sqlite_master")
+            return damage(db)
+    except sqlite3.OperationalError:  # nobody else may read it
+        return ""
+    except sqlite3.DatabaseError as error:
+        return str(error)
+
+
+_RAISED = "user-defined function raised exception"
+_TABLES = "SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+
+
+def add_functions(db: sqlite3.Connection) -> None:
+    """Let a connection write rows of such tables, and read the views."""
+    db.create_function("record_sum", -1, _record_sum, deterministic=True)
+    db.create_function("is_intact", -1, _is_intact, deterministic=True)
+
+
+@lru_cache(maxsize=8)
+def _with_checksums(schema: str) -> tuple[str, frozenset[tuple[str, str, str]]]:
+    """A schema's statements with checksums and views; and what is in `sqlite_master` then: type, name, text of each."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(schema)
+        columns = {
+            table: ", ".join(f'"{column[1]}"' for column in db.execute(f"PRAGMA table_info({table})"))
+            for (table,) in db.execute(_TABLES).fetchall()
+        }
+    script = re.sub(
+        r"CREATE TABLE (\w+) \(",
+        lambda found: f"{found[0]}record_sum INTEGER AS (record_sum({columns[found[1]]})) STORED, ",
+        schema,
+    )
+    for table, names in columns.items():
+        check = f"is_intact(record_sum, {names}) AS is_intact"
+        script += f"CREATE VIEW intact_{table} AS SELECT {names}, {check} FROM {table};\n"
+    with closing(sqlite3.connect(":memory:")) as db:
+        add_functions(db)
+        db.executescript(script)
+        return script, frozenset(db.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def _damaged_record(db: sqlite3.Connection, table: str = "") -> str:
+    """Read all rows of a table, or of every table, and say in a line of which one does not match its checksum."""
+    add_functions(db)
+    views = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE name LIKE 'intact!_%' ESCAPE '!'")]
+    for view in views if not table else [f"intact_{table}"] if f"intact_{table}" in views else ():
+        try:
+            sqlite3.Cursor(db).execute(f"SELECT count(is_intact) FROM {view}").fetchone()
+        except sqlite3.OperationalError as error:
+            if str(error) != _RAISED:
+                raise
+            return f"a record of its table {view.removeprefix('intact_')} does not match its checksum"
+    return ""
+
+
+class _Checking(sqlite3.Cursor):
+    """A cursor for a statement that reads one such view; SQLITE_CORRUPT if a row does not match its checksum."""
+
+    def execute(self, query: str, values: Any = (), /) -> Self:
+        """Run it, and ask for the check as well."""
+        if not query.startswith("SELECT *"):
+            query = query.replace(" FROM intact_", ", is_intact FROM intact_", 1)
+        try:
+            return super().execute(query, values)
+        except sqlite3.OperationalError as error:
+            raise _named(error) from None
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()[:-1]
+        except sqlite3.OperationalError as error:
+            raise _named(error) from None
+
+    def fetchone(self) -> Any:
+        """The next row, `None` if there is none."""
+        return next(self, None)
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+        return list(self)
+
+
+def _named(error: sqlite3.OperationalError) -> sqlite3.DatabaseError:
+    if str(error) != _RAISED:
+        return error
+    found = sqlite3.DatabaseError("a record does not match its checksum")
+    found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return found
+
+
+def _record_sum(*values: Any) -> int:
+    return zlib.crc32(msgpack.packb(values))
+
+
+def _is_intact(stored: Any, *values: Any) -> bool:
+    if stored != _record_sum(*values):
+        raise ValueError  # SQLite passes on that it was raised, nothing else
+    return True

@@ -1,9 +1,8 @@
-"""A process as its machine sees it: command line, log, and what systemd is told."""
+"""A process as its machine sees it: command line, log, what wakes it, what systemd and whoever asks is told."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import json
 import logging
@@ -11,9 +10,12 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TextIO, get_args
 
 from fugu.contract.errors import UsageError
@@ -21,10 +23,13 @@ from fugu.contract.errors import UsageError
 __all__ = [
     "LOG_FORMATS",
     "NOTICES",
+    "Answering",
     "LogSettings",
     "Notifier",
     "Parser",
+    "Wake",
     "add_version",
+    "ask",
     "end_with_parent",
     "first_share",
     "log_settings",
@@ -195,5 +200,106 @@ class Notifier:
 
     def _send(self, message: str) -> None:
         if self._socket is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._socket.sendto(message.encode(), self._address)
+
+
+class Wake:
+    """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
+
+    A handler in the main thread would wait for the lock of a `threading.Event` for ever while this is about to wait, or
+    to clear the event. Releasing a lock is safe at any moment. A SimpleQueue does not do: if `get` with a timeout is
+    held up for longer than that at the wrong moment, CPython waits in it for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Wake the thread that waits, or the next one that will."""
+        with suppress(RuntimeError):  # it is set
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set; whether it was, before the time was over."""
+        return self._lock.acquire(timeout=seconds)
+
+
+_PATIENCE_SECONDS = 5.0
+_MOST_WAITING = 4
+_MOST_BYTES = 1 << 20
+
+
+class Answering:
+    """The running process's end; without one, where the system has none or its path is too long, nobody is told.
+
+    Its socket is of mode 0600, and replaces what a killed process left there: what it belongs to has one process at a
+    time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket: socket.socket | None = None
+        self._node = 0
+        try:
+            if path.is_socket():
+                path.unlink()
+            made = socket.socket(socket.AF_UNIX)
+            try:
+                os.fchmod(made.fileno(), 0o600)  # Linux gives the file this mode, less the umask
+                made.bind(str(path))
+                self._node = path.stat().st_ino
+                path.chmod(0o600)
+                made.listen(_MOST_WAITING)  # until now nobody could connect
+            except BaseException:
+                made.close()
+                raise
+            self._socket = made
+        except (OSError, AttributeError):
+            pass
+
+    def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
+        """Tell one that waits, or comes within some seconds, and has as many to take it; whether anybody did.
+
+        The text is of at most a megabyte.
+        """
+        if self._socket is None:
+            return False
+        self._socket.settimeout(seconds)
+        try:
+            asking, _ = self._socket.accept()
+        except OSError:
+            return False
+        with asking, suppress(OSError):
+            asking.settimeout(seconds)
+            asking.sendall(text().encode()[:_MOST_BYTES])
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """True if anybody can ask."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            with suppress(OSError):
+                if self._path.stat().st_ino == self._node:  # else it is that of a process that has this one's place
+                    self._path.unlink()
+
+
+def ask(path: Path) -> str | None:
+    """Answer of the process; `None` if there is no process, or this account may not ask it."""
+    found = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_PATIENCE_SECONDS)
+            asking.connect(str(path))
+            while more := asking.recv(1 << 16):
+                found += more
+    except (OSError, AttributeError):
+        return None
+    return found.decode(errors="replace")

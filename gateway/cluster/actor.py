@@ -29,10 +29,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import cause
-from fugu.host.clock import Wake
-from fugu.host.database import DatabaseError
-from fugu.host.files import FileLostError
-from fugu.host.process import LogSettings, log_to_stderr
+from fugu.host.database import DatabaseError, FileLostError
+from fugu.host.process import LogSettings, Wake, log_to_stderr
 from gateway.location import Server
 from gateway.loop import STUCK_SECONDS, Gateway
 from gateway.process import serve

@@ -17,8 +17,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from fugu.host.clock import Wake
-from fugu.host.process import Notifier, log_settings
+from fugu.host.process import Notifier, Wake, log_settings
 from gateway.cluster.actor import Given, HostActor, State, all_parts, served
 from gateway.location import Server
 from gateway.settings import GatewaySettings, SettingsError

@@ -22,8 +22,8 @@ from fugu.contract.topics import committed_topic, status_topic, time_topic
 from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
-from fugu.host.database import LEDGER, REGISTRY, STORE, FileKind, is_lost
-from fugu.host.files import damage, read_text
+from fugu.host.database import LEDGER, REGISTRY, STORE, FileKind, damage, is_lost
+from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.watermark import KEY_BYTES
-from fugu.host.database import REGISTRY, open_database, snapshot, transaction
-from fugu.host.files import damage
+from fugu.host.database import REGISTRY, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
     Desired,
     Device,

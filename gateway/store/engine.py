@@ -17,8 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 
 from fugu.contract.errors import FuguError
-from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
-from fugu.host.files import create_private, damage, why_not_open
+from fugu.host.database import (
+    DatabaseError,
+    FileKind,
+    check_files,
+    damage,
+    open_database,
+    snapshot,
+    transaction,
+    why_not_open,
+)
+from fugu.host.files import create_private
 
 if TYPE_CHECKING:
     from gateway.store.postgresql import PostgresDatabase

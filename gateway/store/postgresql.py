@@ -30,8 +30,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8BinaryDumper
 
 from fugu.contract.errors import cause
-from fugu.host.database import FORMAT, AwayError, DatabaseError
-from fugu.host.files import FileLostError
+from fugu.host.database import FORMAT, AwayError, DatabaseError, FileLostError
 from gateway.location import Server
 from gateway.store.engine import Kind, Lease, Rows
 

@@ -36,7 +36,7 @@ from fugu.contract.measure_table import decoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
-from fugu.host.records import add_functions
+from fugu.host.database import add_functions
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import decrypted, encrypted
 from gateway.fleet.registry import Registry

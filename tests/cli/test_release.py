@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
 from fugu.contract.reports import ReleaseFrame
-from fugu.host.records import add_functions
+from fugu.host.database import add_functions
 from gateway.releases.ledger import Ledger
 from gateway.store.engine import Lease
 from gateway.store.store import Store

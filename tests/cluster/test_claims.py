@@ -16,8 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError
-from fugu.host.files import FileLostError
+from fugu.host.database import AwayError, FileLostError
 from fugu.host.process import LogSettings
 from fugu.mqtt import Broker
 from gateway.cluster import actor as part_module

@@ -19,7 +19,7 @@ from fugu.contract.classify import UNIT, Classifier
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
-from fugu.host.records import add_functions
+from fugu.host.database import add_functions
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames

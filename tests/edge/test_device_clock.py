@@ -20,7 +20,7 @@ from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from fugu.contract.errors import StatusCode
 from fugu.contract.stretches import stretch_ticks
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import agent_plan, measured_plan, stream_plan, window_plan
 from tests.support.clocked_device import Device, Live, check

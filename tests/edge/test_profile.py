@@ -13,7 +13,7 @@ from edge_agent.plan import AgentPlan, WindowPlan
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import Query
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from fugu.planning.profiles import transitions
 from tests.support.agents import SECOND, JumpingClock, nowhere, run, ticks_left, window_plan, windows_left
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fugu.host import database
-from fugu.host.records import add_functions
+from fugu.host.database import add_functions
 from gateway.fleet.entries import (
     Desired,
     Due,

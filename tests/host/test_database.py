@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FuguError
-from fugu.host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
-from fugu.host.files import FileLostError, damage
+from fugu.host.database import FORMAT, LEDGER, STORE, FileLostError, damage, open_database, snapshot, transaction
 from tests.support.brokers import PATIENCE
 
 ROOT = Path(__file__).parents[2]

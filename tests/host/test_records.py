@@ -13,9 +13,7 @@ import pytest
 
 from edge_agent.outbox import Outbox, OutboxError
 from fugu.contract.errors import FuguError
-from fugu.host.database import LEDGER, is_lost, open_database
-from fugu.host.files import damage
-from fugu.host.records import add_functions
+from fugu.host.database import LEDGER, add_functions, damage, is_lost, open_database
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store

@@ -8,12 +8,13 @@ import threading
 
 import pytest
 
-from fugu.host.clock import Wake, seconds_of
+from fugu.host.clock import seconds_of
+from fugu.host.process import Wake
 from tests.support.brokers import PATIENCE
 
 INTERRUPTED = """
 import signal
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 
 wake, signals = Wake(), 0
 
@@ -32,7 +33,7 @@ print("awake")
 
 LATE = """
 import signal
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from fugu.mqtt import Broker, Subscription
 
 wake, subscription, signals = Wake(), Subscription(Broker(), fleet="home"), 0

@@ -10,8 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError, DatabaseError
-from fugu.host.files import FileLostError
+from fugu.host.database import AwayError, DatabaseError, FileLostError
 from gateway.location import Location, Server
 from gateway.releases.entries import ChargedTicks, Drawn, LedgerError
 from gateway.releases.ledger import Ledger

@@ -9,8 +9,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError
-from fugu.host.files import FileLostError
+from fugu.host.database import AwayError, FileLostError
 from gateway.location import Server, part_of
 from gateway.store.engine import Lease
 from gateway.store.opening import open_engine

@@ -19,8 +19,7 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, status_topic, symbols_topic
-from fugu.host.asking import Answering
-from fugu.host.process import log_to_stderr
+from fugu.host.process import Answering, log_to_stderr
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor, NotRunningError, Sources, asked

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
-from fugu.host.files import FileLostError
+from fugu.host.database import AwayError, DatabaseError, FileLostError, is_full, is_lost
 from gateway.location import Server
 from gateway.store import postgresql
 from gateway.store.engine import Lease

@@ -18,7 +18,7 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.outboxes import symbol_frames, window_frames

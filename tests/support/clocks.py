@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.policy import Policy
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 
 __all__ = ["SECOND", "TwoClocks", "WallClock", "faketime_library"]
 

@@ -20,8 +20,7 @@ from typing import Any, Self
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError
-from fugu.host.files import FileLostError
+from fugu.host.database import AwayError, FileLostError
 from gateway.location import Server
 from tests.support.brokers import free_port, wait_until
 

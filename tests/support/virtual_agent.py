@@ -23,7 +23,7 @@ import edge_agent.ticker
 import edge_agent.window_file
 import fugu.contract.classify
 from edge_agent.__main__ import main
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from fugu.mqtt import Link
 
 START_US = 1_800_000_000_250_000

@@ -16,7 +16,7 @@ import pytest
 from edge_agent.device_clock import TickClock
 from fugu.cli.demo.device import ReplayClock
 from fugu.cli.errors import NOTHING
-from fugu.host.clock import Wake
+from fugu.host.process import Wake
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.forks import programs
 from tests.support.replays import SECRET, recorded
