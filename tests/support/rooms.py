@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 __all__ = ["FOLDERS", "ROOMS", "TOPS", "above", "folders", "room_of"]
 
@@ -181,6 +182,7 @@ _LOOP = "service"
 _EVERYWHERE = ("tests/test_structure.py", "tests/system", "tests/foreign")
 
 
+@cache
 def room_of(module: str) -> str | None:
     """The room of a module, or of a name in it: the longest that its name begins with."""
     return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len, default=None)
