@@ -1,16 +1,13 @@
 .PHONY: papers dist addon demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: four at a time keep two cores busy.
-FOUR = -n 4 --dist worksteal
+FOUR = --workers 4
 
-# Those of `make quick` compute only, and every process imports all of them first.
-TWO = -n 2 --dist worksteal
+# Those of `make quick` compute only.
+TWO = --workers 2
 
 # What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
 export PYTHONDONTWRITEBYTECODE =
-
-# Four tests at a time keep two cores busy: threads for small matrices only get into their way.
-test quick: export OPENBLAS_NUM_THREADS = 1
 
 demo: setup-demo
 	.venv/bin/fugu demo

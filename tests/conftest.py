@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import compiling, forks
+from tests.support import compiling, forks, workers
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.soak import note
 
@@ -41,13 +41,15 @@ SERVERS = {"broker", "fleet", "written", "postgres"}
 def pytest_configure() -> None:
     """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run.
 
-    Processes say where they are when they are aborted. Their files are in memory: what they survive is the end of
-    processes, not of the machine, and to wait until a disk has them is most of what agents and gateways do.
+    Threads for small matrices only get into the way of other tests, and of forks. Processes say where they are when
+    they are aborted. Their files are in memory: what they survive is the end of processes, not of the machine, and to
+    wait until a disk has them is most of what agents and gateways do.
     """
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None
     gc.disable()
     os.environ["PYTHONFAULTHANDLER"] = "1"
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def _has_room(folder: Path) -> bool:
@@ -104,35 +106,47 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert isinstance(item, pytest.Function)  # there are no doctests
         if SERVERS & set(item.fixturenames) or _starts_processes(item.module.__name__):
             item.add_marker("processes")
-    items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Order tests so that of the parts of one length that workers get, half begin with those that wait.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How many processes run tests."""
+    parser.addoption("--workers", type=int, default=1, help="run tests in as many processes, forks of this one")
 
-    Others begin with what computes long, and all end with what takes milliseconds, of which workers take from one
-    another once they have nothing left. Files stay together: their fixtures are made once.
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Deal the tests to several processes if that is asked for."""
+    several = session.config.option.workers > 1 and not session.config.option.collectonly and not session.testsfailed
+    if not several:
+        return None
+    workers.run(session, _lists(session.items), session.config.option.workers)
+    return True
+
+
+def _lists(items: list[pytest.Item]) -> tuple[list[list[pytest.Item]], list[list[pytest.Item]]]:
+    """Pieces of tests that wait, and of those that compute: what takes longest is first.
+
+    A file is a piece, as its fixtures are made once, but of those that wait each is one if none of its fixtures is the
+    file's.
     """
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    kinds: dict[str, list[list[pytest.Item]]] = {"waits": [], "computes": [], "short": []}
+    waiting, long, short = [], [], []
     for some in files.values():
-        long = [one for one in some if one.get_closest_marker("long")]
-        waits = some[0].nodeid.startswith(_WAIT) or any(one.get_closest_marker("processes") for one in long)
-        kinds["waits" if waits else "computes" if long else "short"].append(some)
-    kinds["waits"].sort(key=lambda some: [not some[0].nodeid.startswith(first) for first in (_LONGEST, _WAIT)])
-    parts: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    half = max(1, workers // 2)
-    for kind, takers in (("waits", parts[:half]), ("computes", parts[half:] or parts)):
-        for number, some in enumerate(kinds[kind]):
-            takers[number % len(takers)] += some
-    short = [one for some in kinds["short"] for one in some]
-    for number, part in enumerate(parts):
-        room = max(0, (len(items) - sum(map(len, parts[:number]))) // (workers - number) - len(part))
-        part += short[:room]
-        del short[:room]
-    return [one for part in parts for one in part] + short
+        marked = sum(one.get_closest_marker("long") is not None for one in some)
+        if some[0].nodeid.startswith(_WAIT):
+            waiting += [[one] for one in some] if not any(map(_of_its_file, some)) else [some]
+        elif marked and any(one.get_closest_marker("processes") for one in some):
+            waiting.append(some)
+        else:
+            (long if marked else short).append(some)
+    waiting.sort(key=lambda some: [not some[0].nodeid.startswith(first) for first in (_LONGEST, _WAIT)])
+    return waiting, long + short
+
+
+def _of_its_file(item: pytest.Item) -> bool:
+    fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    return any(one.scope in ("module", "class", "package") for found in fixtures.values() for one in found)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -160,10 +174,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Keep when a soak test ran, and on what: `make soak` takes hours, and is run in parts.
 
-    A worker reports to the process that started it, which alone writes: two at once have lost rows of others.
+    A worker tells the process that forked it, which alone writes: two at once have lost rows of others.
     """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        note(report)
+    note(report)
 
 
 @cache

@@ -42,7 +42,7 @@ def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> 
 def test_it_is_a_child_that_can_be_killed() -> None:
     process = subprocess.Popen([sys.executable, "-m", "fugu", *NOBODY], stderr=subprocess.DEVNULL)
     assert parent(process.pid) == os.getpid()
-    assert b"fork_server" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    assert b"subscribe" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     assert process.poll() is None
     process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
@@ -60,7 +60,7 @@ def test_it_starts_on_its_own_where_that_is_asked() -> None:
 def test_what_is_read_at_the_start_is_read(name: str) -> None:
     words, other = [sys.executable, "-m", "fugu", "--version"], f"{os.environ.get(name, '')}3"
     process = subprocess.Popen(words, env={**os.environ, name: other}, stdout=subprocess.PIPE)
-    assert b"fork_server" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    assert b"--version" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     assert process.communicate(timeout=PATIENCE)[0].startswith(b"fugu ")
 
 

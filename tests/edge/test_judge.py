@@ -27,8 +27,11 @@ from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
 KEYS = Keys()
-ASKED = ("policy", str(int(time.time())), str(os.getpid()), "unsure")
 PAYLOAD = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
+
+
+def asked() -> tuple[str, ...]:
+    return ("policy", str(int(time.time())), str(os.getpid()), "unsure")
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_the_owner_sets_the_signed_time_back_on_the_device(config: Path, capsys:
 
 @pytest.mark.long
 def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), *asked()]
     answer = json.loads(subprocess.run(command, input=PAYLOAD[:-1], capture_output=True, check=True).stdout)
     assert answer["refused"] == "malformed"
     assert answer["detail"]
@@ -83,7 +86,7 @@ def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
     most = 30 if what == resource.RLIMIT_CPU else 400 << 20
     done = subprocess.run(
-        [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED],
+        [sys.executable, "-m", "edge_agent.judge", str(config), *asked()],
         input=PAYLOAD,
         capture_output=True,
         preexec_fn=lambda: resource.setrlimit(what, (most, most)),
@@ -98,7 +101,7 @@ def test_windows_alone_are_judged_and_can_be_run(config: Path) -> None:
         exclude={"table", "frame_ticks", "windows_guarantee"}
     )
     payload = KEYS.signed(policy_document(Policy(**fields), version=5))
-    command = [sys.executable, "-m", "edge_agent.judge", str(config), *ASKED]
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), *asked()]
     answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
     ((made, sensor),) = answer["plans"]
     plan = StreamPlan.of(made, sensor)

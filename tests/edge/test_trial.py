@@ -42,7 +42,8 @@ def test_what_came_is_said_and_not_what_it_was(tmp_path: Path) -> None:
     usable = "stream hr: a usable reading came"
     assert outcome(command(f"echo {SECRET}")) == usable
     assert outcome(command(f"echo {SECRET}", silence="changes")) == usable
-    assert outcome(command(f"echo x{SECRET}"), 0.05) == (
+    tries = (outcome(command(f"echo x{SECRET}"), 0.05 * 4**number) for number in range(8))
+    assert next(line for line in tries if "no reading" not in line) == (
         "stream hr: what came is no number, category or place of its policy"
     )
     assert outcome(command(f"echo {SECRET}; exit 1")) == (

@@ -41,7 +41,7 @@ def run(root: Path, tests: Iterable[str], marks: str) -> int:
     It runs in a fork that has the libraries loaded, but nothing of the product: imports take longer than most tests.
     """
     if not (pid := os.fork()):
-        _become(root, ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks, *tests])
+        _become(root, ["-x", "-q", "-p", "no:cacheprovider", "-m", marks, *tests])
     timer = threading.Timer(PATIENCE, os.kill, (pid, signal.SIGKILL))
     timer.start()
     try:

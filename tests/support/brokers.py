@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
 import signal
 import socket
@@ -19,14 +18,17 @@ from typing import Self
 
 from fugu.mqtt import Broker
 
-__all__ = ["PATIENCE", "Mosquitto", "free_port", "wait_until"]
+__all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "wait_until"]
 
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
 _POLL_SECONDS = 0.01
 _FIRST, _EACH = 20_000, 1_200
-_WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0) % 10
-_PORTS = (_FIRST + _EACH * _WORKER + number % _EACH for number in itertools.count(os.getpid()))
+WORKER = "TESTS_WORKER"
+"""The variable that says which of several processes this is, from 1: each has ports of its own."""
+_PORTS = (
+    _FIRST + _EACH * (int(os.environ.get(WORKER, 0)) % 10) + number % _EACH for number in itertools.count(os.getpid())
+)
 
 
 def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:

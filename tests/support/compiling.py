@@ -15,12 +15,15 @@ __all__ = ["take_turns"]
 
 _PATIENCE = 60.0
 """Seconds after which a kernel is compiled though another process seems to do so: that one may be stopped."""
+_taking_turns = False
 
 
 def take_turns() -> None:
     """From now on a kernel is compiled while no other process compiles it, and taken from the disk if one has."""
-    if "numba" not in sys.modules:
+    global _taking_turns
+    if "numba" not in sys.modules or _taking_turns:
         return
+    _taking_turns = True
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import gc
 import importlib
 import json
@@ -27,7 +28,7 @@ from typing import Any, NoReturn
 
 from tests.support.compiling import take_turns
 
-__all__ = ["MOST"]
+__all__ = ["MOST", "listen", "load", "serve"]
 
 MOST = 150_000
 """Bytes of a request: its environment is most of it."""
@@ -152,6 +153,8 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     sys.stdout.reconfigure(write_through=through)
     sys.stderr = sys.__stderr__ = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
     sys.stderr.reconfigure(line_buffering=True, write_through=through)
+    if os.environ.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable(sys.stderr)
     kind, program, *words = request["words"]
     sys.argv = [program, *words]
     sys.path[0] = request["cwd"]
@@ -185,11 +188,22 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
     os._exit(code or 0)
 
 
+def listen(path: Path) -> socket.socket:
+    """A socket for requests."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen(100)
+    return listening
+
+
+def serve(listening: socket.socket) -> NoReturn:
+    """Answer until the standard input is at its end; a fork is what it was asked to be."""
+    atexit._clear()
+    end(*_Forks(listening).serve())
+
+
 if __name__ == "__main__":
     load()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as _listening:
-        _listening.bind(sys.argv[1])
-        _listening.listen(100)
-        print("ready", flush=True)
-        _asked = _Forks(_listening).serve()
-    end(*_asked)
+    _listening = listen(Path(sys.argv[1]))
+    print("ready", flush=True)
+    serve(_listening)

@@ -1,0 +1,210 @@
+"""Tests by several processes that are forks of one: all is imported and collected once, before them.
+
+`pytest --workers 4`. Each takes the next of two lists whenever it is free: half of them begin with tests that wait for
+brokers, browsers and databases, half with those that compute; whose list is at its end goes on with the other. What
+they report is told by the process that forked them, as if it had run the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.support import fork_server, forks
+from tests.support.brokers import WORKER
+
+__all__ = ["run"]
+
+_INDEX = struct.Struct("=H")
+_LENGTH = struct.Struct("=I")
+
+
+def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], ...], workers: int) -> None:
+    """Run the pieces of two lists, each in one process from its first test to its last, and report what they are told.
+
+    Raises:
+        session.Interrupted: if the session is to stop, as after a first failure with `-x`.
+    """
+    pieces = [piece for some in lists for piece in some]
+    queues, first = [], 0
+    for some in lists:
+        queues.append(_queue(range(first, first + len(some))))
+        first += len(some)
+    fork_server.load()
+    capturing: Any = session.config.pluginmanager.getplugin("capturemanager")
+    session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    capturing.stop_global_capturing()
+    sys.stdout.flush()
+    told: dict[int, _Worker] = {}
+    for one in range(1, workers + 1):
+        reading, writing = os.pipe()
+        order = queues if one <= max(1, workers // 2) else queues[::-1]
+        if (process := os.fork()) == 0:
+            for other in told:
+                os.close(other)
+            os.close(reading)
+            _be(one, session, pieces, order, writing)
+        os.close(writing)
+        told[reading] = _Worker(process)
+    for queue in queues:
+        os.close(queue)
+    capturing.start_global_capturing()
+    try:
+        _listen(session, told)
+    finally:
+        for worker in told.values():
+            os.kill(worker.process, signal.SIGKILL)
+            os.waitpid(worker.process, 0)
+
+
+def _queue(numbers: Sequence[int]) -> int:
+    """A pipe that holds numbers, which whoever reads takes out; it is at its end when all are."""
+    reading, writing = os.pipe()
+    os.write(writing, b"".join(map(_INDEX.pack, numbers)))
+    os.close(writing)
+    return reading
+
+
+class _Worker:
+    """What has been heard of one, and which test it is in."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self.heard = bytearray()
+        self.test: tuple[str, tuple[str, int | None, str]] | None = None
+
+    def messages(self, heard: bytes) -> Iterator[tuple[str, Any]]:
+        self.heard += heard
+        while len(self.heard) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self.heard)[0]
+            if len(self.heard) < end:
+                return
+            message: tuple[str, Any] = pickle.loads(self.heard[_LENGTH.size : end])
+            del self.heard[:end]
+            yield message
+
+
+def _listen(session: pytest.Session, told: dict[int, _Worker]) -> None:
+    """Report until all workers have ended."""
+    config, hook = session.config, session.config.hook
+    while told:
+        for reading in select.select(list(told), [], [])[0]:
+            worker = told[reading]
+            if not (heard := os.read(reading, 1 << 20)):
+                os.close(reading)
+                status = os.waitstatus_to_exitcode(os.waitpid(told.pop(reading).process, 0)[1])
+                if status or worker.test:
+                    _report_end(session, worker, status)
+            for kind, message in worker.messages(heard):
+                if kind == "begins":
+                    worker.test = message
+                    hook.pytest_runtest_logstart(nodeid=message[0], location=message[1])
+                elif kind == "ends":
+                    nodeid, location = worker.test or message
+                    worker.test = None
+                    hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+                elif kind == "warning":
+                    text, of, line, when, nodeid = message
+                    seen = warnings.WarningMessage(text, UserWarning, of, line)
+                    given = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
+                    hook.pytest_warning_recorded.call_historic(kwargs=given)
+                else:
+                    report = hook.pytest_report_from_serializable(config=config, data=message)
+                    hook.pytest_runtest_logreport(report=report)
+            for stop, kind in ((session.shouldfail, session.Failed), (session.shouldstop, session.Interrupted)):
+                if stop:
+                    raise kind(stop)
+
+
+def _report_end(session: pytest.Session, worker: _Worker, status: int) -> None:
+    """A worker that has ended before its tests had is a failure, of the test that it was in if it was in one."""
+    nodeid, location = worker.test or ("tests", ("tests", None, "workers"))
+    text = f"its process has ended with status {status}; what it had still to run of its file has not run"
+    report = pytest.TestReport(nodeid, location, {}, "failed", text, "call")
+    session.config.hook.pytest_runtest_logreport(report=report)
+
+
+class _Teller:
+    """The plugin of a worker: runs tests, and tells what came of them to the process that forked it."""
+
+    def __init__(self, config: pytest.Config, writing: int) -> None:
+        self._config = config
+        self._writing = writing
+
+    def tell(self, kind: str, message: Any) -> None:
+        payload = pickle.dumps((kind, message))
+        payload = _LENGTH.pack(len(payload)) + payload
+        while payload:
+            payload = payload[os.write(self._writing, payload) :]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        self.tell("begins", (item.nodeid, item.location))
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            hook = self._config.hook
+            self.tell("report", hook.pytest_report_to_serializable(config=self._config, report=report))
+        self.tell("ends", (item.nodeid, item.location))
+        return True
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
+        text = f"{warning_message.category.__name__}: {warning_message.message}"
+        self.tell("warning", (text, warning_message.filename, warning_message.lineno, when, nodeid))
+
+
+def _be(
+    one: int, session: pytest.Session, pieces: Sequence[Sequence[pytest.Item]], queues: list[int], writing: int
+) -> NoReturn:
+    """Be a worker until nothing is left to take."""
+    os.environ[WORKER] = str(one)
+    status = 1
+    try:
+        atexit._clear()
+        forks.fork_now([writing, *queues])
+        plugins = session.config.pluginmanager
+        for plugin in ("terminalreporter", "cacheprovider"):
+            plugins.unregister(name=plugin)
+        for plugin in [plugin for plugin in plugins.get_plugins() if type(plugin).__name__ in ("LogXML", "LFPlugin")]:
+            plugins.unregister(plugin)
+        plugins.register(_Teller(session.config, writing))
+        capturing: Any = plugins.getplugin("capturemanager")
+        capturing.start_global_capturing()
+        temporary: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        temporary._basetemp = temporary.getbasetemp() / f"worker{one}"
+        temporary._basetemp.mkdir(mode=0o700)
+        gc.enable()
+        for queue in queues:
+            while taken := os.read(queue, _INDEX.size):
+                piece = pieces[_INDEX.unpack(taken)[0]]
+                for item, following in zip(piece, [*piece[1:], _Elsewhere(session)], strict=True):
+                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        session._setupstate.teardown_exact(None)
+        status = 0
+    except BaseException:
+        faulthandler.dump_traceback()
+        sys.excepthook(*sys.exc_info())
+    finally:
+        atexit._run_exitfuncs()
+        os._exit(status)
+
+
+class _Elsewhere:
+    """Stands for the test after the last of a piece, which is not taken yet: only what is the session's own stays."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def listchain(self) -> list[Any]:
+        return [self._session]
