@@ -75,7 +75,8 @@ def _expect(
             continue
         work[1] = 1.0
         for t in range(high - 1, low, -1):
-            work[0] = work[1]
+            for i in range(k):
+                work[0, i] = work[1, i]
             lift_row(work, 0, condition_row(work, 0, rows, symbols[t]))
             mass = 0.0
             for i in range(k):

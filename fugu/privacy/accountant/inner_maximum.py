@@ -160,7 +160,8 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     low = 1.0 / high
     nearest = np.empty((columns, columns), dtype=np.int64)
     for y in range(columns):
-        nearest[y] = np.argsort(bounds[y])
+        for place, z in enumerate(np.argsort(bounds[y])):  # an array assigned whole takes numba seconds more to compile
+            nearest[y, place] = z
     floats, ints = np.empty((3, columns)), np.empty((2, columns), dtype=np.int64)
     work = (floats[0], floats[1], floats[2], ints[0], ints[1])
     own = np.zeros(columns + 1, dtype=np.int32)
@@ -284,7 +285,8 @@ def ratio_order(kernel_matrix: Floats) -> Order:
                     ratios[y] = -top / bottom
                 else:
                     ratios[y] = -np.inf if top > 0.0 else np.inf
-            order[x, other] = np.argsort(ratios).astype(np.int16)
+            for place, y in enumerate(np.argsort(ratios)):
+                order[x, other, place] = y
     return order
 
 
@@ -311,7 +313,8 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
         for other in range(rows):
             if x == other:
                 continue
-            top[:], bottom[:] = lowest[x], lowest[other]
+            for reference in range(columns):
+                top[reference], bottom[reference] = lowest[x, reference], lowest[other, reference]
             for index in range(columns):
                 y = order[x, other, index]
                 above, below = kernel_matrix[x, y], kernel_matrix[other, y]
