@@ -11,6 +11,7 @@ Descriptions of unknown streams are deleted, whoever published them. Unchanged o
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -165,8 +166,8 @@ class Describing(Part):
         self._left = left
         self._made: dict[_Stream, Described] = {}
         self._there: dict[_Stream, bytes] = {}
-        self._quiet_at: float | None = None
-        self._due = self._greeted = False
+        self.due = self._quiet_at = math.inf
+        self._greeted = False
         self._refusing = refusing
         self.changed: Callable[[], None] = lambda: None
         self.topics = description_topic(catalogue.fleet, "+", "+"), status_topic(catalogue.fleet, "+")
@@ -177,7 +178,7 @@ class Describing(Part):
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
         self._there.clear()
-        self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
+        self.due = self._quiet_at = time.monotonic() + QUIET_SECONDS
 
     def renew(self) -> None:
         """The catalogue may have changed."""
@@ -191,7 +192,7 @@ class Describing(Part):
             if parsed.kind == "description":
                 if parsed.fleet == self._catalogue.fleet and payload:
                     self._there[parsed.device, parsed.stream] = payload
-                    self._due = True
+                    self.due = self._quiet_at
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
@@ -212,7 +213,7 @@ class Describing(Part):
             self._change()
 
     def _change(self) -> None:
-        self._due = True
+        self.due = self._quiet_at
         self.changed()
 
     def _hold_refusals(self) -> None:
@@ -235,7 +236,7 @@ class Describing(Part):
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish and clear what has to be, as far as the connection takes it."""
-        if not self._due or self._quiet_at is None or time.monotonic() < self._quiet_at or not self._link.connected:
+        if not self._link.connected:
             return
         wanted = self._wanted()
         for stream, made in wanted.items():
@@ -244,7 +245,7 @@ class Describing(Part):
         for stream in [stream for stream in self._there if stream not in wanted]:
             if not self._publish(stream, b""):
                 return
-        self._due = False
+        self.due = math.inf
 
     def described(self) -> dict[str, list[Description]]:
         """By device, what its streams are."""

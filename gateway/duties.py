@@ -296,25 +296,19 @@ class OwnDevices(Part):
     def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._shard = shard
         self._store = store
-        self._look_at = 0.0
         self._link = link
         self._catalogue = catalogue
         self._counters = counters
         self._subscribed: set[str] = set()
-        self._mine: set[str] = set()
         self.renew()
 
     def heard(self, topic: str, payload: bytes) -> bool:
         """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
-        if topic in self._mine:
-            return False
         try:
             parsed = parse_topic(topic)
         except FuguError:
             return False  # whoever else reads it counts it
         if not (device := parsed.device) or self._shard.owns(device):
-            if parsed.stream in self._catalogue.streams(device):
-                self._mine.add(topic)
             return False
         self._counters["strays"] += 1
         self._link.unsubscribe(_topics(self._catalogue.fleet, device))
@@ -328,9 +322,8 @@ class OwnDevices(Part):
 
     def pump(self, *, idle: bool = False) -> None:
         """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
-        if (now := time.monotonic()) >= self._look_at:
-            self._look_at = now + _LOOK_SECONDS
-            self._store.check()
+        self.due = time.monotonic() + _LOOK_SECONDS
+        self._store.check()
 
 
 def _topics(fleet: str, device: str) -> tuple[str, ...]:

@@ -170,7 +170,6 @@ class Sources(NamedTuple):
 
     Attributes:
         known: devices of which frames are stored; those that have never sent one are not missed.
-        round_age: seconds since the worker has finished a round.
         stuck_seconds: age of a round from which the worker is stuck.
         certificates: ends of certificates, in Unix seconds, by what they are for.
         details: more for those who ask, such as the size of the store.
@@ -181,7 +180,6 @@ class Sources(NamedTuple):
     catalogue: Catalogue
     counters: Counter[str]
     known: Iterable[str]
-    round_age: Callable[[], float]
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
@@ -223,6 +221,7 @@ class Monitor:
         self._missing_since: dict[int, float] = {}
         self._began = seconds()
         self._since = wall()
+        self._round_began = self._began
         self._connected_since: float | None = None
         self._away_since = self._began
         self._health_due = 0.0
@@ -248,7 +247,16 @@ class Monitor:
         if self._answering is not None:
             self._answering.close()
 
+    @property
+    def round_age(self) -> float:
+        """Seconds since the worker has finished a round."""
+        return self._seconds() - self._round_began
+
     # Told by the worker
+
+    def begin_round(self) -> None:
+        """Note that the worker has finished a round, and begins one."""
+        self._round_began = self._seconds()
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
         """Note that something has happened that somebody should look at."""
@@ -345,7 +353,7 @@ class Monitor:
         for held, names in list(self._holding.items()):
             for name, detail in names.items():
                 self.alarms.note(held, name, detail, times=0)
-        if self._sources.round_age() > self._sources.stuck_seconds:
+        if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
         self._look_at_shards(now)
@@ -446,7 +454,7 @@ class Monitor:
             "uptime_seconds": round(now - self._began, 1),
             "connected": self._link.subscribed,
             "connection": self._link.last_error,
-            "worker_round_seconds": round(self._sources.round_age(), 1),
+            "worker_round_seconds": round(self.round_age, 1),
             "alarms": [
                 {name: getattr(alarm, name) for name in _TOLD} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()

@@ -152,7 +152,6 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._duty = duty = duty_of(settings)
-        self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
         self._clients = 0
@@ -201,6 +200,7 @@ class Gateway:
             self._recorder = recorder = duty.open(loop)
             self._seats = {call: [part for part in self._parts if _does(part, call)] for call in _CALLS}
             streams = None if recorder is None else recorder.streams
+            self._symbols = {} if streams is None else streams.topics
             self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams)
             self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
@@ -220,14 +220,10 @@ class Gateway:
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
         sources = Sources(
-            *(catalogue, self.counters, known, self._round_age, STUCK_SECONDS, self._certificates, self._details),
-            *(duty.watch, tell),
+            *(catalogue, self.counters, known, STUCK_SECONDS, self._certificates, self._details, duty.watch, tell),
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
-
-    def _round_age(self) -> float:
-        return time.monotonic() - self._last_round
 
     def _tell(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
@@ -263,7 +259,7 @@ class Gateway:
     def _measured(self) -> Reading:
         connected = self._link.connected and not self._duty.missing
         return Reading(
-            *(self._monitor.latest, self._monitor.counters(), connected, self._round_age()),
+            *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
             *(self._inbox.waiting + self._duty.inbox, self._store_bytes()),
         )
 
@@ -300,7 +296,7 @@ class Gateway:
     @property
     def is_alive(self) -> bool:
         """True if the worker has finished a round of late, and could store what there was."""
-        return self._failing_since is None and self._round_age() < STUCK_SECONDS
+        return self._failing_since is None and self._monitor.round_age < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -337,7 +333,7 @@ class Gateway:
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
-                self._last_round = time.monotonic()
+                self._monitor.begin_round()
                 if self._check.problem:
                     raise UselessError(self._check.problem)
                 self._link.maintain()
@@ -347,8 +343,8 @@ class Gateway:
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(IDLE_SECONDS))
-            for part in self._parts:
-                self._use_store(part.finish)
+            if self._recorder is not None:
+                self._use_store(partial(self._recorder.seal, now=True))
         except UselessError as error:
             _log.critical("the gateway ends: %s", error)
             self.failed.set()
@@ -371,7 +367,7 @@ class Gateway:
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
-                if not any(part.heard(*event) for part in self._seats["heard"]):
+                if event.topic in self._symbols or not any(part.heard(*event) for part in self._seats["heard"]):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
                 for part in self._seats["acknowledged"]:
@@ -383,8 +379,12 @@ class Gateway:
         if self._enrolled is not None and self._enrolled.refresh():
             for part in self._seats["renew"]:
                 part.renew()
+        now = time.monotonic()
         for part in self._seats["pump"]:
-            self._use_store(partial(part.pump, idle=not events))
+            if part.due <= now:
+                self._use_store(partial(part.pump, idle=not events))
+        if self._recorder is not None:
+            self._use_store(self._recorder.seal)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)

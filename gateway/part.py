@@ -21,6 +21,8 @@ class Part:
 
     topics: tuple[str, ...] = ()
     """The filters that the gateway's connection subscribes to for this."""
+    due = 0.0
+    """When there is something for `pump` to do, by the steady clock; it is not called before."""
 
     def start(self) -> None:
         """Begin what goes on in the background, once the connection is under way."""
@@ -32,7 +34,7 @@ class Part:
         """
 
     def heard(self, topic: str, payload: bytes) -> bool:
-        """Take note of a message; whether it was for nobody else."""
+        """Take note of a message that is no frame of a known stream of symbols; whether it was for nobody else."""
         return False
 
     def born(self, device: str) -> None:
@@ -49,9 +51,6 @@ class Part:
 
     def pump(self, *, idle: bool = False) -> None:
         """Do one small piece of work; `idle` if nothing has arrived."""
-
-    def finish(self) -> None:
-        """Do what a clean end asks for, after the last round."""
 
     def close(self) -> None:
         """Close what was opened; the store is closed by then."""

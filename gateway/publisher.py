@@ -140,7 +140,7 @@ class Publisher(Part):
         self._waiting = Waiting()
         self._before = store.newest_frames()
         self._told: dict[int, datetime | None] = {}
-        self._read_through = 0
+        self._read_through, self._queued = 0, -1
         self._done: list[int] = []
         self._counter = WatermarkCounter(store)
         self._key = key
@@ -174,7 +174,7 @@ class Publisher(Part):
             self._symbols.put_again(number)
         self._told_symbols.clear()
         self._waiting = Waiting()
-        self._read_through = 0
+        self._read_through, self._queued = 0, -1
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish what there is room for; when idle, also tidy the outbox. Raises DatabaseError; nothing is lost."""
@@ -234,11 +234,13 @@ class Publisher(Part):
             self._counters["estimates"] += 1
 
     def _report(self) -> None:
-        while new := self._store.outbox(self._read_through, _READ):
-            for outgoing in new:
-                if (left_out := self._waiting.put(outgoing)) is not None:
-                    self._leave_out(left_out)
-            self._read_through = new[-1].serial
+        if self._queued != self._store.queued:
+            while new := self._store.outbox(self._read_through, _READ):
+                for outgoing in new:
+                    if (left_out := self._waiting.put(outgoing)) is not None:
+                        self._leave_out(left_out)
+                self._read_through = new[-1].serial
+            self._queued = self._store.queued
         if not self._link.connected:
             return
         under_way = len(self._reports) + len(self._told_symbols)

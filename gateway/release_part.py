@@ -168,15 +168,12 @@ class ShardsLook(Part):
         self._progress = progress
         self._missing = missing
         self._releasing = releasing
-        self._look_at = 0.0
         self._gone: set[int] = set()
         self._needed: dict[tuple[str, str], int] | None = None
 
     def pump(self, *, idle: bool = False) -> None:
-        """Look again, if it is time for that. Raises FileLostError if another process has this one's place."""
-        if time.monotonic() < self._look_at:
-            return
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        """Look again. Raises FileLostError if another process has this one's place."""
+        self.due = time.monotonic() + _LOOK_SECONDS
         self._store.check()
         self._channel.check()
         gone, self._gone = self._gone, set(self._missing())

@@ -116,25 +116,15 @@ class Retention(Part):
         self._after = 0
         self._newest_us: int | None = None
         self._seen_us: int | None = None
-        self._next = 0.0
-
-    def finish(self) -> None:
-        """Seal what has come, at a clean end."""
-        self._recorder.seal(now=True)
 
     def pump(self, *, idle: bool = False) -> None:
-        """Seal the journal if it is time, and remove some frames. Raises DatabaseError; it is tried again."""
-        self._recorder.seal()
-        if self._may_forget is None or self._may_forget():
-            self._forget()
-
-    def _forget(self) -> None:
-        if self._seconds() < self._next:
+        """Remove some frames. Raises DatabaseError; it is tried again."""
+        if not (self._may_forget is None or self._may_forget()):
             return
         aged = self._store.aged
         if not (sequences := aged.sequences(self._after, _MOST_SEQUENCES)):
             self._newest_us, self._seen_us = self._seen_us, None
-            self._after, self._next = 0, self._seconds() + _REST_SECONDS
+            self._after, self.due = 0, self._seconds() + _REST_SECONDS
             return
         if self._after == 0:
             self._needed = self._find_needed()

@@ -114,7 +114,7 @@ class Arrivals(NamedTuple):
         slots = np.array([slot for slot, _ in rows], dtype=np.int64)
         return cls(
             slots,
-            Columns.of((0, frame) for _, frame in rows),
+            Columns.of([(0, frame) for _, frame in rows]),
             [one for one in some if not isinstance(one.frame, SymbolFrame)],
         )
 

@@ -101,7 +101,7 @@ class ReleaseRecord:
             for entry in ledger.entries(noted):
                 if entry.number <= number:
                     shifts = ledger.shifts(entry.number).items()
-                    self._releases.note(Released(device, entry.stream, entry.last + by) for device, by in shifts)
+                    self._releases.note([Released(device, entry.stream, entry.last + by) for device, by in shifts])
             self._releases.note_entry(number)
 
     def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:

@@ -207,7 +207,8 @@ class Store:
 
     If `lease` is not None, this process alone has it until it is closed: two gateways would take each other's session
     at the broker. With `shard`, its devices alone are seen. `symbols`, `points` and `windows` are the frames of each
-    kind, and what follows from them. Raises StoreError if it cannot be opened, is held, no store, or of another
+    kind, and what follows from them. `transaction`, `snapshot`, `check` and `rewrite` are the engine's. `queued` counts
+    what was put into the outbox since. Raises StoreError if it cannot be opened, is held, no store, or of another
     version.
     """
 
@@ -215,7 +216,9 @@ class Store:
         self, location: Location, *, create: bool = True, lease: Lease | None = None, shard: Shard | None = None
     ) -> None:
         self._name = location.name
-        self._db = open_engine(location, KIND, create=create, lease=lease)
+        self._db = db = open_engine(location, KIND, create=create, lease=lease)
+        self.transaction, self.snapshot, self.check, self.rewrite = db.transaction, db.snapshot, db.check, db.rewrite
+        self.queued = 0
         self._shard = shard
         self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
         self.symbols = SymbolStore(self._db, shard)
@@ -230,26 +233,10 @@ class Store:
         """Close it, and let others have it."""
         self._db.close()
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """All of it becomes durable, or nothing does."""
-        return self._db.transaction()
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Reads see one state of the store; they hold nobody up, and change nothing."""
-        return self._db.snapshot()
-
-    def check(self) -> None:
-        """See whether the file is still there and whole, or the server's lease still held. Raises FileLostError."""
-        self._db.check()
-
     def refuse_damage(self, *, history: bool) -> None:
         """Raise a StoreError if pages do not fit together; without `history`, only of what does not grow with it."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
-
-    def rewrite(self) -> None:
-        """Write the file anew without what was removed. Raises DatabaseError if there is no room, or a reader."""
-        self._db.rewrite()
 
     @property
     def shards(self) -> int:
@@ -366,6 +353,7 @@ class Store:
         """Put what a frame determines into the outbox, under a new serial if it waits there already."""
         self._db.execute("DELETE FROM outbox WHERE stream=? AND frame=?", (stream, frame))
         self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
+        self.queued += 1
 
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
         """Estimates that wait to be published, in the order in which they were put there; none if there are no more."""

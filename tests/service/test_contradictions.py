@@ -42,7 +42,7 @@ class Scene:
     def open(self) -> None:
         """Open the store, with nothing in memory."""
         self.store, known = Store(self._path), catalogue()
-        sources = Sources(known, self.counters, (), lambda: 0.0, 1e9, dict, dict)
+        sources = Sources(known, self.counters, (), 1e9, dict, dict)
         self.monitor = Monitor("home", self._path, self.link, sources)
         how = Stopping(
             lambda device, version: f"{device} {version}".encode(), lambda: self.newest, lambda: self.in_force
