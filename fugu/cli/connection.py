@@ -1,13 +1,21 @@
-"""The broker of a command: HOST:PORT, or a file with `[broker]`, as agents, gateways and `fugu deploy` have it."""
+"""The broker, the store and the gateway that words of a command name.
+
+A broker is HOST:PORT, or a file with `[broker]`, as agents, gateways and `fugu deploy` have it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker
 
-__all__ = ["BROKER_HELP", "broker_of"]
+if TYPE_CHECKING:
+    from gateway.config import GatewayConfig
+    from gateway.location import Location
+
+__all__ = ["BROKER_HELP", "broker_of", "gateway_of", "store_of"]
 
 BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
 
@@ -28,3 +36,25 @@ def broker_of(text: str) -> Broker:
         broker: Broker
 
     return read_toml(Path(text), File, CommandError).broker.beside(Path(text).parent)
+
+
+def store_of(text: str) -> Location:
+    """The store that an option names: a file, a URL, or that of a gateway.toml.
+
+    Raises:
+        FuguError: it is none of them.
+    """
+    from gateway.config import place_of
+
+    return place_of(text).store
+
+
+def gateway_of(path: Path) -> GatewayConfig:
+    """Read the file of a gateway.
+
+    Raises:
+        FuguError: it cannot be read, or a key is wrong.
+    """
+    from gateway.config import read_gateway
+
+    return read_gateway(path)

@@ -9,6 +9,7 @@ noise of "wasserstein" and "group" covers one release of one window, ever. Sourc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self, get_args
@@ -17,10 +18,22 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from fugu.contract._document import Document, Printable
 from fugu.contract.calendar import DAY
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.queries import EACH, Each, Query, query_of
 
-__all__ = ["ALONE", "MAX_WINDOWS", "Asking", "Blocks", "Composing", "Mechanism", "Window", "covers", "total_rate"]
+__all__ = [
+    "ALONE",
+    "MAX_WINDOWS",
+    "Asking",
+    "Blocks",
+    "Composing",
+    "Mechanism",
+    "Window",
+    "covers",
+    "lawful_scale",
+    "total_rate",
+]
 
 
 Composing = Literal["chain", "mqm-exact", "mqm-approx"]
@@ -40,6 +53,8 @@ MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
 _LEFT_OUT = ("clip", "blocks")
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
+_MOST, _DIGITS = 9_999_999_999, 10**7
+"""Of numerator and denominator; of what is rounded up to them."""
 _Offset = Annotated[int, Field(ge=-DAY, le=DAY)]
 
 
@@ -143,6 +158,27 @@ class Window(Asking):
         if isinstance(state, int) and 0 <= state < len(labels):
             return state
         raise ValueError(f"window {self.name} counts a state {state!r} that the stream does not have")
+
+
+def lawful_scale(least: float | Fraction) -> Fraction:
+    """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it; else GuaranteeError.
+
+    From 1 on it is a decimal number, below the inverse of one.
+    """
+    exact = Fraction(least)
+    if exact > _MOST:
+        raise GuaranteeError(f"noise of scale {float(exact):.6g} is more than a policy can hold")
+    if exact >= 1:
+        tens = 1
+        while exact * tens < _DIGITS and tens < 10**9:
+            tens *= 10
+        while math.ceil(exact * tens) > _MOST:
+            tens //= 10
+        return Fraction(math.ceil(exact * tens), tens)
+    tens = 1
+    while tens / exact < _DIGITS:
+        tens *= 10
+    return Fraction(tens, min(math.floor(tens / exact), _MOST))
 
 
 def total_rate(windows: Iterable[Window]) -> Fraction:

@@ -38,7 +38,6 @@ from fugu.mqtt.broker import FILES, Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate, useful
-from fugu.planning.grid_model import asks_places
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.planning.recording import place_columns
@@ -428,7 +427,7 @@ def planner(
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
     tables = [recorded(one, column=column, time=time, period=period) for one in sources]
     find: Callable[..., AutoPlan | PlacePlan]
-    if asks_places(tables[0][0], question, column or time):
+    if question.of_places(tables[0][0], column or time):
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
         traces = read_places(tables[0][0], period)

@@ -24,6 +24,7 @@ from fugu.contract.calendar import DAY
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.policy import Policy
+from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -43,7 +44,7 @@ from fugu.planning.candidates import (
 )
 from fugu.planning.errors import PlanningError
 from fugu.planning.gaps import Gaps, gaps_of
-from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, Whose, build_window_policy
+from fugu.planning.policy_builder import PolicyHeader, Whose, build_window_policy
 from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
 from fugu.planning.question import (
     ChosenStates,
@@ -64,7 +65,6 @@ from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
-from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = [
     "AIM",
@@ -299,7 +299,7 @@ def _of_profiles(problem: _Problem) -> _Problem:
     PlanningError: there are no such blocks, or no times.
     """
     readings, question, states = problem.readings, problem.question, problem.states
-    if readings.moments is None or not readings.steady:
+    if not readings.timed:
         raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
     sets = three_sets(readings.segments, states.baseline_ticks, 1)
     profile = recorded_profile(readings, question, states.counted)
@@ -314,7 +314,8 @@ def _lengths(problem: _Problem) -> list[int]:
 
 def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     """Try profiles where nothing else is useful; what was compared stays, with them."""
-    if not profile_lengths(outcome.problem.readings, outcome.problem.question):
+    readings, question = outcome.problem.readings, outcome.problem.question
+    if not (readings.timed and profile_lengths(readings, question)):
         return outcome
     problem = _of_profiles(outcome.problem)
     lengths = _lengths(problem)
@@ -567,14 +568,13 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
     candidate, whose = plan.recommended, whose or Whose()
     if candidate.chains is None or candidate.kind == "none":
         raise PlanningError("nothing is recommended: there is no policy to write")
-    latency = LATENCY_SECONDS if plan.question.latency_seconds is None else plan.question.latency_seconds
     header = PolicyHeader(
         fleet=whose.fleet,
         device=whose.device,
         stream=whose.stream or _stream_name(plan.readings.column),
         discretiser=candidate.discretiser,
         period_seconds=plan.readings.period * candidate.every,
-        latency_seconds=min(latency, LATENCY_SECONDS),
+        latency_seconds=plan.question.gathering_seconds,
         epoch=whose.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
         useful_for=useful_for(candidate),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +39,8 @@ from fugu.planning.grid_model import (
 )
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
-from fugu.planning.policy_builder import LATENCY_SECONDS, Whose, build_measure_policy, frame_ticks
-from fugu.planning.question import Cut, Part, Question, one_in, three_sets
+from fugu.planning.policy_builder import Whose, build_measure_policy
+from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
 from fugu.planning.recording import states_of
 from fugu.planning.true_class import beyond_ceiling, strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
@@ -335,9 +336,7 @@ def _candidate(
 ) -> Candidate:
     chains = grid.covered.chains
     step = period * grid.every
-    wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
-    ticks = frame_ticks(wait, step, MAX_MEASURE_TICKS)
-    size = len(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode())
+    ticks = frame_ticks(question.gathering_seconds, step, MAX_MEASURE_TICKS)
     return Candidate(
         kind="points",
         answers="place",
@@ -352,7 +351,7 @@ def _candidate(
         guess_error=guess,
         judged=len(grid.choose.cut.states),
         point_epsilon=point,
-        **sent(ticks * step, ticks * step, size, 1),
+        **sent(ticks * step, ticks * step, partial(_message, ticks), 1),
     )
 
 
@@ -383,11 +382,14 @@ def _chosen(
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 
+def _message(ticks: int) -> bytes:
+    return MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode()
+
+
 def _spec(grid: _Grid, one: Candidate, period: float, question: Question) -> MeasureSpec:
     """The measurement that a policy is made of; a step that was never seen is possible."""
     model, k = grid.model, len(grid.model.cells)
     missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
-    wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
     return MeasureSpec(
         values=model.cells,
         transition=grid.covered.transition,
@@ -403,6 +405,6 @@ def _spec(grid: _Grid, one: Candidate, period: float, question: Question) -> Mea
         mechanism="staircase",
         delta=None,
         cells={"origin": list(model.origin), "step": list(model.step), **missing},
-        header={"period": period * grid.every, "latency": wait},
+        header={"period": period * grid.every, "latency": question.gathering_seconds},
         notes=(),
     )

@@ -6,9 +6,10 @@ answers are, what always guessing would give, when a subscriber knows, and what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -34,8 +35,7 @@ from fugu.planning.answers import (
     true_shares,
 )
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import frame_ticks
-from fugu.planning.question import Cut, Question, Sampled, Want
+from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import CoveringChains
 from fugu.privacy.randomised_response import calibrate
@@ -55,6 +55,7 @@ __all__ = [
     "wanted_window",
     "window_candidates",
     "window_lengths",
+    "window_message",
     "window_scale",
 ]
 
@@ -84,10 +85,10 @@ class Candidate:
     `error_95` is what 95 % of answers are within, exactly for windows; for the state now, how often it is wrong in 95 %
     of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
     the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
-    sets. `latency_seconds` is until a subscriber knows; messages and bytes are of all its devices, without MQTT's own
-    bytes. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
-    mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest;
-    `stretch` asks about whole stretches that are promised, knowing all other days.
+    sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each as long as `message`. On
+    the third set, `attack` is the strongest, `known_chain` the attacker who believes the mean chain, whose odds epsilon
+    bounds, and `learner` the one who learns habits and whose odds moved furthest; `stretch` asks about whole stretches
+    that are promised, knowing all other days.
     `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
@@ -109,13 +110,18 @@ class Candidate:
     judged: int = 0
     latency_seconds: float | None = None
     messages_per_day: float | None = None
-    bytes_per_day: float | None = None
+    message: Callable[[], bytes] = bytes
     attack: Attack | None = None
     known_chain: Attack | None = None
     learner: Attack | None = None
     stretch: StretchAttack | None = None
     point_epsilon: float | None = None
     blocks: DayBlocks | None = None
+
+    @property
+    def bytes_per_day(self) -> float | None:
+        """Bytes of all messages, without MQTT's own."""
+        return None if self.messages_per_day is None else self.messages_per_day * len(self.message())
 
     @property
     def unit(self) -> str:
@@ -228,7 +234,7 @@ def window_candidates(
         )
         judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
-        frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
+        message = partial(window_message, WINDOW, length, len(bins))
         seconds, times = length * period, None
         if moments is not None:
             known_at, more = (
@@ -251,7 +257,7 @@ def window_candidates(
                     error_95=min(1.0, most + float(both.bias.max())),
                     guess_error=guess_error(known.truth, both.truth, devices, rng, times),
                     judged=len(both.counts),
-                    **sent(seconds, seconds, len(frame.encode()), devices),
+                    **sent(seconds, seconds, message, devices),
                 )
             )
     return found
@@ -272,9 +278,8 @@ def symbol_candidates(
     `period` is seconds between readings of the recording; `lengths` are in its ticks, none for the state now.
     """
     step = period * data.every
-    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step)
-    size = len(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols)).encode())
-    gathered = ticks * step
+    ticks = frame_ticks(question.gathering_seconds, step)
+    gathered, message = ticks * step, partial(_symbol_message, ticks, table.symbols)
     found = []
     wanted: Sequence[int | None] = lengths or (None,)
     for length in wanted:
@@ -294,7 +299,7 @@ def symbol_candidates(
                 error_95=one.most,
                 guess_error=one.guess,
                 judged=one.judged,
-                **sent(gathered, gathered + (length or 0) * period, size, 1),
+                **sent(gathered, gathered + (length or 0) * period, message, 1),
             )
         )
     return found
@@ -350,7 +355,15 @@ def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator
     return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
 
 
-def sent(message: float, latency: float, size: int, devices: int) -> dict[str, Any]:
-    """Latency and traffic, for a payload of a size every so many seconds."""
-    messages = devices * _DAY / message
-    return {"latency_seconds": latency, "messages_per_day": messages, "bytes_per_day": messages * size}
+def sent(every: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:
+    """Latency and traffic, for a message of each device every so many seconds."""
+    return {"latency_seconds": latency, "messages_per_day": devices * _DAY / every, "message": message}
+
+
+def window_message(name: str, ticks: int, counts: int) -> bytes:
+    """A message of a window that has so many counts."""
+    return WindowFrame(1, name, -1, 0, 0, ticks, ticks, (0,) * counts).encode()
+
+
+def _symbol_message(ticks: int, symbols: int) -> bytes:
+    return SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(symbols)).encode()

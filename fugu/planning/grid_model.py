@@ -19,7 +19,6 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import Question
 from fugu.planning.recording import (
     LATITUDE,
     LONGITUDE,
@@ -27,7 +26,6 @@ from fugu.planning.recording import (
     column_missing,
     median_period,
     number,
-    place_columns,
     steps_inside,
 )
 
@@ -36,7 +34,6 @@ __all__ = [
     "WARNING",
     "GridModel",
     "Traces",
-    "asks_places",
     "fit_grid",
     "grid_document",
     "order_two_document",
@@ -77,12 +74,6 @@ class Traces(NamedTuple):
         """How often the next place of a trace came after more than two median steps."""
         steps = steps_inside(self.times, self.trace)
         return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
-
-
-def asks_places(file: Recorded, question: Question, column: str | None) -> bool:
-    """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
-    other = question.want or column or question.states or question.baseline or question.threshold is not None
-    return question.want == "place" or question.cell is not None or (not other and place_columns(file) is not None)
 
 
 def read_traces(path: Recorded) -> Traces:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.errors import PolicyError
-from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
+from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, Loss, StreamOutputs
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
@@ -22,6 +22,7 @@ from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
 from fugu.contract.rounding import LOGARITHM
 from fugu.contract.sentences import LAST_US
 from fugu.planning.errors import PlanningError
+from fugu.planning.question import LATENCY_SECONDS, frame_ticks
 from fugu.planning.window_plan import JointPlan
 
 if TYPE_CHECKING:  # a plan of one kind does without the others
@@ -30,21 +31,17 @@ if TYPE_CHECKING:  # a plan of one kind does without the others
     from fugu.planning.planner import StreamPlan
 
 __all__ = [
-    "LATENCY_SECONDS",
     "PolicyHeader",
     "Whose",
     "build_measure_policy",
     "build_policy",
     "build_window_policy",
-    "frame_ticks",
     "make_policy",
     "missing_fields",
     "replacing",
     "thresholds",
 ]
 
-LATENCY_SECONDS = 60.0
-"""How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
 _MICROSECONDS = 1_000_000
 _LAST = LAST_US // _MICROSECONDS
 
@@ -90,11 +87,6 @@ def replacing(policy: AnyPolicy, before: str | None) -> AnyPolicy:
         return policy
     same = policy.model_copy(update={"version": old.version})
     return same if same == old else policy.model_copy(update={"version": max(policy.version, old.version + 1)})
-
-
-def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
-    """The ticks of a frame that gathers for no longer than a time, and at least one."""
-    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
 
 
 def thresholds(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -22,11 +23,11 @@ import numpy as np
 from fugu.attackers.outputs import CountOutputs, release_counts
 from fugu.chains.arrays import Ints
 from fugu.contract.calendar import DAY, DayBlocks
-from fugu.contract.frames import MAX_WINDOW_TICKS, WindowFrame
+from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
 from fugu.planning.answers import Shares, group_error, noisy_shares, true_shares
-from fugu.planning.candidates import Candidate, nothing, sent, window_scale
+from fugu.planning.candidates import Candidate, nothing, sent, window_message, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
 from fugu.planning.readings import Readings
@@ -89,9 +90,7 @@ _RUNS, _ANSWERS = 100, 20_000
 
 
 def profile_lengths(readings: Readings, question: Question) -> list[int]:
-    """Ticks of the profiles to compare; none where ticks are no steady times, or blocks would be shorter than one."""
-    if not readings.steady or readings.moments is None:
-        return []
+    """Ticks of the profiles to compare; none where blocks would be shorter than a tick."""
     period = readings.period
     days = DAYS if question.days is None else (question.days,)
     lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
@@ -142,7 +141,7 @@ class Profile(NamedTuple):
             both = known._replace(
                 counts=np.concatenate([known.counts, more.counts]), truth=np.concatenate([known.truth, more.truth])
             )
-            frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(self.blocks.labels))
+            message = partial(window_message, WINDOW, length, len(self.blocks.labels))
             rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
             for devices in sorted({1, question.devices}):
                 found.append(
@@ -158,7 +157,7 @@ class Profile(NamedTuple):
                         error_95=min(1.0, group_error(scale, both.length, devices)[1] + float(both.bias.max())),
                         guess_error=float(np.abs(both.truth - np.median(known.truth)).mean()),
                         judged=both.counts.size,
-                        **sent(length * period, length * period, len(frame.encode()), devices),
+                        **sent(length * period, length * period, message, devices),
                     )
                 )
         return found

@@ -24,13 +24,16 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresholds
+from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.guarantee import Adversary
 from fugu.contract.stretches import stretch_ticks
+from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING, states_of
+from fugu.planning.recording import MOST_MISSING, place_columns, states_of
 
 __all__ = [
+    "LATENCY_SECONDS",
     "ChosenStates",
     "Cut",
     "Part",
@@ -39,6 +42,7 @@ __all__ = [
     "ThreeSets",
     "Want",
     "choose_states",
+    "frame_ticks",
     "long_stay",
     "merged_states",
     "protected_seconds",
@@ -48,6 +52,8 @@ __all__ = [
 ]
 
 
+LATENCY_SECONDS = 60.0
+"""How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
 DEFAULT_SECONDS = 600
 SLOW_SECONDS = 30.0
 """Ticks that far apart are protected for ten minutes if nothing else is asked for; more frequent ones singly."""
@@ -93,6 +99,11 @@ def long_stay(states: Ints, segments: Ints) -> int | None:
     new = np.flatnonzero((np.diff(states, prepend=-2) != 0) | (np.diff(segments, prepend=-1) != 0))
     lengths = np.diff(new, append=len(states))[states[new] >= 0]
     return int(np.quantile(lengths, _NEARLY_ALL_STAYS, method="inverted_cdf")) if len(lengths) else None
+
+
+def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
+    """The ticks of a frame that gathers for no longer than a time, and at least one."""
+    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
 
 
 Want = Literal["now", "share", "histogram", "profile", "place"]
@@ -141,6 +152,16 @@ class Question:
     window_is_time: bool = False
     missing: Literal["ignore"] | None = None
     cell: float | None = None
+
+    def of_places(self, file: Recorded, column: str | None) -> bool:
+        """True if it is about places: it says so, or asks for nothing else of a file that has them."""
+        other = self.want or column or self.states or self.baseline or self.threshold is not None
+        return self.want == "place" or self.cell is not None or (not other and place_columns(file) is not None)
+
+    @property
+    def gathering_seconds(self) -> float:
+        """How long a frame gathers."""
+        return min(LATENCY_SECONDS, self.latency_seconds or LATENCY_SECONDS)
 
     def ticks(self, period_seconds: float | None) -> int:
         """The most ticks of the stretch that epsilon is about, once it is settled."""

@@ -67,6 +67,11 @@ class Readings(NamedTuple):
         return self.period_seconds
 
     @property
+    def timed(self) -> bool:
+        """True if its ticks are at steady times, so that there are parts of the day."""
+        return self.steady and self.moments is not None
+
+    @property
     def present(self) -> NDArray[np.bool_]:
         """(n,) whether a tick has a reading."""
         if isinstance(self.values, list):

@@ -23,7 +23,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH
 from fugu.contract.stretches import StretchBound
-from fugu.contract.windows import Window, total_rate
+from fugu.contract.windows import Window, lawful_scale, total_rate
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
@@ -32,7 +32,6 @@ from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import JointModel, StreamStates
 from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
-from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_discretiser", "stream_policies"]
 

@@ -23,6 +23,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
+from fugu.contract.windows import lawful_scale
 from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import one_in, states_of_some
@@ -32,7 +33,6 @@ from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
-from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = [
     "RecordedClass",

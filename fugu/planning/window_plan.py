@@ -20,7 +20,7 @@ from fugu.contract.guarantee import Adversary, Guarantee, Loss, StreamOutputs, c
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.stretches import moved
-from fugu.contract.windows import Composing, Window
+from fugu.contract.windows import Composing, Window, lawful_scale
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import ChainClassError, Covered, Start
@@ -32,7 +32,6 @@ from fugu.privacy.window_mechanisms import (
     PlannedScale,
     WindowNoise,
     WindowRequest,
-    lawful_scale,
     least_noise,
     planned_scale,
     window_noise,

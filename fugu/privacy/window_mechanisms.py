@@ -24,7 +24,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import Stretch, StretchBound
-from fugu.contract.windows import Composing, covers
+from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
@@ -38,15 +38,12 @@ __all__ = [
     "PlannedScale",
     "WindowNoise",
     "WindowRequest",
-    "lawful_scale",
     "least_noise",
     "planned_scale",
     "window_noise",
 ]
 
 
-_MOST = 9_999_999_999  # of numerator and denominator: fugu.contract.windows
-_DIGITS = 10**7
 _FINE = Fraction(1, 10**7)
 _WIDEST = 64
 _MOST_CHAINS = 8
@@ -69,27 +66,6 @@ class PlannedScale:
     device: ChainClass | None
     raised: bool
     stretches: tuple[Stretch, ...]
-
-
-def lawful_scale(least: float | Fraction) -> Fraction:
-    """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it; else ChainClassError.
-
-    From 1 on it is a decimal number, below the inverse of one.
-    """
-    exact = Fraction(least)
-    if exact > _MOST:
-        raise ChainClassError(f"noise of scale {float(exact):.6g} is more than a policy can hold")
-    if exact >= 1:
-        tens = 1
-        while exact * tens < _DIGITS and tens < 10**9:
-            tens *= 10
-        while math.ceil(exact * tens) > _MOST:
-            tens //= 10
-        return Fraction(math.ceil(exact * tens), tens)
-    tens = 1
-    while tens / exact < _DIGITS:
-        tens *= 10
-    return Fraction(tens, min(math.floor(tens / exact), _MOST))
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:

@@ -20,9 +20,8 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
-from fugu.contract.windows import Window
+from fugu.contract.windows import Window, lawful_scale
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.window_mechanisms import lawful_scale
 from tests.support.command import Fugu
 
 TWO = {

@@ -16,7 +16,8 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import Composing
 from fugu.planning.answers import window_error
 from fugu.planning.errors import PlanningError
-from fugu.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
+from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
+from fugu.planning.question import frame_ticks
 from fugu.planning.window_plan import JointPlan, WantedWindow, joint_plan
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains

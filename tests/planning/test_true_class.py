@@ -15,12 +15,12 @@ from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import window_error
 from fugu.planning.readings import read_readings
 from fugu.planning.recording import states_of
 from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, true_class
 from fugu.privacy.covering_class import covering_class
-from fugu.privacy.window_mechanisms import lawful_scale
 
 
 def night(name: str, baseline: int | None) -> Ints:

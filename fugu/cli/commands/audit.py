@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
 from fugu.audit.findings import Finding
+from fugu.cli.app import BrokerOption, JsonOption, command, command_group
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, store_of
-from fugu.cli.connection import broker_of
+from fugu.cli.connection import broker_of, store_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
     ledger_document,

@@ -51,7 +51,8 @@ def plan_recordings(
     if output is not None and not force:
         refuse_overwriting(output)
     question, period = question_asked(options), arguments.period(options.period)
-    whose, broker = whose_of(options.fleet, options.device, options.stream, options.epoch), broker_of(options.broker)
+    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    broker = None if options.broker is None else broker_of(options.broker)
     plan: Plan | None = None
     short = ""
     with working("planning", measured=True) as progress:
@@ -80,10 +81,11 @@ def plan_recordings(
             say(f"written: {', '.join(map(str, written))}")
             say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
 
-    document = (
-        {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short]} if plan is None else plan.document()
-    )
-    answer(as_json, lambda: document | {"offers": lines}, show, indent=2)
+    def document() -> dict[str, object]:
+        nothing: dict[str, object] = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short]}
+        return (nothing if plan is None else plan.document()) | {"offers": lines}
+
+    answer(as_json, document, show, indent=2)
     if plan is None or not plan.useful:
         raise typer.Exit(NOTHING)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, command_group
+from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import ChainOptions, StartOption
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy

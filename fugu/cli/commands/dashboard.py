@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.options import BrokerOption, command
+from fugu.cli.app import BrokerOption, command
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.options import command
+from fugu.cli.app import command
 from fugu.cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu.host.arguments import one_of, positive
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command
+from fugu.cli.app import JsonOption, command
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
-from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group
+from fugu.cli.app import BrokerOption, JsonOption, UnitOption, command, command_group
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.view.terminal import answer, show_table

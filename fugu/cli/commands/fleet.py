@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.commands import fleet_keys, fleet_rollout
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
-from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view import fleet as view
 from fugu.cli.view.fleet import read_document

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, command_group
+from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import changes_document, content_document, show_changes, show_content
 from fugu.cli.view.terminal import answer, say, show_table, working

@@ -15,6 +15,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.compiled_policy import FirmwareError, units, with_compiled
+from fugu.cli.app import JsonOption, UnitOption, command, command_group
 from fugu.cli.commands.fleet_keys import (
     EnrolmentsOption,
     KeysOption,
@@ -26,7 +27,6 @@ from fugu.cli.commands.fleet_keys import (
     owners,
     user,
 )
-from fugu.cli.commands.options import JsonOption, UnitOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import (
     content_document,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConfigArgument, JsonOption, command, command_group, gateway_of, store_of
+from fugu.cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu.cli.connection import gateway_of, store_of
 from fugu.cli.view.gateway import history_json, show_history_line, show_status
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, store_of
+from fugu.cli.app import JsonOption, command
+from fugu.cli.connection import store_of
 from fugu.cli.view.gateway import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConfigArgument, JsonOption, command, command_group, gateway_of, store_of
-from fugu.cli.connection import broker_of
+from fugu.cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu.cli.connection import broker_of, gateway_of, store_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.gateway import account_document, entry_document, show_ledger, show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, command_group
+from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.errors import CommandLineError
 from fugu.host.arguments import StateRules
 

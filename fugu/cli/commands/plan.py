@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command, command_group
+from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,

@@ -244,7 +244,7 @@ class AutoOptions(TrialOptions):
         device (NAME): Policy: of which device.
         stream (NAME): Policy: which of its streams (default: after the column).
         epoch (UNIX): Policy: time of tick 0 (default: now).
-        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker].
+        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker] (default: here).
     """
 
     blocks: str = "4h"
@@ -258,4 +258,4 @@ class AutoOptions(TrialOptions):
     device: str = "device-1"
     stream: str | None = None
     epoch: float | None = None
-    broker: str = "127.0.0.1:1883"
+    broker: str | None = None

@@ -35,7 +35,6 @@ from fugu.contract.policy import Policy
 from fugu.host.arguments import period
 from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.planning.auto import AutoPlan, plan_auto
-from fugu.planning.grid_model import asks_places
 from fugu.planning.policy_builder import Whose
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
@@ -123,7 +122,7 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
     """
     question = question_asked(options)
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
-    if readings is None or asks_places(path, question, options.column or options.time):
+    if readings is None or question.of_places(path, options.column or options.time):
         ticks = period(options.period)
         find = planner([path], question, whose, column=options.column, time=options.time, period=ticks)
     else:

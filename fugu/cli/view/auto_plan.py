@@ -53,7 +53,7 @@ def show_auto(plan: AutoPlan, policy: AnyPolicy | None) -> None:
         title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
         show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
         say("off by: mean absolute error. guessing: the usual answer, always.")
-        if plan.recommended.bytes_per_day is not None:
+        if plan.recommended.messages_per_day is not None:
             say(_traffic(plan.recommended))
     if isinstance(policy, Policy):
         show_stretches(_stretches(policy), discretiser=policy.discretiser, changes=one.changes)
@@ -375,9 +375,10 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
 
 def candidate_document(one: Candidate) -> dict[str, Any]:
     """A candidate as an object for JSON; an error that is not known is null."""
-    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged")}
+    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged", "message")}
     return {
         **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
+        "bytes_per_day": one.bytes_per_day,
         "unit": one.unit,
         "discretiser": one.discretiser.model_dump(mode="json"),
         "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
