@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, nextafter
@@ -21,11 +20,11 @@ from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.forks import shell_words
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 from tests.support.wiretap import Wiretap
 
-ROOT = Path(__file__).parents[2]
 PLACES = tuple(f"c{x}" for x in range(9))
 WINDOWS = (
     Window(name="high", length=20, stride=10, states=("level 1",), scale="20"),
@@ -149,16 +148,11 @@ def run(
             f'[[streams]]\npolicy = "hr.json"\n[streams.sensor]\n{sensor}\n{source.options}\n'
             '[[streams]]\npolicy = "place.json"\n[streams.sensor]\nkind = "replay"\nfile = "places.csv"\n'
         )
-        command = [sys.executable, "-m", "tests.support.virtual_agent", str(folder / "agent.toml"), "seed"]
+        command = [*shell_words(), "-m", "tests.support.virtual_agent", str(folder / "agent.toml"), "seed"]
         command += [str(folder / "times"), *([leak] if leak else [])]
         with (folder / "agent.log").open("wb") as log:
             process = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env={"PYTHONPATH": f"{ROOT}:{folder}", "PATH": "/usr/bin:/bin"},
+                command, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log, env={"PATH": "/usr/bin:/bin"}
             )
         if local is None:
             _feed(process, source)

@@ -87,7 +87,7 @@ def _seen_difference(one: Seen, other: Seen) -> str:
 def test_a_sensor_that_tells_of_changes_shows_no_more_of_them(broker: Mosquitto, tmp_path: Path) -> None:
     """The last reading holds, until a source's own sign that it works fails; none of this is to be seen."""
     options = 'silence = "changes"\nkeep_alive = "tick"\nkeep_alive_ticks = 3'
-    texts = ["0.25\ntick\n", "0.75\ntick\n7\n", "tick\n", "nan\ntick\n"]
+    texts = ["0.25\ntick\n", "0.75\ntick\n7\nnan\ntick\n", "tick\n"]
     sources = [Source("stdin", text, options) for text in texts]
     sources.append(Source("stdin", "0.75\ntick\n", options, once=True))
     first, *others = (run(broker, tmp_path / str(i), source, HERE) for i, source in enumerate(sources))
@@ -96,7 +96,7 @@ def test_a_sensor_that_tells_of_changes_shows_no_more_of_them(broker: Mosquitto,
     assert first.covered != others[0].covered, "the readings did not even reach the symbols"
 
 
-@pytest.mark.parametrize("kind", only(["replay", "command", "mqtt"], USABLE))
+@pytest.mark.parametrize("kind", only(["replay", "mqtt"], USABLE))
 def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tmp_path: Path, kind: str) -> None:
     """Readings of equal usability, and then readings that are none."""
     first, second = USABLE[kind]
@@ -110,9 +110,6 @@ def test_other_readings_change_nothing_that_is_not_covered(broker: Mosquitto, tm
     assert {line.split()[-1] for line in one.written.splitlines()} == {"True", "False"}, "records and blanks"
     unusable = run(broker, tmp_path / "unusable", UNUSABLE[kind], NOWHERE)
     assert difference_of_missing(one, unusable) == ""
-    if kind == "replay":
-        again = run(broker, tmp_path / "again", first, HERE)
-        assert difference(one, again) == ""
 
 
 def test_chains_of_pairs_and_steps_that_change_show_no_more(broker: Mosquitto, tmp_path: Path) -> None:
@@ -159,7 +156,7 @@ def test_a_baseline_tells_its_states_and_nothing_else(broker: Mosquitto, tmp_pat
     assert one.covered != other.covered
 
 
-@pytest.mark.parametrize("leak", only(["event-driven", "redrawn", "slow"], LEAKS))
+@pytest.mark.parametrize("leak", only(["event-driven", "redrawn"], LEAKS))
 def test_a_leak_is_noticed(broker: Mosquitto, tmp_path: Path, leak: str) -> None:
     """The test above can fail: an agent that sends when something happens, takes longer, draws more, or says more."""
     first, second = USABLE["replay"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import math
 import re
+import shlex
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,7 @@ from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.command import runner
 from tests.support.documents import ROOT, Page
+from tests.support.forks import shell_words
 from tests.support.histories import fill_store
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
@@ -39,6 +42,7 @@ from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
 """Shorter times: what a page waits for is asked for more often, and readings come more often."""
+FEWER_TRIALS = "check stream --trials 2000"
 HELP = "fugu try --help"
 """In place of a command that `test_try.py` runs: its options are looked at."""
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -159,10 +163,20 @@ QUICK = [path for path in PROOFS if path.stem not in ("learned-classes", "publis
 """The two others compute for long; theirs is the command of other pages, with other targets."""
 
 
+@cache
+def papers() -> dict[str, str]:
+    """What stands for `python -m papers`: a fork of what has imported most of what that does.
+
+    The page of errata starts an interpreter.
+    """
+    program = f"import runpy, sys; sys.path.append({str(ROOT)!r}); runpy.run_module('papers', run_name='__main__')"
+    return {"python -m papers": shlex.join([*shell_words(), "-c", program])}
+
+
 @pytest.mark.parametrize("proof", only(QUICK, PROOFS), ids=lambda path: path.stem)
 def test_what_shows_a_proof(proof: Path, tmp_path: Path) -> None:
     """Some name a command of another page."""
-    with Page(str(proof.relative_to(ROOT)), tmp_path, {}) as page:
+    with Page(str(proof.relative_to(ROOT)), tmp_path, {} if proof.stem == "errata" else papers()) as page:
         assert page.run() == len(page.blocks) <= 1
 
 
@@ -170,7 +184,8 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
     Store(tmp_path / "home.db").close()
     Ledger(ledger_beside(tmp_path / "home.db")).close()
     create_broker(tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
-    with Page("docs/audit.md", tmp_path, {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 4"}) as page:
+    replace = {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 4", "check stream": FEWER_TRIALS}
+    with Page("docs/audit.md", tmp_path, replace) as page:
         assert page.run() == 10
     assert "refused" not in (tmp_path / "background.log").read_text()
 
@@ -184,8 +199,8 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("whole", only([False], [False, True]))
 def test_reproducing(tmp_path: Path, whole: bool) -> None:
-    replace = {} if whole else {"papers erratum-bdp newest-policy-graphs --quick": "papers --list"}
-    with Page("docs/reproduce.md", tmp_path, replace) as page:
+    less = {} if whole else {"papers erratum-bdp newest-policy-graphs --quick": "papers --list"}
+    with Page("docs/reproduce.md", tmp_path, less | papers()) as page:
         assert page.run() == 3
     assert (tmp_path / "bdp" / "report.html").exists()
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from build import ProjectBuilder
+from build.env import DefaultIsolatedEnv
 from packaging.requirements import Requirement
 
 from fugu.cli import edge
@@ -24,14 +26,28 @@ from tests.support.brokers import free_port, wait_until
 from tests.support.pages import Site
 
 ROOT = Path(__file__).parents[2]
-HELP = """
-import contextlib, io, json, sys
+PROGRAM = """
+import contextlib, importlib.resources, io, json, sys
+import edge_agent, fugu, gateway
 from fugu.cli.main import main
+
+def said(*words):
+    code = 0
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            code = main([*words])
+        except SystemExit as end:  # argparse ends with its help
+            code = end.code
+    assert code == 0, words
+    return out.getvalue()
+
 for words in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        assert main([*words, "--help"]) == 0, words
-    assert "sage: " in said.getvalue(), (words, said.getvalue())
+    assert "sage: " in said(*words, "--help"), words
+assert said("gateway", "asyncapi") == importlib.resources.files("fugu.contract").joinpath("asyncapi.json").read_text()
+import fugu.cli.demo.location, fugu.cli.demo.session
+print(fugu.__file__)
 """
+"""What one start of an interpreter shows: every command has help, and the files of the package are there."""
 
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -53,6 +69,18 @@ def holds_all_files(wheel: Path, archive: Path) -> None:
     with tarfile.open(archive) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
     assert (wanted | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}) - held == set()
+
+
+def built(source: Path, dist: Path) -> tuple[Path, Path]:
+    """The wheel and the archive that it is made from, as `python -m build` makes them, in one environment for both."""
+    with DefaultIsolatedEnv() as clean:
+        at_hand = ProjectBuilder.from_isolated_env(clean, source)
+        clean.install(at_hand.build_system_requires)
+        archive = Path(at_hand.build("sdist", dist))
+        shutil.unpack_archive(archive, dist / "unpacked", filter="data")
+        [unpacked] = (dist / "unpacked").iterdir()
+        wheel = Path(ProjectBuilder.from_isolated_env(clean, unpacked).build("wheel", dist))
+    return wheel, archive
 
 
 def released() -> str:
@@ -129,8 +157,7 @@ def test_the_package_works_without_the_repository(
     source, dist = tmp_path / "source", tmp_path / "dist"
     # A copy: a build would leave things in the tree, and take what an earlier one has left there as well.
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests"))
-    run(sys.executable, "-m", "build", "--outdir", dist, source)
-    [wheel], [archive] = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    wheel, archive = built(source, dist)
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
     holds_all_files(wheel, archive)
     home = tmp_path / "environment"  # as pipx makes one
@@ -138,19 +165,14 @@ def test_the_package_works_without_the_repository(
     install(home, first_line().replace("fugu-edge", str(wheel)))
     fugu = home / "bin" / "fugu"
     assert run(fugu, "--version").split()[1] == wheel.name.split("-")[1] == released()
-    where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
-    assert Path(where.strip()).is_relative_to(home)
     assert "sage: " in run(fugu, "--help")
     below = [[(name,)] if name in edge.COMMANDS else commands(load(name), tuple(name.split())) for name in COMMANDS]
-    run(home / "bin" / "python", "-c", HELP, json.dumps([*chain.from_iterable(below)]))
-    shipped = (
-        "import importlib.resources as r; print(r.files('fugu.contract').joinpath('asyncapi.json').read_text(), end='')"
-    )
+    where = run(home / "bin" / "python", "-c", PROGRAM, json.dumps([*chain.from_iterable(below)]))
+    assert Path(where.strip()).is_relative_to(home)
     shows_its_page(fugu)
-    assert run(fugu, "gateway", "asyncapi") == run(home / "bin" / "python", "-c", shipped)
     install(home, f"{wheel}[demo]")
     if install is linked:  # its kernels would be compiled for more than a minute
-        run(home / "bin" / "python", "-c", "import amqtt.broker, fugu.cli.demo.location, fugu.cli.demo.session")
+        run(home / "bin" / "python", "-c", "import amqtt.broker")
         return
     run(fugu, "demo", "--no-browser", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
