@@ -46,7 +46,7 @@ from gateway.history.learning import learn_class
 from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
-from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal import Arrivals, Received
 from gateway.recorder import Recorder
 from gateway.store.store import Store
 

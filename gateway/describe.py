@@ -30,7 +30,7 @@ from gateway.part import Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.journal.arrivals import Heard
+    from gateway.journal import Heard
 
 __all__ = ["Describing", "InForce", "digest"]
 
@@ -221,7 +221,7 @@ class Describing(Part):
 
     def _first_share(self) -> str:
         """When the first of all devices, if it runs, has shared something."""
-        from gateway.journal.streams import share_due_us
+        from gateway.journal import share_due_us
 
         streams = [
             running.policy

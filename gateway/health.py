@@ -33,7 +33,7 @@ from gateway.location import Location, part_of
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.journal import arrivals
+    from gateway.journal import Heard
     from gateway.shard_watch import ShardWatch
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
@@ -154,7 +154,7 @@ class NotRunningError(FuguError):
     """There is no gateway to ask."""
 
 
-class Heard(NamedTuple):
+class _Newest(NamedTuple):
     """The newest frame of a device: when it came, by a steady clock, and the Unix time of its last tick.
 
     After `limit` seconds without another the device is silent.
@@ -213,7 +213,7 @@ class Monitor:
         self._stored = InForce(sources.catalogue)
         self._notes: queue.SimpleQueue[tuple[AlarmCode, str, str, int]] = queue.SimpleQueue()
         self._holding: dict[AlarmCode, dict[str, str]] = {}
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, _Newest] = {}
         self._repeats: Counter[str] = Counter()
         self._repeats_since = seconds()
         self._seen: dict[str, int] = {}
@@ -288,7 +288,7 @@ class Monitor:
         if (code := _BY_REASON.get(reason)) is not None:
             self.note(code, device, times=times)
 
-    def received(self, heard: Iterable[arrivals.Heard]) -> None:
+    def received(self, heard: Iterable[Heard]) -> None:
         """Note that frames have come that may be stored."""
         now = self._seconds()
         for device, stream, version, last, shift in heard:
@@ -296,7 +296,7 @@ class Monitor:
             end = (policy.clock.epoch_us + (last + 1 - shift) * policy.clock.period_us) / 1e6
             before = self._heard.get(device)
             limit = max(_SILENT_SECONDS, _SILENT_FRAMES * _frame_seconds(policy))
-            self._heard[device] = Heard(now, end if before is None else max(end, before.end), limit)
+            self._heard[device] = _Newest(now, end if before is None else max(end, before.end), limit)
 
     def clock_ahead(self) -> float | None:
         """Seconds by which this clock is ahead of the newest tick of a device that has just sent: the nearest one's.

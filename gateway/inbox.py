@@ -21,8 +21,7 @@ from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import SymbolModel
 from gateway.estimates.symbols import Symbols
-from gateway.journal.arrivals import Arrivals, Received, parse
-from gateway.journal.streams import Streams, newest_tick, tick_at
+from gateway.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
 from gateway.store.symbols import Columns
 
 __all__ = ["Acknowledged", "Event", "Inbox", "Ingest", "Message"]

@@ -37,7 +37,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.health import Monitor, Sources
 from gateway.inbox import Acknowledged, Event, Inbox, Ingest, Message
-from gateway.journal.arrivals import Arrivals
+from gateway.journal import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
 from gateway.part import Part
@@ -45,8 +45,7 @@ from gateway.publisher import MAX_IN_FLIGHT
 from gateway.recorder import Recorder
 from gateway.releases.entries import LedgerError
 from gateway.settings import GatewaySettings
-from gateway.store.engine import file_bytes
-from gateway.store.opening import open_engine
+from gateway.store.engine import file_bytes, open_engine
 from gateway.store.store import KIND, Store, StoreError
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]

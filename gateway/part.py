@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.journal.arrivals import Heard
+    from gateway.journal import Heard
 
 __all__ = ["Part"]
 

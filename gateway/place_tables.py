@@ -31,8 +31,7 @@ from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel
-from gateway.journal.arrivals import Heard
-from gateway.journal.streams import tick_at
+from gateway.journal import Heard, tick_at
 from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.store.store import Store

@@ -29,7 +29,8 @@ from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
 from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
-from gateway.journal.arrivals import Heard
+from gateway.estimates.symbols import Reports
+from gateway.journal import Heard
 from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.store.store import Outgoing, Store
@@ -134,7 +135,7 @@ class Publisher(Part):
         self._owed: dict[str, None] = {}
         self._watermarks: set[int] = set()
         self._reports: dict[int, int] = {}
-        self._symbols = recorder.symbols.reports
+        self._symbols: Reports = recorder.symbols.reports
         self._told_symbols: dict[int, tuple[int, int]] = {}
         self._symbols_told: dict[int, datetime] = {}
         self._waiting = Waiting()

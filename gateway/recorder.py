@@ -23,8 +23,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.symbols import Symbols
-from gateway.journal.arrivals import Arrivals
-from gateway.journal.streams import Streams
+from gateway.journal import Arrivals, Streams
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
 

@@ -18,7 +18,7 @@ from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor
-from gateway.journal.arrivals import Heard
+from gateway.journal import Heard
 from gateway.part import Part
 from gateway.releases.ledger import ledger_beside
 from gateway.releases.progress import FleetProgress

@@ -14,24 +14,44 @@ Of two noisy counts of one window the first is kept, and what the second would t
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import count
+
+import numpy as np
 
 from fugu.chains.arrays import Floats
+from fugu.contract.descriptions import PlaceGrid
 from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.policy import Policy, PolicyHeader
+from fugu.contract.reports import (
+    Estimate,
+    PlaceEstimate,
+    SmoothedPlace,
+    SmoothedValue,
+    ValueEstimate,
+    WindowCount,
+    ellipse,
+)
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import MeasureModel, PointEstimates, SymbolModel, Tables
-from gateway.estimates.reporting import measured_estimate, window_count
+from gateway.journal import wall_time
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.points import Measured
 from gateway.store.store import Store
 
-__all__ = ["Points", "Windows"]
+__all__ = ["Points", "Windows", "window_count"]
+
+
+CONFIDENCE = 0.95
+_Row = tuple[float, ...]
+_DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
 
 
 class Windows(Kind[WindowFrame]):
@@ -233,3 +253,131 @@ class Points(Kind[MeasureFrame]):
 
     def _model(self, place: Place, version: int) -> MeasureModel:
         return self._catalogue.recall(place.device, place.stream, version, MeasureModel)
+
+
+def measured_estimate(
+    model: MeasureModel,
+    tick: int,
+    shift: int,
+    distribution: Floats,
+    protection: int,
+    lagged: Iterable[PointEstimates] = (),
+) -> PlaceEstimate | ValueEstimate:
+    """The report of the newest tick of a frame of points: a place if the policy says where its states are.
+
+    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree`; `lagged` are the estimates of
+    earlier ticks that the frame completes.
+    """
+    policy = model.policy
+    values = model.values * np.array(policy.resolution)
+    mean = distribution @ values
+    time, promise = wall_time(policy.clock, tick - shift), policy.stream_loss
+    told = (protection, promise.epsilon, promise.adversary)
+    rows = [(some, *row) for some in lagged for row in zip(count(some.first), some.means, some.covariances)]
+    if model.grid is not None:
+        latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
+        accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
+        outline = _outline(model.grid, latitude, values, distribution)
+        degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
+        place = (*degrees, accuracy, *outline)
+        useful = policy.useful_for == "place"
+        smoothed = [_smoothed_place(model.grid, policy, *row) for row in rows]
+        return PlaceEstimate(time, tick, *place, *told, useful, tuple(smoothed))
+    columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
+    low, middle, high = zip(*columns, strict=True)
+    smoothed_values = [_smoothed_value(policy, *row) for row in rows]
+    return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False, tuple(smoothed_values))
+
+
+def _smoothed_place(
+    grid: PlaceGrid, policy: PolicyHeader, some: PointEstimates, tick: int, mean: _Row, covariance: _Row
+) -> SmoothedPlace:
+    latitude, longitude = grid.located(*mean)
+    east, north = grid.metres(latitude)
+    deviation = round(
+        math.hypot(*(step * math.sqrt(v) for step, v in ((east, covariance[0]), (north, covariance[2])))), _METRE_DIGITS
+    )
+    degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
+    return SmoothedPlace(wall_time(policy.clock, tick - some.shift), tick, some.lag, *degrees, deviation)
+
+
+def _smoothed_value(
+    policy: PolicyHeader, some: PointEstimates, tick: int, mean: _Row, covariance: _Row
+) -> SmoothedValue:
+    axes = len(mean)
+    variances = [covariance[axis * axes - axis * (axis - 1) // 2] for axis in range(axes)]  # of the upper triangle
+    values = tuple(round(value, _DIGITS) for value in mean)
+    deviations = tuple(round(math.sqrt(variance), _DIGITS) for variance in variances)
+    return SmoothedValue(wall_time(policy.clock, tick - some.shift), tick, some.lag, values, deviations)
+
+
+def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
+    """The report of a window that a device has counted."""
+    window = policy.window(frame.window)
+    assert window is not None
+    labels = policy.discretiser.states
+    off = noise_within(Fraction(window.scale), CONFIDENCE)
+    return WindowCount(
+        time=wall_time(policy.clock, frame.last + 1 - frame.shift),
+        since=wall_time(policy.clock, frame.first - frame.shift),
+        window=frame.window,
+        states=tuple(labels[state] for state in window.counted(labels)),
+        blocks=() if (blocks := window.query.blocks) is None else blocks.labels,
+        values=tuple(float(count) for count in frame.counts),
+        low=tuple(float(count - off) for count in frame.counts),
+        high=tuple(float(count + off) for count in frame.counts),
+        confidence=CONFIDENCE,
+        observed=frame.observed,
+        unit=window.query.unit,
+        epsilon=policy.guarantee.epsilon,
+        adversary=policy.guarantee.adversary,
+        useful=policy.useful_for == "share",
+    )
+
+
+def noise_within(scale: Fraction, confidence: float) -> int:
+    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
+
+    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
+    """
+    spread = float(scale)
+    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
+    return max(0, math.ceil(-spread * math.log(most)) - 1)
+
+
+def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:
+    """Metres that the true place is within with probability 0.95, wherever in its cell it is.
+
+    `away` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
+    """
+    metres = np.array(grid.metres(latitude))
+    distance = np.hypot(*(away * metres).T)
+    assert grid.cell_size is not None
+    corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
+    return _quantile(distance, distribution, CONFIDENCE) + corner
+
+
+def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Floats) -> tuple[float, float, float]:
+    """Half-axes in metres, rounded up, and orientation of the ellipse that holds the true place likewise.
+
+    `values` are (N, 2), of each state, in the unit of the measurement.
+    """
+    east, north = grid.metres(latitude)
+    assert grid.cell_size is not None
+    cell = grid.cell_size[0] * east, grid.cell_size[1] * north
+    found = ellipse((values * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
+    major, minor = (math.ceil(axis * 10.0**_METRE_DIGITS) / 10.0**_METRE_DIGITS for axis in found[2:4])
+    return major, minor, round(found.orientation, _ANGLE_DIGITS) % 180.0
+
+
+def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:
+    """Low end, mean and high end of what holds a number with probability 0.95."""
+    low, high = (_quantile(values, distribution, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
+    return round(min(low, mean), _DIGITS), round(mean, _DIGITS), round(max(high, mean), _DIGITS)
+
+
+def _quantile(values: Floats, distribution: Floats, probability: float) -> float:
+    """The least of some values that is not exceeded with a probability."""
+    order = values.argsort(kind="stable")
+    place = int(np.searchsorted(distribution[order].cumsum(), probability))
+    return float(values[order[min(place, len(order) - 1)]])

@@ -1,4 +1,4 @@
-"""Symbols: one of a table's for each tick, followed by the stream's model as they come, all streams at once.
+"""Symbols: one of a table's for each tick, all streams at once followed by their models, and told of.
 
 Frames that simply go on where their stream ends are taken as arrays. The others are looked at one by one, as frames of
 other kinds are, and end in the same journal. `warm` compiles the kernels that a round needs, so that no frame waits for
@@ -8,32 +8,34 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice, repeat
+from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Bools, Ints
+from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.chains.model import likelihood_rows
-from fugu.contract.errors import Reason, RefusedError
+from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.policy import Clock
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.reports import StateEstimate
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, told
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import Model, SymbolModel
 from gateway.estimates.past import Past, cut, seal
-from gateway.estimates.reporting import Fresh, Reports
-from gateway.journal.arrivals import Arrivals, parse
-from gateway.journal.streams import Streams, grown
+from gateway.journal import Arrivals, Streams, grown, parse, wall_time
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.store import Store
 from gateway.store.symbols import Columns
 
-__all__ = ["Symbols", "warm"]
+__all__ = ["Reports", "Symbols", "warm"]
 
 
+_DIGITS = 6
 NUMBER, AFTER, END, SHIFT, VERSION = range(5)
 MARKS = 5
 """Stored part of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
@@ -92,7 +94,7 @@ class Symbols(Kind[SymbolFrame]):
         self.past = Past(store, catalogue, lag)
         self._places: dict[int, Place] = {}
         unread = store.symbols.unreported()
-        self.reports = Reports(catalogue, self.past, lag, unread, self._look_up, self._place)
+        self.reports = Reports(catalogue, self.past.bank, lag, unread, self._look_up, self._place)
         self._marks = np.zeros((0, MARKS), dtype=np.int64)
         self._models = np.zeros(0, dtype=np.int64)
         self._beliefs = Beliefs.unknown(0, 2)
@@ -246,14 +248,14 @@ class Symbols(Kind[SymbolFrame]):
             order = order[~np.isin(slots[order], np.array([*now.anew], dtype=np.int64))]
         firsts = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
         ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
-        now.newest.append((Fresh(batch, firsts), batch.number[ends].tolist(), ends.tolist(), len(order)))
+        now.newest.append((_Fresh(batch, firsts, models), batch.number[ends].tolist(), ends.tolist(), len(order)))
         for slot in now.anew:
             if (found := self._anew(slot)) is not None and (frames := some.count(slot)):
                 number = int(self._marks[slot, NUMBER])
-                now.newest.append((found, [number], [found.columns.rows - 1], frames))
+                now.newest.append((found, [number], [0], frames))
 
-    def _anew(self, slot: int) -> Fresh | None:
-        """Compute again what is known of a stream, from what is stored; its frames, of which the last is the newest."""
+    def _anew(self, slot: int) -> _Fresh | None:
+        """Compute again what is known of a stream, from what is stored, and return its newest frame."""
         place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
         first = self._frames.tail.first(place.number)
         begin = self._frames.last(place.number) + 1 if first is None else first
@@ -262,9 +264,9 @@ class Symbols(Kind[SymbolFrame]):
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return Fresh(rows, firsts) if rows.rows else None
+        return self._alone(place, rows.frame(rows.rows - 1), firsts[-1]) if rows.rows else None
 
-    def _look_up(self, number: int) -> Fresh | None:
+    def _look_up(self, number: int) -> _Fresh | None:
         """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
         place = self._place(number)
         newest, end = self._frames.tail.newest(number), self._frames.last(number)
@@ -276,8 +278,11 @@ class Symbols(Kind[SymbolFrame]):
             policy = self._catalogue.policy(place.device, place.stream, found[0].policy_version)
             some = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
             frame = some[-1]
-        distribution = self.past.distribution_at(place, frame)
-        return Fresh(Columns.of([(number, frame)]), distribution[np.newaxis])
+        return self._alone(place, frame, self.past.distribution_at(place, frame))
+
+    def _alone(self, place: Place, frame: SymbolFrame, distribution: Floats) -> _Fresh:
+        model = self.past.model(place.device, place.stream, frame.policy_version)
+        return _Fresh(Columns.of([(place.number, frame)]), distribution[np.newaxis], np.array([model], dtype=np.int64))
 
 
 class _Round:
@@ -298,7 +303,7 @@ class _Round:
         self.closer: dict[int, list[tuple[int, SymbolFrame]]] = {}
         self.accounted: list[tuple[int, int, int]] = []
         self.anew: set[int] = set()
-        self.newest: list[tuple[Fresh, list[int], list[int], int]] = []
+        self.newest: list[tuple[_Fresh, list[int], list[int], int]] = []
 
     def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
         """The frames of a slot that are to be stored and have ticks of a frame."""
@@ -313,6 +318,150 @@ def _accounting(some: Sequence[tuple[int, int, int]]) -> Columns:
     number, previous, last = np.array(some, dtype=np.int64).reshape(-1, 3).T.copy()
     none = np.zeros(len(number), dtype=np.int64)
     return Columns(number, none, none, previous, last + 1, none, none + 1, none, np.zeros(0, dtype=np.uint8))
+
+
+def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
+    """The report of a frame of symbols with this first and last tick and shift.
+
+    `shares` (k,) are the means over its ticks of the probabilities of the states, `now` (k,) those of its last tick.
+    """
+    labels = policy.discretiser.states
+    likely = int(now.argmax())
+    return StateEstimate(
+        time=wall_time(policy.clock, last - shift),
+        since=wall_time(policy.clock, first - shift),
+        tick=last,
+        ticks=last - first + 1,
+        state=labels[likely],
+        probability=round(float(now[likely]), _DIGITS),
+        shares={label: round(share, _DIGITS) for label, share in zip(labels, shares.tolist(), strict=True)},
+        epsilon=policy.guarantee.epsilon,
+        adversary=policy.guarantee.adversary,
+        useful=policy.useful_for == "state",
+    )
+
+
+class _Fresh(NamedTuple):
+    """Rows that have come together, (n, k) the distributions of their first ticks, and (n,) their models."""
+
+    columns: Columns
+    distributions: Floats
+    models: Ints
+
+
+class _Report(NamedTuple):
+    """_Report about a stream at its newest tick; `None` if there can be none, as `refused` says."""
+
+    place: Place
+    tick: int
+    estimate: StateEstimate | None
+    refused: FuguError | None = None
+
+
+class Reports:
+    """Reports that wait.
+
+    A live subscriber needs what is newest. So of each stream one frame waits, and the streams take turns. What was
+    told, and that the broker has it, is stored with what is sealed: after a crash the newest is told again where that
+    is not known, and nothing else.
+
+    `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
+    stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols. `known` is
+    what the broker has, by stream, since the last seal.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        bank: Bank,
+        lag: int,
+        unread: Iterable[int],
+        look_up: Callable[[int], _Fresh | None],
+        place: Callable[[int], Place],
+    ) -> None:
+        self._catalogue = catalogue
+        self._bank = bank
+        self._lag = lag
+        self._unread = dict.fromkeys(unread)
+        self._look_up = look_up
+        self._place = place
+        self._waiting: dict[int, tuple[_Fresh, int]] = {}
+        self.known: dict[int, int] = {}
+        self._coalesced = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._unread)
+
+    def put(self, fresh: _Fresh, numbers: list[int], rows: list[int], frames: int) -> None:
+        """Take the newest frames of some streams, each named once, and the row of each; `frames` have come in all."""
+        before = len(self._waiting)
+        self._waiting.update(zip(numbers, zip(repeat(fresh), rows), strict=False))
+        self._coalesced += frames - (len(self._waiting) - before)
+        if self._unread:
+            again = self._unread.keys() & set(numbers)
+            self._coalesced += len(again)
+            self._unread = {number: None for number in self._unread if number not in again}
+
+    def put_again(self, number: int) -> None:
+        """Note that what was told of a stream may not have come through."""
+        if number not in self._waiting:
+            self._unread[number] = None
+
+    def acknowledged(self, number: int, tick: int) -> None:
+        """Note that the broker has what was told of a stream up to a tick."""
+        self.known[number] = max(tick, self.known.get(number, -1))
+
+    def sealed(self) -> None:
+        """Note that what is known is written down; of the columns only the rows that wait are needed now."""
+        self.known = {}
+        for (columns, distributions, models), numbers, rows in self._groups(self._waiting):
+            few = _Fresh(columns.take(rows), distributions[rows], models[rows])
+            self._waiting.update((number, (few, row)) for row, number in enumerate(numbers))
+
+    def take_coalesced(self) -> int:
+        """How many frames are not told because a newer one of their stream is, since this was asked last."""
+        found, self._coalesced = self._coalesced, 0
+        return found
+
+    def take(self, capacity: int) -> list[_Report]:
+        """Remove so many, in the order in which their streams changed first."""
+        while self._unread and len(self._waiting) < capacity:
+            number = next(iter(self._unread))
+            if (found := self._look_up(number)) is not None:
+                self._waiting[number] = found, 0
+            self._unread.pop(number, None)
+        taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(capacity, 0))]}
+        made: list[_Report] = []
+        for (columns, distributions, models), numbers, rows in self._groups(taken):
+            places, some = [self._place(number) for number in numbers], columns.take(rows)
+            wide = np.zeros((len(rows), self._bank.states))
+            wide[:, : distributions.shape[1]] = distributions[rows]
+            shares, now = look_back(self._bank.arrays, models[rows], some, wide, self._lag)
+            made += [self._report(place, some, row, shares[row], now[row]) for row, place in enumerate(places)]
+        return made
+
+    @staticmethod
+    def _groups(waiting: dict[int, tuple[_Fresh, int]]) -> list[tuple[_Fresh, list[int], Ints]]:
+        """Groups of waiting reports that came together: the streams, and the row of each."""
+        groups: dict[int, tuple[_Fresh, list[int], list[int]]] = {}
+        for number, (fresh, row) in waiting.items():
+            _, numbers, rows = groups.setdefault(id(fresh), (fresh, [], []))
+            numbers.append(number)
+            rows.append(row)
+        return [(fresh, numbers, np.array(rows, dtype=np.int64)) for fresh, numbers, rows in groups.values()]
+
+    def _report(self, place: Place, some: Columns, row: int, shares: Floats, now: Floats) -> _Report:
+        version, shift, first, count = (
+            int(column[row]) for column in (some.version, some.shift, some.first, some.ticks)
+        )
+        known = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
+        states = len(known.numbers.initial)
+        shares, now = (told(known.numbers, each[:states]) for each in (shares, now))
+        last = first + count - 1
+        try:
+            return _Report(place, last, state_estimate(known.policy, first, last, shift, shares, now))
+        except FuguError as error:
+            return _Report(place, last, None, error)
 
 
 def warm() -> None:

@@ -23,7 +23,7 @@ from gateway.history.tables import (
 from gateway.location import Location
 from gateway.releases.entries import KIND
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.store.opening import is_there
+from gateway.store.engine import is_there
 
 __all__ = ["export_history"]
 

@@ -18,9 +18,9 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import unix_us
+from gateway.estimates.counts_and_points import window_count
 from gateway.estimates.models import PointEstimates
 from gateway.estimates.past import TickProbabilities
-from gateway.estimates.reporting import window_count
 from gateway.history.stored import Piece, SymbolStream, WindowSequence, tick_times
 
 __all__ = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple, get_args
 
@@ -12,7 +11,6 @@ import numpy as np
 from fugu.chains.arrays import Ints
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.sentences import instant
 from fugu.contract.topics import release_topic
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
 from fugu.privacy.chain_class import ChainClassError
@@ -85,15 +83,6 @@ class Job(NamedTuple):
     def name(self) -> str:
         """The release's."""
         return self.question.name
-
-    def time_of(self, tick: int) -> datetime:
-        """When a tick of the wall clock is; a `FrameError` after the year 9999."""
-        return instant(self.clock.epoch_us + tick * self.clock.period_us)
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Labels of the states that are asked for."""
-        return tuple(self.question.labels[state] for state in self.question.query.states)
 
 
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:

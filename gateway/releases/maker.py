@@ -20,6 +20,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import ALONE
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
+from gateway.journal import wall_time
 from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,
@@ -348,7 +349,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         stream=job.plan.stream,
         audience=job.plan.audience,
         query=job.question.query.kind,
-        states=job.states,
+        states=tuple(job.question.labels[state] for state in job.question.query.states),
         devices=len(release.charges),
         first=release.first,
         length=job.plan.length,
@@ -367,7 +368,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         scale=release.scale,
         charge=nats(max(release.charges.values())),
         entry=number,
-        time=job.time_of(release.first + job.plan.length),
-        since=job.time_of(release.first),
+        time=wall_time(job.clock, release.first + job.plan.length),
+        since=wall_time(job.clock, release.first),
         useful=job.useful,
     )

@@ -14,7 +14,7 @@ from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.tasks import Source
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.location import Location, Server
 from gateway.shards import Shard, owner
 from tests.support.histories import CLOCK

@@ -15,7 +15,7 @@ from fugu.contract.frames import SymbolFrame
 from gateway.estimates.past import _CHUNK_SPAN as CHUNK_SPAN
 from gateway.estimates.past import _CHUNK_TICKS as CHUNK_TICKS
 from gateway.estimates.past import _SMALL_TICKS as SMALL_TICKS
-from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal import Arrivals, Received
 from gateway.store.coverage import Place
 from gateway.store.engine import Database, Rows
 from gateway.store.store import Store

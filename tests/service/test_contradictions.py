@@ -14,7 +14,7 @@ from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
 from gateway.contradictions import Contradictions, Stopping
 from gateway.health import Monitor, Sources
-from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal import Arrivals, Received
 from gateway.loop import Gateway
 from gateway.recorder import Recorder
 from gateway.settings import GatewaySettings, SettingsError

@@ -13,7 +13,7 @@ from fugu.contract.frames import SymbolFrame
 from gateway.loop import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
-from gateway.releases.record import set_progress
+from gateway.releases.setup import set_progress
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Lease
 from gateway.store.store import Store, StoreError

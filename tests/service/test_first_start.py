@@ -11,8 +11,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from fugu.chains.kernel import compile_beside, kernel
+from gateway import journal
 from gateway.estimates import beliefs, past, symbols
-from gateway.journal import arrivals, streams
 from gateway.store import symbols as stored
 from tests.support.scenes import BOUNDED, TERNARY, Scene, frames, newest, policy
 
@@ -23,7 +23,7 @@ Jobs = list[Callable[[], bool]]
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
     """The gateway's kernels as on a machine that has none; what would compile them."""
     jobs: Jobs = []
-    for module in (beliefs, past, symbols, arrivals, streams, stored):
+    for module in (beliefs, past, symbols, journal, stored):
         for name, value in vars(module).items():
             if isinstance(value, Dispatcher):
                 function: Any = value.py_func
@@ -40,7 +40,7 @@ def _served(folder: Path) -> tuple[list[bytes], dict[str, int]]:
     for stream, version in (("hr", 1), ("level", 3)):
         some = frames([10, 7, 1, 30, 12], gaps=(0, 3, 200), versions=(version,))
         for frame in some:
-            parsed, read = arrivals.parse([frame.encode()])
+            parsed, read = journal.parse([frame.encode()])
             assert read.all()
             assert parsed.frame(0) == frame
             scene.record(frame, stream=stream)

@@ -15,7 +15,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger

@@ -15,8 +15,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
 from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest, Message
-from gateway.journal.arrivals import Arrivals, Received
-from gateway.journal.streams import Streams
+from gateway.journal import Arrivals, Received, Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 

@@ -34,7 +34,7 @@ from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel, PointEstimates
 from gateway.inbox import Ingest
-from gateway.journal.arrivals import Arrivals, Heard, Received
+from gateway.journal import Arrivals, Heard, Received
 from gateway.place_tables import TableSender, make_noise, policy_graph
 from gateway.recorder import Recorder
 from gateway.store.coverage import Place

@@ -23,7 +23,7 @@ from fugu.host.process import Answering, log_to_stderr
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor, NotRunningError, Sources, asked
-from gateway.journal.arrivals import Heard
+from gateway.journal import Heard
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, policy, write_policies

@@ -17,8 +17,8 @@ from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
-from gateway.estimates.reporting import noise_within
-from gateway.journal.arrivals import Received
+from gateway.estimates.counts_and_points import noise_within
+from gateway.journal import Received
 from gateway.publisher import MAX_IN_FLIGHT, MOST_WAITING, Publisher, Waiting
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy

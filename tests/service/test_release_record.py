@@ -19,8 +19,7 @@ from psycopg.sql import SQL, Identifier
 from gateway.location import Server
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger
-from gateway.releases.record import ReleaseRecord, resume_ledger
-from gateway.releases.setup import open_releases, release_now
+from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.store.store import Store
 from tests.support.command import Fugu, runner
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config

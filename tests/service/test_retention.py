@@ -14,7 +14,7 @@ from fugu.contract.errors import UsageError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.retention import Keep, Retention
 from gateway.store.coverage import Place
 from tests.support.measured import measure_policy

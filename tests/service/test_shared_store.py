@@ -13,7 +13,7 @@ import pytest
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.location import Server
 from gateway.recorder import Recorder
 from gateway.releases.inputs import Question

@@ -18,7 +18,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import Composing, Window
 from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfigError, load_releases
 from gateway.releases.entries import Key, LedgerError, Release

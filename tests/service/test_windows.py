@@ -20,7 +20,7 @@ from fugu.contract.topics import committed_topic, status_topic, symbols_topic, w
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.inbox import Ingest
-from gateway.journal.arrivals import Received
+from gateway.journal import Received
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until

@@ -52,6 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.publisher": {
         "fugu.contract",
         "fugu.mqtt",
+        "gateway.estimates",
         "gateway.journal",
         "gateway.part",
         "gateway.recorder",

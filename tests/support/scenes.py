@@ -21,7 +21,7 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import model_of
-from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal import Arrivals, Received
 from gateway.location import Location
 from gateway.recorder import Recorder
 from gateway.shards import Shard

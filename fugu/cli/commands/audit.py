@@ -293,7 +293,7 @@ def ledger(
         releases (FILE): The gateway's configuration: what audiences are promised.
     """
     from gateway.audit.ledger import audit_ledger
-    from gateway.releases.record import ledger_problem
+    from gateway.releases.setup import ledger_problem
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):

@@ -87,7 +87,7 @@ def resume(
     examples:
       fugu gateway ledger resume --ledger home-ledger.db --store home.db
     """
-    from gateway.releases.record import resume_ledger
+    from gateway.releases.setup import resume_ledger
 
     resumed, location = ledger_location(ledger, store), store_of(store)
     for begun in resume_ledger(resumed, location, after):
@@ -116,7 +116,7 @@ def progress(
     Args:
         release (NAME): The release, as `fugu gateway ledger show` has it.
     """
-    from gateway.releases.record import set_progress
+    from gateway.releases.setup import set_progress
 
     before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
