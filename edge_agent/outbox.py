@@ -40,7 +40,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, unpack_released
 from fugu.host.database import OUTBOX, damage, open_database, transaction
 
-__all__ = ["BindingError", "Outbox", "OutboxError", "OutboxFullError", "identifiers"]
+__all__ = ["Outbox", "OutboxError", "OutboxFullError", "identifiers"]
 
 
 _BINDING_SCHEMA = """

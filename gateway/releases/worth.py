@@ -31,7 +31,7 @@ from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
 
-__all__ = ["Worth", "kinds_of", "not_useful", "worth_of"]
+__all__ = ["not_useful"]
 
 _TIMES_BETTER = 2.0
 _DOUBLINGS = 17
