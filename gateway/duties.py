@@ -29,8 +29,7 @@ from gateway.place_tables import TableSender
 from gateway.publisher import Publisher
 from gateway.recorder import Recorder
 from gateway.release_part import Releasing, ShardsLook
-from gateway.releases.progress import FleetProgress
-from gateway.releases.schedule import StoreProgress
+from gateway.releases.schedule import FleetProgress, StoreProgress
 from gateway.retention import Retention
 from gateway.settings import GatewaySettings, SettingsError
 from gateway.shard_watch import ShardChannel, ShardWatch, channel_of

@@ -21,8 +21,7 @@ from gateway.health import Monitor
 from gateway.journal import Heard
 from gateway.part import Part
 from gateway.releases.ledger import ledger_beside
-from gateway.releases.progress import FleetProgress
-from gateway.releases.schedule import NotKnownError, ReleaseSchedule, StoreProgress
+from gateway.releases.schedule import FleetProgress, NotKnownError, ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import ShardChannel

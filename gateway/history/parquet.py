@@ -1,4 +1,4 @@
-"""Folders of Parquet files: written whole or not at all, by date and in bounded memory; and read as a history."""
+"""Folders of Parquet files: tables by date, written whole or not at all in bounded memory, and read as a history."""
 
 from __future__ import annotations
 
@@ -23,10 +23,57 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from gateway.history.stored import DAY_US, HistoryError, Piece, Span, SymbolStream
-from gateway.history.tables import TABLES
 
-__all__ = ["ExportedHistory", "ParquetFolder", "parquet_folder"]
+__all__ = ["TABLES", "ExportedHistory", "ParquetFolder", "parquet_folder"]
 
+_TIME = pa.timestamp("us", tz="UTC")
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_NAMES = pa.list_(pa.string())
+_PLACE = [("time", _TIME), ("device", _NAME), ("stream", _NAME), ("tick", pa.int64()), ("policy_version", pa.uint32())]
+_STATES = [("state", _NAME), ("probability", pa.float32()), ("probabilities", pa.list_(pa.float32()))]
+
+TABLES: dict[str, Any] = {
+    "policies": pa.schema(
+        [
+            *[("device", _NAME), ("stream", _NAME), ("policy_version", pa.uint32()), ("kind", _NAME)],
+            *[("states", _NAMES), ("epoch", _TIME), ("period_us", pa.int64())],
+            *[("epsilon", pa.float64()), ("adversary", _NAME), ("document", pa.string())],
+        ]
+    ),
+    "symbols": pa.schema([*_PLACE, ("symbol", pa.uint8())]),
+    "estimates": pa.schema([*_PLACE, *_STATES]),
+    "smoothed": pa.schema([*_PLACE, *_STATES]),
+    "points": pa.schema(
+        [*_PLACE, ("table", pa.uint32()), ("values", pa.list_(pa.float64())), ("unit", _NAME)],
+    ),
+    "measurements": pa.schema(
+        [
+            *[*_PLACE, ("lag", pa.int32()), ("means", pa.list_(pa.float64())), ("covariance", pa.list_(pa.float64()))],
+            *[("unit", _NAME), ("latitude", pa.float64()), ("longitude", pa.float64()), ("protection", pa.int32())],
+        ]
+    ),
+    "windows": pa.schema(
+        [
+            *[("time", _TIME), ("since", _TIME), ("device", _NAME), ("stream", _NAME), ("window", _NAME)],
+            *[("index", pa.int64()), ("policy_version", pa.uint32()), ("first", pa.int64()), ("length", pa.int64())],
+            *[("observed", pa.int64()), ("states", _NAMES), ("block", pa.string()), ("count", pa.int64())],
+            *[("low", pa.float64()), ("high", pa.float64()), ("confidence", pa.float64())],
+            *[("epsilon", pa.float64()), ("adversary", _NAME)],
+        ]
+    ),
+    "releases": pa.schema(
+        [
+            *[("time", _TIME), ("since", _TIME), ("name", _NAME), ("stream", _NAME), ("audience", _NAME)],
+            *[("query", _NAME), ("states", _NAMES), ("devices", pa.int64()), ("first", pa.int64())],
+            *[("length", pa.int64()), ("observed", pa.int64()), ("value", pa.float64()), ("low", pa.float64())],
+            *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
+            *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
+            *[("noise", _NAME), ("scale", pa.string()), ("charge", pa.float64()), ("entry", pa.int64())],
+            ("useful", pa.bool_()),
+        ]
+    ),
+}
+"""By name; all but `policies` have a column `time`, by whose date in UTC they are partitioned."""
 _EPOCH = date(1970, 1, 1)
 _GROUP_ROWS = 1 << 18
 _PART_ROWS = 1 << 25

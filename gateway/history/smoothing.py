@@ -21,9 +21,9 @@ from fugu.contract.sentences import LAST_US
 from gateway.estimates.beliefs import told
 from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
+from gateway.history.export import marginal_rows, policy_rows
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import HistoryError, Piece, Span, SymbolStream
-from gateway.history.tables import marginal_rows, policy_rows
 from gateway.history.tasks import Group, History, Source, Tasks
 
 __all__ = ["blocks", "smooth_history"]

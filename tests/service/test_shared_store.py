@@ -17,8 +17,7 @@ from gateway.journal import Received
 from gateway.location import Server
 from gateway.recorder import Recorder
 from gateway.releases.inputs import Question
-from gateway.releases.progress import FleetProgress
-from gateway.releases.schedule import NotKnownError, StoreProgress
+from gateway.releases.schedule import FleetProgress, NotKnownError, StoreProgress
 from gateway.releases.statistics import Query
 from gateway.shards import Shard, owner
 from gateway.store.store import Store
