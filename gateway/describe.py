@@ -74,7 +74,8 @@ class InForce:
         self._named[device, stream] = newest = max(before, (tick, version))
         if newest[1] != before[1]:
             self._since[device, stream] = version, tick
-        used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
+        if (used := self._used.get((device, stream))) is None:
+            used = self._used[device, stream] = set(self._catalogue.stored_versions(device, stream))
         used_first = version not in used and version in self._catalogue.versions(device, stream)
         if used_first:
             used.add(version)

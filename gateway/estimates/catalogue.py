@@ -29,7 +29,7 @@ class Catalogue:
         self.fleet = fleet
         self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
-        self._retired: dict[tuple[str, str, int], AnyModel] = {}
+        self._retired: dict[tuple[str, str], dict[int, AnyModel]] = {}
         self._stored: dict[tuple[str, str], set[int]] = {}
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
@@ -88,12 +88,12 @@ class Catalogue:
         """
         for document in documents:
             policy = read_policy(document)
-            key = (policy.device, policy.stream, policy.version)
+            key = policy.device, policy.stream
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
-            self._stored.setdefault(key[:2], set()).add(policy.version)
+            self._stored.setdefault(key, set()).add(policy.version)
             if loaded is None:
-                self._retired[key] = _model(policy)
+                self._retired.setdefault(key, {})[policy.version] = _model(policy)
             elif loaded.policy != policy:
                 raise PolicyError(
                     f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
@@ -125,14 +125,13 @@ class Catalogue:
         return known
 
     def _any(self, device: str, stream: str, version: int) -> AnyModel:
-        return self._retired.get((device, stream, version)) or self._entry(device, stream, version)
+        return self._retired.get((device, stream), {}).get(version) or self._entry(device, stream, version)
 
     def policies(self, device: str, stream: str) -> list[Policy]:
         """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
-        retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
-        loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
-        every = (*retired, *(known for _, known in loaded))
-        return [known.policy for known in every if isinstance(known, SymbolModel)]
+        retired, loaded = self._retired.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
+        every = (*sorted(retired.items()), *sorted(loaded.items()))
+        return [known.policy for _, known in every if isinstance(known, SymbolModel)]
 
     def sequences(self, device: str, stream: str) -> list[str]:
         """Sequences of a stream: symbols or points under its own name, and each window; now or formerly."""
@@ -147,8 +146,7 @@ class Catalogue:
 
     def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
         """Policies of a stream by version, retired ones too."""
-        retired = {key[2]: model for key, model in self._retired.items() if key[:2] == (device, stream)}
-        every = retired | self._devices.get(device, {}).get(stream, {})
+        every = self._retired.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in every.items()}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
