@@ -45,7 +45,8 @@ from gateway.publisher import MAX_IN_FLIGHT
 from gateway.recorder import Recorder
 from gateway.releases.entries import LedgerError
 from gateway.settings import GatewaySettings
-from gateway.store.engine import file_bytes, open_engine
+from gateway.store.engine import file_bytes
+from gateway.store.opening import open_engine
 from gateway.store.store import KIND, Store, StoreError
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]

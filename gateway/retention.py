@@ -33,7 +33,8 @@ from gateway.releases.entries import KIND, LedgerError
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames, Sequence
 from gateway.store.coverage import Place
-from gateway.store.engine import Lease, is_there
+from gateway.store.engine import Lease
+from gateway.store.opening import is_there
 from gateway.store.store import Store, StoreError
 
 __all__ = ["Keep", "Retention", "forget_device"]

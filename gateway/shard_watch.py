@@ -22,7 +22,8 @@ from fugu.contract.errors import FuguError, cause
 from fugu.host.database import DatabaseError, FileKind
 from gateway.location import Location, part_of
 from gateway.releases.entries import canonical
-from gateway.store.engine import Kind, Lease, open_engine
+from gateway.store.engine import Kind, Lease
+from gateway.store.opening import open_engine
 
 __all__ = ["KIND", "ShardChannel", "ShardChannelError", "ShardWatch", "channel_of"]
 

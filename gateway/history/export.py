@@ -39,7 +39,7 @@ from gateway.history.stored import (
 from gateway.location import Location
 from gateway.releases.entries import KIND
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.store.engine import is_there
+from gateway.store.opening import is_there
 
 __all__ = ["export_history", "marginal_rows", "policy_rows"]
 

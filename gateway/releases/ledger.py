@@ -45,7 +45,8 @@ from gateway.releases.entries import (
     peak_of_sum,
     together_name,
 )
-from gateway.store.engine import Lease, open_engine
+from gateway.store.engine import Lease
+from gateway.store.opening import open_engine
 
 __all__ = ["Ledger", "ledger_beside"]
 

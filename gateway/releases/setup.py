@@ -31,7 +31,8 @@ from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.maker import Maker
 from gateway.releases.worth import not_useful
-from gateway.store.engine import Lease, is_there
+from gateway.store.engine import Lease
+from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import Released, Store
 

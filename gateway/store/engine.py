@@ -28,12 +28,11 @@ from fugu.host.database import (
     why_not_open,
 )
 from fugu.host.files import create_private
-from gateway.location import Location
 
 if TYPE_CHECKING:
     from gateway.store.postgresql import PostgresDatabase
 
-__all__ = ["Database", "Kind", "Lease", "Rows", "among", "file_bytes", "is_there", "open_engine"]
+__all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,33 +224,3 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     held.write(str(os.getpid()))
     held.flush()
     return held
-
-
-def open_engine(
-    location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
-) -> Database:
-    """Open a database, and make it if it is new and `create`.
-
-    `lease` is for this process alone; None if it shares it. If `read_only`, it must be there, nothing is written, and
-    nobody waits for this process. Raises `kind.refused` if it cannot be opened, is held, or of another kind or version.
-    """
-    if isinstance(location, Path):
-        return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)
-    return _on_server(kind)(location, kind, create=create and not read_only, lease=lease, read_only=read_only)
-
-
-def is_there(location: Location, kind: Kind) -> bool:
-    """True if there is anything in a file or a schema. Raises `kind.refused` if the server does not say."""
-    if isinstance(location, Path):
-        return location.exists() and location.stat().st_size > 0
-    return _on_server(kind).is_there(location, kind)
-
-
-def _on_server(kind: Kind) -> type[PostgresDatabase]:
-    try:
-        from gateway.store.postgresql import PostgresDatabase
-    except ImportError as error:
-        raise kind.refused(
-            f"a {kind.file.name} on a server needs {error.name}: pip install 'fugu-edge[postgres]'"
-        ) from None
-    return PostgresDatabase

@@ -17,7 +17,8 @@ from gateway.location import Location
 from gateway.shards import Shard
 from gateway.store.aged import AgedStore
 from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
-from gateway.store.engine import Database, Kind, Lease, among, open_engine
+from gateway.store.engine import Database, Kind, Lease, among
+from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.symbols import SymbolStore
 
