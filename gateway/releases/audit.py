@@ -65,7 +65,7 @@ from gateway.releases.entries import (
     uncharged,
     units_above,
 )
-from gateway.releases.inputs import Noisy, Question, canonical_table, noisy_of, question_of, table_of
+from gateway.releases.inputs import Noisy, Question, canonical_table, table_of
 from gateway.releases.ledger import Ledger
 
 __all__ = ["Told", "TrustedPolicies", "verify"]
@@ -207,7 +207,7 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTabl
             if "rows" in json.loads(document):
                 tables[name] = table_of(document)
             else:
-                questions[number] = _Asked(document, question_of(document))
+                questions[number] = _Asked(document, Question.read(document))
         except _UNREADABLE:
             problems.append(f"document {number}: is neither a question nor a noise table")
         if digest(document) != name:
@@ -251,7 +251,7 @@ def _answer_problem(
     if inputs_digest(asked.text, frame.first, inputs) != entry["inputs_digest"]:
         return "what it was computed from was changed"
     try:
-        noisy = noisy_of(json.loads(inputs), tables)
+        noisy = Noisy.read(json.loads(inputs), tables)
         estimates, ticks = noisy.answer(question.query, question.confidence)
     except _UNREADABLE as error:
         return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"

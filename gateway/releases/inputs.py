@@ -50,8 +50,6 @@ __all__ = [
     "Question",
     "added",
     "canonical_table",
-    "noisy_of",
-    "question_of",
     "symbols_variances",
     "table_of",
 ]
@@ -87,13 +85,13 @@ class Question:
         document: dict[str, Any] = _QUESTION.dump_python(self, mode="json")
         return document | {"silent": sorted(self.silent)}
 
+    @classmethod
+    def read(cls, document: bytes) -> Question:
+        """Read what `document` wrote, as JSON. ValueError if it was not made so."""
+        return _QUESTION.validate_json(document)
+
 
 _QUESTION = TypeAdapter(Question)
-
-
-def question_of(document: bytes) -> Question:
-    """Read what `Question.document` wrote, as JSON. ValueError if it was not made so."""
-    return _QUESTION.validate_json(document)
 
 
 class Addend(NamedTuple):
@@ -253,18 +251,18 @@ class Noisy(NamedTuple):
         }
         return {name: value for name, value in every.items() if value}
 
-
-def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
-    """Read the object of `Noisy.document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
-    symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
-    windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
-    largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
-    alone, doubly = (tuple(part for part, _ in parts) for parts in (symbols, beside))
-    inputs = Inputs(alone, doubly, windows, doubled, largest)
-    if not inputs.parts and windows is None:
-        raise ValueError("there is nothing in it")
-    counts = tuple(noisy for _, noisy in (*symbols, *beside))
-    return Noisy(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
+    @classmethod
+    def read(cls, document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
+        """Read the object of `document`, with tables by digest. KeyError, TypeError or ValueError if it is none."""
+        symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
+        windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
+        largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
+        alone, doubly = (tuple(part for part, _ in parts) for parts in (symbols, beside))
+        inputs = Inputs(alone, doubly, windows, doubled, largest)
+        if not inputs.parts and windows is None:
+            raise ValueError("there is nothing in it")
+        counts = tuple(noisy for _, noisy in (*symbols, *beside))
+        return Noisy(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
 
 
 def _addend(listed: Sequence[Any] | None) -> Addend | None:
