@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 
+# Threads for small matrices only get into the way of other tests, and of forks.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 _LOG_CHARACTERS = 8000
 _MEMORY, _GIGABYTES = Path("/dev/shm"), 4
 SERVERS = {"broker", "fleet", "written", "postgres"}
@@ -41,15 +44,13 @@ SERVERS = {"broker", "fleet", "written", "postgres"}
 def pytest_configure() -> None:
     """Thousands of tests are made once and stay: looking for garbage among them takes as long as many of them run.
 
-    Threads for small matrices only get into the way of other tests, and of forks. Processes say where they are when
-    they are aborted. Their files are in memory: what they survive is the end of processes, not of the machine, and to
-    wait until a disk has them is most of what agents and gateways do.
+    Processes say where they are when they are aborted. Their files are in memory: what they survive is the end of
+    processes, not of the machine, and to wait until a disk has them is most of what agents and gateways do.
     """
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None
     gc.disable()
     os.environ["PYTHONFAULTHANDLER"] = "1"
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def _has_room(folder: Path) -> bool:

@@ -14,6 +14,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import logging
 import os
 import pkgutil
 import runpy
@@ -79,6 +80,9 @@ class _Forks:
     def _start(self) -> tuple[dict[str, Any], list[int]] | None:
         asking, _ = self._listening.accept()
         payload, streams, _, _ = socket.recv_fds(asking, MOST, 3)
+        if not payload:  # who asked has ended
+            asking.close()
+            return None
         request = json.loads(payload)
         process = _fork_twice() if request["adopted"] else os.fork()
         if process == 0:
@@ -89,7 +93,8 @@ class _Forks:
             return request, streams
         for stream in streams:
             os.close(stream)
-        asking.send(str(process).encode())
+        with contextlib.suppress(OSError):  # it has ended, as is seen below
+            asking.send(str(process).encode())
         if request["adopted"]:
             asking.close()
             return None
@@ -197,8 +202,12 @@ def listen(path: Path) -> socket.socket:
 
 
 def serve(listening: socket.socket) -> NoReturn:
-    """Answer until the standard input is at its end; a fork is what it was asked to be."""
+    """Answer until the standard input is at its end; a fork is what it was asked to be.
+
+    It has nothing of a process of pytest that it is a fork of: neither what that does at its end, nor its logs.
+    """
     atexit._clear()
+    logging.root.handlers.clear()
     end(*_Forks(listening).serve())
 
 

@@ -8,6 +8,7 @@ they report is told by the process that forked them, as if it had run the tests.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import gc
 import os
@@ -30,6 +31,8 @@ __all__ = ["run"]
 
 _INDEX = struct.Struct("=H")
 _LENGTH = struct.Struct("=I")
+_LOOK_SECONDS = 1.0
+"""After so long without a word it is seen whether a worker is still there: its children may hold its pipe."""
 
 
 def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], ...], workers: int) -> None:
@@ -58,6 +61,7 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
             os.close(reading)
             _be(one, session, pieces, order, writing)
         os.close(writing)
+        os.set_blocking(reading, False)
         told[reading] = _Worker(process)
     for queue in queues:
         os.close(queue)
@@ -98,35 +102,53 @@ class _Worker:
 
 
 def _listen(session: pytest.Session, told: dict[int, _Worker]) -> None:
-    """Report until all workers have ended."""
-    config, hook = session.config, session.config.hook
+    """Report until all workers have ended, and those of their children that hold their pipes or not."""
     while told:
-        for reading in select.select(list(told), [], [])[0]:
+        readable = select.select(list(told), [], [], _LOOK_SECONDS)[0]
+        for reading in readable or list(told):
             worker = told[reading]
-            if not (heard := os.read(reading, 1 << 20)):
+            ended = None if readable else os.waitpid(worker.process, os.WNOHANG)
+            heard = _read(reading)
+            if ended is None and heard == b"":
+                ended = os.waitpid(worker.process, 0)
+            for kind, message in worker.messages(heard or b""):
+                _tell(session, worker, kind, message)
+            if ended and ended[0]:
                 os.close(reading)
-                status = os.waitstatus_to_exitcode(os.waitpid(told.pop(reading).process, 0)[1])
-                if status or worker.test:
-                    _report_end(session, worker, status)
-            for kind, message in worker.messages(heard):
-                if kind == "begins":
-                    worker.test = message
-                    hook.pytest_runtest_logstart(nodeid=message[0], location=message[1])
-                elif kind == "ends":
-                    nodeid, location = worker.test or message
-                    worker.test = None
-                    hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
-                elif kind == "warning":
-                    text, of, line, when, nodeid = message
-                    seen = warnings.WarningMessage(text, UserWarning, of, line)
-                    given = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
-                    hook.pytest_warning_recorded.call_historic(kwargs=given)
-                else:
-                    report = hook.pytest_report_from_serializable(config=config, data=message)
-                    hook.pytest_runtest_logreport(report=report)
-            for stop, kind in ((session.shouldfail, session.Failed), (session.shouldstop, session.Interrupted)):
-                if stop:
-                    raise kind(stop)
+                del told[reading]
+                if ended[1] or worker.test:
+                    _report_end(session, worker, os.waitstatus_to_exitcode(ended[1]))
+        for stop, error in ((session.shouldfail, session.Failed), (session.shouldstop, session.Interrupted)):
+            if stop:
+                raise error(stop)
+
+
+def _read(reading: int) -> bytes | None:
+    """What a pipe holds: no bytes if it is at its end, None if there is nothing yet."""
+    heard = b""
+    with contextlib.suppress(BlockingIOError):
+        while some := os.read(reading, 1 << 20):
+            heard += some
+        return heard
+    return heard or None
+
+
+def _tell(session: pytest.Session, worker: _Worker, kind: str, message: Any) -> None:
+    """Tell the plugins of this process what a worker has told it."""
+    config, hook = session.config, session.config.hook
+    if kind == "begins":
+        worker.test = message
+        hook.pytest_runtest_logstart(nodeid=message[0], location=message[1])
+    elif kind == "ends":
+        worker.test = None
+        hook.pytest_runtest_logfinish(nodeid=message[0], location=message[1])
+    elif kind == "warning":
+        text, file, line, when, nodeid = message
+        seen = warnings.WarningMessage(text, UserWarning, file, line)
+        given = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
+        hook.pytest_warning_recorded.call_historic(kwargs=given)
+    else:
+        hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=config, data=message))
 
 
 def _report_end(session: pytest.Session, worker: _Worker, status: int) -> None:
