@@ -20,16 +20,8 @@ from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_h
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
 from fugu.cli.connection import broker_of, store_of
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.audit import (
-    ledger_document,
-    show_ledger_audit,
-    show_statement,
-    show_stream,
-    show_tested,
-    stream_document,
-    tested_document,
-)
-from fugu.cli.view.terminal import answer, working
+from fugu.cli.view.audit import tell_ledger_audit, tell_statement, tell_stream, tell_tested
+from fugu.cli.view.terminal import working
 from fugu.contract.envelope import sign
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy
@@ -99,7 +91,7 @@ def policy(
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
         write_public(output, _signed_statement(statement, _key(sign, passphrase_file)))
-    answer(as_json, statement.document, lambda: show_statement(statement))
+    tell_statement(as_json, statement)
     return 0 if statement.confirmed else 1
 
 
@@ -158,8 +150,7 @@ def device(
         problem = problem or outputs.problem
         drawn = outputs.symbols, outputs.noise, outputs.points
         tested += device_tests(policy, *drawn, false_alarms / len(pieces), outputs.script, outputs.changes)
-    told = {"false_alarms": false_alarms, "problem": problem, "tests": [tested_document(one) for one in tested]}
-    answer(as_json, lambda: told, lambda: show_tested(tested, problem, false_alarms))
+    tell_tested(as_json, tested, problem, false_alarms)
     return 1 if problem or any(one.alarms for one in tested) else 0
 
 
@@ -242,7 +233,7 @@ def stream(
         )  # fmt: skip
     if list_ is not None and live is not None:
         found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))
-    answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
+    tell_stream(as_json, found)
     return 1 if found.findings else 0
 
 
@@ -309,7 +300,7 @@ def ledger(
             promises = {name: one.promise for name, one in config.audiences.items()}
         found = audit_ledger(opened, broker, trusted, promises)
     found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
-    answer(as_json, lambda: ledger_document(found), lambda: show_ledger_audit(found, location.name))
+    tell_ledger_audit(as_json, found, location.name)
     return 1 if found.problems else 0
 
 

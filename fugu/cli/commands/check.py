@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import ChainOptions, StartOption
 from fugu.cli.errors import NOTHING
-from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
-from fugu.cli.view.terminal import answer, working
+from fugu.cli.view.policy import tell_measure_policy, tell_policy
+from fugu.cli.view.terminal import working
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
 from fugu.library.checks import Check, load_policy
@@ -51,13 +51,9 @@ def policy(
         found = checked(file, recording, ceiling=ceiling)
     made, recorded = found.policy, found.recorded
     if isinstance(made, Policy):
-        parts = made, found.loss, found.windows, recorded
-        answer(as_json, lambda: policy_document(*parts), lambda: show_policy(*parts))
+        tell_policy(as_json, made, found.loss, found.windows, recorded)
     else:
-        told = found.stretches
-        answer(
-            as_json, lambda: measure_policy_document(made, told), lambda: show_measure_policy(made, _bound(found), told)
-        )
+        tell_measure_policy(as_json, made, _bound(found), found.stretches)
     if recorded is not None and not recorded.inside:
         raise typer.Exit(NOTHING)
 
@@ -101,7 +97,7 @@ def attack(
         column: Column to read.
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
-    from fugu.cli.view.audit import show_stretch_trials, show_trials, stretch_trial_document, trial_document
+    from fugu.cli.view.audit import tell_attacks
     from fugu.planning.attacked import attack_policy_stretches
 
     made = load_policy(policy)
@@ -113,16 +109,7 @@ def attack(
             trials += attacked(made, file, column=column, known=known)
             if isinstance(made, Policy):
                 stretches += attack_policy_stretches(made, file, column)
-
-    def document() -> dict[str, Any]:
-        told = [stretch_trial_document(one) for one in stretches]
-        return {"trials": [trial_document(trial) for trial in trials], "stretches": told}
-
-    def show() -> None:
-        show_trials(trials)
-        show_stretch_trials(stretches)
-
-    answer(as_json, document, show)
+    tell_attacks(as_json, trials, stretches)
 
 
 @command(app, "windows")

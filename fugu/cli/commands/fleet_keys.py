@@ -6,7 +6,7 @@ import getpass
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +14,13 @@ import typer
 
 from fugu.cli.app import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.fleet import changes_document, content_document, show_changes, show_content
+from fugu.cli.view.fleet import tell_dry_run
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
 from gateway.fleet.documents import changes, former_document
-from gateway.fleet.entries import KeyStoreError
+from gateway.fleet.entries import KeyStoreError, RolloutPlan
 from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
@@ -138,25 +138,17 @@ def dry_run_of(
     roots: Sequence[Root],
     as_json: bool,
     devices: set[str] | None = None,
-    before: Callable[[], None] = lambda: None,
-    **more: object,
+    plan: RolloutPlan | None = None,
+    stages: tuple[tuple[str, ...], ...] = (),
 ) -> None:
     """Show what would change on devices, those that a document is for if none are named.
 
-    `before` shows what comes before it; for JSON there is more. What is beside the document's content is believed only
-    if one of some roots says so.
+    What is beside the document's content is believed only if one of some roots says so.
     """
     with working("what would change"):
         found = changes(registry, document, devices)
         former = former_document(registry, document, roots)
-
-    def show() -> None:
-        before()
-        show_content(document, former)
-        show_changes(found, document.version)
-
-    said = content_document(document, former)
-    answer(as_json, lambda: {**changes_document(found, document.version), **said, **more}, show)
+    tell_dry_run(as_json, document, former, found, plan, stages)
 
 
 app = command_group("The keys that a fleet trusts.")

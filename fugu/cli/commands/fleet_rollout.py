@@ -31,10 +31,8 @@ from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import (
     content_document,
     read_document,
-    rollout_document,
     show_content,
-    show_plan,
-    show_rollout,
+    tell_rollout,
     watch,
 )
 from fugu.cli.view.terminal import answer, say, show_table, working
@@ -394,7 +392,7 @@ def start(
                 enter(opened, signed, who=user(), time_us=now_us())
             number = rollouts.draft(plan, who=user(), time_us=now_us())
             rollouts.start(number, who=user(), time_us=now_us())
-        _show(opened, number, as_json)
+        tell_rollout(as_json, opened, number)
 
 
 @command(app, "show")
@@ -426,7 +424,7 @@ def show(
                 raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
             number = numbers[-1]
         if not live:
-            _show(opened, number, as_json)
+            tell_rollout(as_json, opened, number)
         elif (phase := watch(opened, number)) != "completed":
             raise CommandError(f"rollout {number} was {phase}")
 
@@ -440,7 +438,7 @@ def _operation(what: str, about: str) -> None:
         with closing(Registry(registry)) as opened:
             chosen = _under_way(opened) if number is None else number
             Rollouts(opened).operate(chosen, what, who=user(), time_us=now_us())
-            show_rollout(opened, chosen)
+            tell_rollout(False, opened, chosen)
 
 
 _operation("approve", "Open the gate that a rollout waits at.")
@@ -486,8 +484,4 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root:
     stages = stages_of(plan, groups, target_of(document.to))
     names = {name for stage in stages for name in stage}
     roots = [] if root is None else [read_root(root)]
-    dry_run_of(registry, document, roots, as_json, names, lambda: show_plan(plan, stages), stages=stages)
-
-
-def _show(registry: Registry, number: int, as_json: bool) -> None:
-    answer(as_json, lambda: rollout_document(registry, number), lambda: show_rollout(registry, number))
+    dry_run_of(registry, document, roots, as_json, names, plan, stages)

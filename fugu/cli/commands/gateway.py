@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fugu.cli.app import ConfigArgument, JsonOption, command, command_group
 from fugu.cli.connection import gateway_of, store_of
-from fugu.cli.view.gateway import history_json, show_history_line, show_status
+from fugu.cli.view.gateway import show_status, tell_history
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
@@ -188,7 +187,7 @@ def history(
 
     place = place_of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
-        answer(as_json, partial(history_json, row), partial(show_history_line, row))
+        tell_history(as_json, row)
 
 
 @command(app, "forget")

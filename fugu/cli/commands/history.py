@@ -10,7 +10,7 @@ import typer
 
 from fugu.cli.app import JsonOption, command
 from fugu.cli.connection import store_of
-from fugu.cli.view.gateway import show_learned, show_rows
+from fugu.cli.view.gateway import show_rows, tell_learned
 from fugu.cli.view.terminal import answer, working
 
 if TYPE_CHECKING:
@@ -147,5 +147,5 @@ def _learn(
         model = learning.learn_class(chosen, tasks=where, told=told)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    answer(as_json, model.to_json, lambda: show_learned(model))
+    tell_learned(as_json, model)
     return 1 if model.chains is None else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from typing import Annotated
 
@@ -11,8 +10,8 @@ import typer
 from fugu.cli.app import ConfigArgument, JsonOption, command, command_group
 from fugu.cli.connection import broker_of, gateway_of, store_of
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.gateway import account_document, entry_document, show_ledger, show_releases
-from fugu.cli.view.terminal import answer, say_waiting, working
+from fugu.cli.view.gateway import tell_ledger, tell_releases
+from fugu.cli.view.terminal import say_waiting, working
 from fugu.contract.frames import MAX_TICK
 from gateway.location import Location, store_location
 from gateway.releases.ledger import Ledger, ledger_beside
@@ -52,17 +51,7 @@ def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: Json
         store (FILE|URL): The gateway's store, for the ledger beside it.
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
-        accounts, entries = opened.accounts(), opened.entries()
-        answer(
-            as_json,
-            lambda: {
-                "accounts": [account_document(account) for account in accounts],
-                "entries": [
-                    entry_document(one, opened.charges(one.number), opened.shifts(one.number)) for one in entries
-                ],
-            },
-            lambda: show_ledger(accounts, entries),
-        )
+        tell_ledger(as_json, opened)
     return 0
 
 
@@ -156,5 +145,5 @@ def release(
             broker=address,
             say=say_waiting,
         )
-    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: show_releases(frames))
+    tell_releases(as_json, frames)
     return 0

@@ -5,14 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fugu.cli.errors import CommandLineError
-from fugu.cli.view.measure_plan import (
-    draw_measure_plan,
-    measure_document,
-    network_document,
-    show_measure_plan,
-    show_network_plan,
-)
-from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.cli.view.measure_plan import draw_measure_plan, tell_measure_plan, tell_network_plan
+from fugu.cli.view.terminal import say, warn, working
 from fugu.host import arguments
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
@@ -64,14 +58,10 @@ def plan_measure(
         output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
-
-    def show() -> None:
-        show_measure_plan(plan)
-        for written, what in ((output, "policy"), (svg, "picture")):
-            if written is not None:
-                say(f"{what} written to {written}")
-
-    answer(as_json, lambda: measure_document(plan), show, indent=2)
+    tell_measure_plan(as_json, plan)
+    for written, what in ((output, "policy"), (svg, "picture")):
+        if written is not None and not as_json:
+            say(f"{what} written to {written}")
 
 
 def _names(text: str) -> list[str]:
@@ -88,4 +78,4 @@ def plan_network_file(file: Path, *, as_json: bool) -> None:
     spec = read_network(file)
     with working("planning a release over a network"):
         plan = plan_network(spec)
-    answer(as_json, lambda: network_document(spec, plan), lambda: show_network_plan(spec, plan), indent=2)
+    tell_network_plan(as_json, spec, plan)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,19 +19,8 @@ from fugu.cli.commands.plan_options import (
 )
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.policy import missing_sentence
-from fugu.cli.view.stream_plan import (
-    joint_document,
-    noise_document,
-    plan_document,
-    show_joint,
-    show_noise,
-    show_plan,
-    show_streams,
-    show_together,
-    streams_document,
-    together_document,
-)
-from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.cli.view.stream_plan import tell_joint, tell_noise, tell_plan, tell_streams, tell_together
+from fugu.cli.view.terminal import say, warn, working
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
@@ -211,33 +201,19 @@ def plan_stream(
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or about is None else {output: build_policy(plan, about)}
-    _tell(
-        as_json,
-        lambda: plan_document(plan, source, made),
-        lambda: show_plan(plan, source, made),
-        policies,
-        source.warnings,
-    )
+    with _written(policies, source.warnings, as_json):
+        tell_plan(as_json, plan, source, made)
 
 
-def _tell(
-    as_json: bool,
-    document: Callable[[], object],
-    show: Callable[[], None],
-    policies: Mapping[Path, Policy],
-    warnings: Iterable[str],
-) -> None:
-    """Write policies, print a plan and where they are, and warn."""
+@contextmanager
+def _written(policies: Mapping[Path, Policy], warnings: Iterable[str], as_json: bool) -> Iterator[None]:
+    """Write policies; once their plan is printed, say where they are, and warn."""
     for file, policy in policies.items():
         before = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
-
-    def show_all() -> None:
-        show()
-        for file, policy in policies.items():
-            say(f"policy written to {file}: {missing_sentence(policy)}")
-
-    answer(as_json, document, show_all, indent=2)
+    yield
+    for file, policy in ({} if as_json else policies).items():
+        say(f"policy written to {file}: {missing_sentence(policy)}")
     for warning in warnings:
         warn(warning)
 
@@ -300,13 +276,8 @@ def _plan_policy(
     if output is not None:
         about = policy_header("fugu plan window", header, made, source, period)
         policies[output] = build_window_policy(plan, about)
-    _tell(
-        as_json,
-        lambda: {**joint_document(plan, protect, period, made), "notes": source.notes},
-        lambda: show_joint(plan, protect, period, source.notes, made),
-        policies,
-        source.warnings,
-    )
+    with _written(policies, source.warnings, as_json):
+        tell_joint(as_json, plan, protect, period, source.notes, made)
 
 
 def _composing(options: WindowOptions) -> Composing:
@@ -396,13 +367,8 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         with working(f"planning windows: noise of {name}"):
             best = plan_noise(request, None if name == "auto" else name, period_us)
         found = (best,)
-
-    def document() -> dict[str, object]:
-        every = [noise_document(request, each) for each in found]
-        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
-        return {**noise_document(request, best), "notes": notes, **compared}
-
-    _tell(as_json, document, lambda: show_noise(request, notes, found, best, refused), {}, warnings)
+    with _written({}, warnings, as_json):
+        tell_noise(as_json, request, notes, found, best, refused)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
@@ -432,7 +398,8 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         made = stream_policies(plan, _headers(plan, header, fleet, devices))
         output.mkdir(parents=True, exist_ok=True)
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in made}
-    _tell(as_json, lambda: streams_document(plan), lambda: show_streams(plan), policies, [model.warning])
+    with _written(policies, [model.warning], as_json):
+        tell_streams(as_json, plan)
 
 
 def _devices(device: str | None, model: JointModel) -> list[str]:
@@ -500,8 +467,8 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as
     covered = covered_start(request.accounted)
     with working("adding up"):
         rows = lost_together(request, made)
-    document = {**together_document(made, covered, rows), "notes": notes}
-    _tell(as_json, lambda: document, lambda: show_together(made, covered, rows, notes), {}, warnings)
+    with _written({}, warnings, as_json):
+        tell_together(as_json, made, covered, rows, notes)
 
 
 def _release(text: str) -> WindowRelease:

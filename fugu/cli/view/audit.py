@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fugu.attackers.evaluation import Attack, furthest_learner
 from fugu.cli.view.guarantee import show_stretches
-from fugu.cli.view.terminal import say, show_table
+from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.planning.attacked import StretchTrial, Trial
@@ -24,17 +24,11 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "ledger_document",
-    "show_ledger_audit",
-    "show_statement",
-    "show_stream",
-    "show_stretch_trials",
-    "show_tested",
-    "show_trials",
-    "stream_document",
-    "stretch_trial_document",
-    "tested_document",
-    "trial_document",
+    "tell_attacks",
+    "tell_ledger_audit",
+    "tell_statement",
+    "tell_stream",
+    "tell_tested",
 ]
 
 
@@ -42,8 +36,24 @@ _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at
 _TRIALS = ("noise for", "released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
-def show_trials(trials: Sequence[Trial]) -> None:
+def tell_attacks(as_json: bool, trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> None:
     """Print a table for each recording's states; of a single one, every attacker of every trial, too."""
+
+    def show() -> None:
+        _show_trials(trials)
+        _show_stretch_trials(stretches)
+
+    answer(as_json, lambda: _attacks_document(trials, stretches), show)
+
+
+def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
+    return {
+        "trials": [{**one._asdict(), "attacks": [asdict(attack) for attack in one.attacks]} for one in trials],
+        "stretches": [{**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in stretches],
+    }
+
+
+def _show_trials(trials: Sequence[Trial]) -> None:
     cases = {(trial.source, trial.state): None for trial in trials}
     for source, state in cases:
         mine = [trial for trial in trials if (trial.source, trial.state) == (source, state)]
@@ -52,7 +62,7 @@ def show_trials(trials: Sequence[Trial]) -> None:
         for trial in trials:
             rows = [
                 (one.attacker, f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}",
-                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", odds_words(one))
+                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", _odds_words(one))
                 for one in trial.attacks
             ]  # fmt: skip
             show_table(f"noise for {trial.chains}: {trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
@@ -71,27 +81,26 @@ def _summary(trial: Trial) -> tuple[str, ...]:
     beyond = "*" if one.success > one.ceiling else ""
     return (
         trial.chains, trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
-        f"{one.ceiling:.3f}", odds_words(trial.known_chain), odds_words(furthest_learner(trial.attacks)),
+        f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _odds_words(furthest_learner(trial.attacks)),
     )  # fmt: skip
 
 
-def odds_words(attack: Attack | None) -> str:
+def _odds_words(attack: Attack | None) -> str:
     """The largest factor on an attacker's odds, and the share of ticks beyond e^epsilon; "-" without odds."""
     if attack is None or attack.furthest is None:
         return "-"
     return f"x {attack.furthest:.3g} ({attack.beyond:.0%})"
 
 
-def trial_document(trial: Trial) -> dict[str, Any]:
-    """A trial as an object for JSON."""
-    return {**trial._asdict(), "attacks": [asdict(one) for one in trial.attacks]}
-
-
 _MOST_ALARMS = 20
 
 
-def show_statement(statement: Statement) -> None:
+def tell_statement(as_json: bool, statement: Statement) -> None:
     """Print a statement about a policy."""
+    answer(as_json, statement.document, lambda: _show_statement(statement))
+
+
+def _show_statement(statement: Statement) -> None:
     policy = statement.policy
     say(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", style="bold")
     say(f"SHA-256 of the file: {statement.digest}")
@@ -125,19 +134,21 @@ def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:
     show_table(title, ("", "epsilon, at most"), rows)
 
 
-def tested_document(tested: Tested) -> dict[str, Any]:
-    """Result of testing draws, as an object for JSON."""
-    return {**tested._asdict(), "alarms": [alarm._asdict() for alarm in tested.alarms]}
-
-
-def show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
+def tell_tested(as_json: bool, tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
     """Print what was found of a device.
 
     Args:
+        as_json: for machines.
         tested: its outputs.
         problem: what was not as the protocol has it; empty if nothing was.
         false_alarms: probability of an alarm without a fault.
     """
+    tests = [{**one._asdict(), "alarms": [alarm._asdict() for alarm in one.alarms]} for one in tested]
+    document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
+    answer(as_json, lambda: document, lambda: _show_tested(tested, problem, false_alarms))
+
+
+def _show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
     if problem:
         say(f"WRONG protocol: {problem}", style="bold")
         return
@@ -159,8 +170,12 @@ def show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> 
         say("Nothing is wrong that so many draws could show.", style="bold")
 
 
-def stream_document(audit: StreamAudit) -> dict[str, Any]:
-    """Audit of a stream, as an object for JSON."""
+def tell_stream(as_json: bool, audit: StreamAudit) -> None:
+    """Print what attackers reached, audience by audience, and on what was published."""
+    answer(as_json, lambda: _stream_document(audit), lambda: _show_stream(audit))
+
+
+def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     finite = [
         {
             **one._asdict(),
@@ -173,15 +188,13 @@ def stream_document(audit: StreamAudit) -> dict[str, Any]:
     return {
         "confirmed": not audit.findings,
         "audiences": finite,
-        "trials": [trial_document(trial) for trial in audit.trials],
-        "stretches": [stretch_trial_document(one) for one in audit.stretches],
+        **_attacks_document(audit.trials, audit.stretches),
         "findings": [one._asdict() for one in audit.findings],
         "not_attacked": list(audit.left),
     }
 
 
-def show_stream(audit: StreamAudit) -> None:
-    """Print what attackers reached, audience by audience, and on what was published."""
+def _show_stream(audit: StreamAudit) -> None:
     rows = [
         (
             *(_about(one.audience, one.ticks), one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
@@ -197,9 +210,9 @@ def show_stream(audit: StreamAudit) -> None:
         "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
         "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
-    show_stretch_trials(audit.stretches)
+    _show_stretch_trials(audit.stretches)
     if audit.trials:
-        show_trials(audit.trials)
+        _show_trials(audit.trials)
     for one in audit.left:
         say(f"NOTE not-attacked: {one}")
     for finding in audit.findings:
@@ -212,13 +225,7 @@ def _about(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
-def stretch_trial_document(trial: StretchTrial) -> dict[str, Any]:
-    """Attacks on stretches as an object for JSON."""
-    return {**trial._asdict(), "attacks": [attack._asdict() for attack in trial.attacks]}
-
-
-def show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
-    """Print what attackers of stretches reached, who know all other days."""
+def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
     rows = [
         (
             *(_about(f"{one.source}: {one.released}", one.ticks), attack.secret),
@@ -245,8 +252,12 @@ def _shown(bound: float | None) -> str:
     return "-" if bound is None else f"{bound:.4g}"
 
 
-def ledger_document(audit: LedgerAudit) -> dict[str, Any]:
-    """Audit of a ledger, as an object for JSON, in nats."""
+def tell_ledger_audit(as_json: bool, audit: LedgerAudit, name: str) -> None:
+    """Print what was found of a ledger of this name; in JSON, in nats."""
+    answer(as_json, lambda: _ledger_document(audit), lambda: _show_ledger_audit(audit, name))
+
+
+def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
     streams = [
         {**one.key._asdict(), **_flat(one, "promise", "promised"), "charge": nats(one.charge)} for one in audit.streams
     ]
@@ -260,8 +271,7 @@ def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any
     return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
-def show_ledger_audit(audit: LedgerAudit, name: str) -> None:
-    """Print what was found of a ledger of this name."""
+def _show_ledger_audit(audit: LedgerAudit, name: str) -> None:
     rows = [
         (
             *(f"{one.key.device}/{one.key.stream}", one.key.audience, _stretch(one.promise.seconds)),

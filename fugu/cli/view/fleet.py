@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fugu.cli.view.guarantee import STRETCH_COLUMNS, STRETCH_TITLE, stretch_cells, stretch_documents
-from fugu.cli.view.terminal import console, say, show_newest, show_table, table, warn, working
+from fugu.cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
     from gateway.fleet.documents import Change, StreamChange, Worth
 
 __all__ = [
-    "changes_document",
     "content_document",
     "counted",
     "moment_text",
     "read_document",
-    "rollout_document",
-    "show_changes",
     "show_content",
-    "show_plan",
-    "show_rollout",
+    "tell_dry_run",
+    "tell_rollout",
     "watch",
 ]
 
@@ -180,8 +177,30 @@ def _cut(name: str, value: str) -> str:
     return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
-def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
-    """A dry run as JSON."""
+def tell_dry_run(
+    as_json: bool,
+    document: PolicyDocument,
+    former: PolicyDocument | None,
+    changes: Sequence[Change],
+    plan: RolloutPlan | None = None,
+    stages: tuple[tuple[str, ...], ...] = (),
+) -> None:
+    """Print what would change on devices that get a document, and of a rollout who would get it in which stage."""
+
+    def told() -> dict[str, Any]:
+        more = {} if plan is None else {"stages": stages}
+        return {**_changes_document(changes, document.version), **content_document(document, former), **more}
+
+    def show() -> None:
+        if plan is not None:
+            _show_plan(plan, stages)
+        show_content(document, former)
+        _show_changes(changes, document.version)
+
+    answer(as_json, told, show)
+
+
+def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
 
     def value(one: Worth | None) -> dict[str, Any] | None:
         if one is None:
@@ -207,8 +226,7 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
     }
 
 
-def show_changes(changes: Sequence[Change], version: int) -> None:
-    """Print a dry run."""
+def _show_changes(changes: Sequence[Change], version: int) -> None:
     for change in changes:
         if change.former is not None and change.former >= version:
             say(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
@@ -285,8 +303,12 @@ _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", 
 _STYLES = {"running": "bold", "waiting": "bold yellow", "stopped": "bold red", "completed": "bold green"}
 
 
-def rollout_document(registry: Registry, number: int) -> dict[str, Any]:
-    """A rollout as JSON; times are microseconds of Unix time."""
+def tell_rollout(as_json: bool, registry: Registry, number: int) -> None:
+    """Print a rollout; in JSON times are microseconds of Unix time."""
+    answer(as_json, lambda: _rollout_document(registry, number), lambda: console().print(_rendered(registry, number)))
+
+
+def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
     found = Rollouts(registry).show(number)
     plan, state = found.plan, found.state
     return {
@@ -314,13 +336,7 @@ def rollout_document(registry: Registry, number: int) -> dict[str, Any]:
     }
 
 
-def show_rollout(registry: Registry, number: int) -> None:
-    """Print a rollout."""
-    console().print(_rendered(registry, number))
-
-
-def show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
-    """Print who would get a document in which stage."""
+def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
     rows = table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")

@@ -6,30 +6,28 @@ Releases, and the ledger of them, as JSON or as tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.fleet import counted, moment_text
-from fugu.cli.view.terminal import say, show_newest, show_table, warn
+from fugu.cli.view.terminal import answer, say, show_newest, show_table, warn
 from fugu.contract.reports import ReleaseFrame
 from gateway.releases.entries import Account, Entry, nats, standing_problem
 
 if TYPE_CHECKING:
     from fugu.privacy.learned_class import LearnedModel
     from gateway.estimates.history import Row
+    from gateway.releases.ledger import Ledger
 
 __all__ = [
-    "account_document",
-    "entry_document",
-    "history_json",
-    "show_history_line",
-    "show_learned",
-    "show_ledger",
-    "show_releases",
     "show_rows",
     "show_status",
+    "tell_history",
+    "tell_learned",
+    "tell_ledger",
+    "tell_releases",
 ]
 
 _MOST_DEVICES = 30
@@ -81,16 +79,14 @@ def _span(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def history_json(row: Row) -> str:
-    """Estimate of a tick, as one JSON object."""
-    kind = "estimate" if "probabilities" in row._fields else "measurement"
-    return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
-
-
-def show_history_line(row: Row) -> None:
-    """Print the same for people."""
+def tell_history(as_json: bool, row: Row) -> None:
+    """Print the estimate of a tick on a line."""
     from gateway.estimates.history import StateRow
 
+    if as_json:
+        kind = "estimate" if isinstance(row, StateRow) else "measurement"
+        print(json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":")))
+        return
     where = f"{row.device}/{row.stream} tick {row.tick}"
     if isinstance(row, StateRow):
         probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
@@ -109,8 +105,12 @@ def show_rows(folder: Path, rows: Mapping[str, int]) -> None:
     show_table(f"Written to {folder}", ("table", "rows"), [(name, f"{count:,}") for name, count in rows.items()])
 
 
-def show_learned(model: LearnedModel) -> None:
+def tell_learned(as_json: bool, model: LearnedModel) -> None:
     """Print a learned class: its chain, and what makes it wide."""
+    answer(as_json, model.to_json, lambda: _show_learned(model))
+
+
+def _show_learned(model: LearnedModel) -> None:
     from fugu.planning.chain_source import learned_words
 
     labels, k = model.discretiser.states, range(model.states)
@@ -138,8 +138,21 @@ def show_learned(model: LearnedModel) -> None:
 _SHOWN = 20
 
 
-def account_document(account: Account) -> dict[str, Any]:
-    """An account as an object for JSON, in nats."""
+def tell_ledger(as_json: bool, ledger: Ledger) -> None:
+    """Print what is allowed, spent and left, and the newest of the releases.
+
+    In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
+    """
+    accounts, entries = ledger.accounts(), ledger.entries()
+
+    def document() -> dict[str, Any]:
+        told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
+        return {"accounts": list(map(_account_document, accounts)), "entries": told}
+
+    answer(as_json, document, lambda: _show_ledger(accounts, entries))
+
+
+def _account_document(account: Account) -> dict[str, Any]:
     return {
         **account.key._asdict(),
         "mechanism": account.mechanism,
@@ -156,14 +169,12 @@ def account_document(account: Account) -> dict[str, Any]:
     }
 
 
-def entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int]) -> dict[str, Any]:
-    """A release as an object for JSON, with what it charges to each device, and by how much its ticks are ahead."""
+def _entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int]) -> dict[str, Any]:
     fields = {name: value for name, value in entry._asdict().items() if name != "payload"}
     return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}, "shifts": shifts}
 
 
-def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
-    """Print what is allowed, spent and left, and the newest of the releases."""
+def _show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
     rows = []
     for one in accounts:
         ticks = f"{one.first}..{one.last}" if one.runs else "none"
@@ -186,8 +197,12 @@ def show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
     )
 
 
-def show_releases(frames: Iterable[ReleaseFrame]) -> None:
+def tell_releases(as_json: bool, frames: Sequence[ReleaseFrame]) -> None:
     """Print releases."""
+    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: _show_releases(frames))
+
+
+def _show_releases(frames: Sequence[ReleaseFrame]) -> None:
     for frame in frames:
         percent = f"{frame.confidence * 100:g} %"
         labels = frame.asked.labels(frame.states)

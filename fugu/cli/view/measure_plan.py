@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.guarantee import show_stretches, stretch_documents
-from fugu.cli.view.terminal import say, show_table
+from fugu.cli.view.terminal import answer, say, show_table
 from fugu.places.graphs import GraphError, restrict
 from fugu.places.hull import Hull, graph_hull
 from fugu.places.noise import noise_error
@@ -26,7 +26,7 @@ from fugu.planning.measure_planner import Errors, MeasurePlan, SetPlan
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 from fugu.svg import points, svg
 
-__all__ = ["draw_measure_plan", "measure_document", "network_document", "show_measure_plan", "show_network_plan"]
+__all__ = ["draw_measure_plan", "tell_measure_plan", "tell_network_plan"]
 
 
 SIDE = 440
@@ -156,8 +156,12 @@ _MUCH = 1.05
 _MOST_CORNERS = 8
 
 
-def measure_document(plan: MeasurePlan) -> dict[str, Any]:
-    """Return a plan as an object for JSON; errors are in lattice steps, and a number that is not known is null."""
+def tell_measure_plan(as_json: bool, plan: MeasurePlan) -> None:
+    """Print a plan; in JSON errors are in lattice steps, and a number that is not known is null."""
+    answer(as_json, lambda: _measure_document(plan), lambda: _show_measure_plan(plan), indent=2)
+
+
+def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
     spec, stream = plan.spec, plan.stream
     return {
         "states": spec.states,
@@ -189,7 +193,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "different_sets": len(set(map(bytes, plan.schedule.constraints))),
         "sets": [_set_document(each) for each in plan.sets],
         "delta_set": None if plan.delta is None else _set_document(plan.delta),
-        "notes": measure_notes(plan),
+        "notes": _notes(plan),
     }
 
 
@@ -212,8 +216,8 @@ def _set_document(each: SetPlan) -> dict[str, Any]:
     }
 
 
-def measure_notes(plan: MeasurePlan) -> list[str]:
-    """Return what the numbers say, in plain sentences."""
+def _notes(plan: MeasurePlan) -> list[str]:
+    """The meaning of the numbers, in plain sentences."""
     spec, worst, stream = plan.spec, plan.worst, plan.stream
     notes = _requirement(plan)
     if worst.fallback:
@@ -269,8 +273,7 @@ def draw_measure_plan(plan: MeasurePlan) -> str:
     return drawn + "\n"
 
 
-def show_measure_plan(plan: MeasurePlan) -> None:
-    """Print a plan."""
+def _show_measure_plan(plan: MeasurePlan) -> None:
     say("promise: any single tick; the epsilons below are of one point, and of all points about one tick")
     spec = plan.spec
     dimensions = spec.values.shape[1]
@@ -304,7 +307,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
         )
     if len(plan.sets) > 1:
         _show_sets(plan)
-    for note in measure_notes(plan):
+    for note in _notes(plan):
         say(note, style="bold")
 
 
@@ -422,8 +425,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
 
 
-def network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
-    """The plan as an object for JSON, the least noise first."""
+def tell_network_plan(as_json: bool, spec: NetworkSpec, plan: NetworkPlan) -> None:
+    """Print the plan, the least noise first."""
+    answer(as_json, lambda: _network_document(spec, plan), lambda: _show_network_plan(spec, plan), indent=2)
+
+
+def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
     return {
         "epsilon": spec.epsilon,
         "adversary": "ignorant",
@@ -446,8 +453,7 @@ def network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
     }
 
 
-def show_network_plan(spec: NetworkSpec, plan: NetworkPlan) -> None:
-    """Print the plan."""
+def _show_network_plan(spec: NetworkSpec, plan: NetworkPlan) -> None:
     count = len(spec.values)
     rows = [
         (

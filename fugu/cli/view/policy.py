@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.guarantee import stretch_documents, stretch_lines
+from fugu.cli.view.terminal import answer
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, Loss
@@ -22,13 +23,26 @@ if TYPE_CHECKING:
     from fugu.planning.answers import WindowError
     from fugu.planning.true_class import RecordedClass
 
-__all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
+__all__ = ["missing_sentence", "tell_measure_policy", "tell_policy"]
 
 
-def policy_document(
+def tell_policy(as_json: bool, policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
+    """Print what a policy claims, and what was derived.
+
+    Args:
+        as_json: for machines.
+        policy: of symbols or windows, or both.
+        loss: of all of it.
+        alone: of the windows alone, if there are any beside symbols.
+        recorded: of a recording that was held against the policy's class.
+    """
+    told = policy, loss, alone, recorded
+    answer(as_json, lambda: _policy_document(*told), lambda: _show_policy(*told))
+
+
+def _policy_document(
     policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
 ) -> dict[str, object]:
-    """Return what was found, for JSON; with `windows` if the policy has any, and `recording` if one was looked at."""
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
@@ -94,15 +108,7 @@ def _error(window: Window) -> WindowError:
     return error_of(window)
 
 
-def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
-    """Print what a policy claims, and what was derived.
-
-    Args:
-        policy: of symbols or windows, or both.
-        loss: of all of it.
-        alone: of the windows alone, if there are any beside symbols.
-        recorded: of a recording that was held against the policy's class.
-    """
+def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
     if recorded is not None:
         print(_recorded(recorded))
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
@@ -130,13 +136,19 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         )
 
 
-def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
-    """Promise of a measurement policy, as an object for JSON.
+def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+    """Print what a measurement policy promises, and its tables.
 
     Args:
+        as_json: for machines.
         policy: of points.
-        told: what the stream loses about whole stretches of time; empty if no bound is claimed.
+        how: what the whole stream loses, in words.
+        told: what it loses about whole stretches of time; empty if no bound is claimed.
     """
+    answer(as_json, lambda: _measure_document(policy, told), lambda: _show_measure_policy(policy, how, told))
+
+
+def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
     reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "protected": protected_sentence(policy.discretiser),
@@ -152,14 +164,7 @@ def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> d
     }
 
 
-def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
-    """Print what a measurement policy promises, and its tables.
-
-    Args:
-        policy: of points.
-        how: what the whole stream loses, in words.
-        told: what it loses about whole stretches of time.
-    """
+def _show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
     reach = ConstraintSets(policy.measurement)
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2

@@ -11,7 +11,7 @@ from typing import Any
 
 from fugu.attackers.evaluation import success_bound
 from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
-from fugu.cli.view.terminal import say, show_table
+from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.discretisers import Discretiser, remembers
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.noise_table import SCALE
@@ -27,18 +27,7 @@ from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
 
-__all__ = [
-    "joint_document",
-    "noise_document",
-    "plan_document",
-    "show_joint",
-    "show_noise",
-    "show_plan",
-    "show_streams",
-    "show_together",
-    "streams_document",
-    "together_document",
-]
+__all__ = ["tell_joint", "tell_noise", "tell_plan", "tell_streams", "tell_together"]
 
 
 _FEW_BITS = 0.01
@@ -49,12 +38,17 @@ _SEGMENTS = (
 )
 
 
-def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
-    """Return a plan as an object for JSON.
+def tell_plan(as_json: bool, plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
+    """Print a plan.
 
-    rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
-    asked for. Information per hour is null, and bits_per_tick still given, if the length of a tick is not known.
+    In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
+    what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
     """
+    told = plan, source, discretiser
+    answer(as_json, lambda: _plan_document(*told), lambda: _show_plan(*told), indent=2)
+
+
+def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
@@ -73,7 +67,7 @@ def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretise
             for option in plan.periods
         ],
         "better_every": None if plan.better is None else plan.better.every,
-        "advice": advice(plan),
+        "advice": _advice(plan),
         "notes": list(source.notes),
         "warnings": list(source.warnings),
     }
@@ -97,8 +91,7 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     }
 
 
-def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
-    """Print a plan."""
+def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
     request, chosen = plan.request, plan.chosen
     say(promise_words(request.epsilon, request.protect), style="bold")
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
@@ -114,12 +107,11 @@ def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | 
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
         [_period_row(plan, option) for option in plan.periods],
     )
-    for sentence in advice(plan):
+    for sentence in _advice(plan):
         say(sentence, style="bold")
 
 
-def advice(plan: StreamPlan) -> list[str]:
-    """Return what the comparison says, in plain sentences."""
+def _advice(plan: StreamPlan) -> list[str]:
     chosen = plan.chosen
     sentences = []
     if chosen.utility.bits_per_reading < _FEW_BITS:
@@ -207,7 +199,8 @@ _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 _UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
-def show_noise(
+def tell_noise(
+    as_json: bool,
     request: WindowRequest,
     notes: Sequence[str],
     found: Sequence[PlannedNoise],
@@ -217,12 +210,29 @@ def show_noise(
     """Print the noise of mechanisms.
 
     Args:
+        as_json: for machines.
         request: what was planned.
         notes: how the class of chains came about.
         found: noise to show.
         best: the one whose stretches are shown.
         refused: why others cannot be had; none if only one was asked for.
     """
+
+    def document() -> dict[str, Any]:
+        every = [_noise_document(request, each) for each in found]
+        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
+        return {**_noise_document(request, best), "notes": notes, **compared}
+
+    answer(as_json, document, lambda: _show_noise(request, notes, found, best, refused), indent=2)
+
+
+def _show_noise(
+    request: WindowRequest,
+    notes: Sequence[str],
+    found: Sequence[PlannedNoise],
+    best: PlannedNoise,
+    refused: Mapping[Mechanism, str] | None,
+) -> None:
     say(promise_words(request.epsilon, 0), style="bold")
     for note in notes:
         say(note)
@@ -268,8 +278,7 @@ def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
     return window_error(each.planned.scale, _LONGEST if request.length is None else request.length)
 
 
-def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
-    """Noise as an object for JSON."""
+def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
     noise, planned = each
     return {
         **promise_document(request.epsilon, 0, 1),
@@ -294,18 +303,31 @@ def noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]
     }
 
 
-def show_joint(
-    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+def tell_joint(
+    as_json: bool,
+    plan: JointPlan,
+    protect: int,
+    period: float | None,
+    notes: Sequence[str],
+    discretiser: Discretiser | None,
 ) -> None:
     """Print the windows of a policy, with the errors of their answers.
 
     Args:
+        as_json: for machines.
         plan: what was planned.
         protect: seconds of the stretch that epsilon is about, 0 for a tick.
         period: seconds from tick to tick, or none if that is not known.
         notes: how the class of chains came about.
         discretiser: what makes the states, if that is known.
     """
+    told = plan, protect, period, notes, discretiser
+    answer(as_json, lambda: _joint_document(*told), lambda: _show_joint(*told), indent=2)
+
+
+def _show_joint(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+) -> None:
     say(promise_words(plan.guarantee.epsilon, protect), style="bold")
     for note in notes:
         say(note)
@@ -330,10 +352,9 @@ def show_joint(
     show_stretches(_stretches(plan, period), discretiser=discretiser)
 
 
-def joint_document(
-    plan: JointPlan, protect: int, period: float | None, discretiser: Discretiser | None
+def _joint_document(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> dict[str, Any]:
-    """The windows of a policy as an object for JSON; arguments as for `show_joint`."""
     return {
         **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks),
         "protected": protected_sentence(discretiser),
@@ -353,6 +374,7 @@ def joint_document(
             for window in plan.windows
         ],
         "stretches": stretch_documents(_stretches(plan, period)),
+        "notes": notes,
     }
 
 
@@ -396,8 +418,12 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
     return told.rows(period_us, plan.guarantee.epsilon)
 
 
-def show_streams(plan: StreamsPlan) -> None:
-    """Print a plan."""
+def tell_streams(as_json: bool, plan: StreamsPlan) -> None:
+    """Print a plan; in JSON `apart` is null if it is not known, and "infinite" without a bound."""
+    answer(as_json, lambda: _streams_document(plan), lambda: _show_streams(plan), indent=2)
+
+
+def _show_streams(plan: StreamsPlan) -> None:
     request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
     say(promise_words(request.epsilon, request.protect), style="bold")
     what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
@@ -453,8 +479,7 @@ def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
     return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
 
 
-def streams_document(plan: StreamsPlan) -> dict[str, Any]:
-    """A plan as JSON; `apart` is null if it is not known, and "infinite" without a bound."""
+def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     request = plan.request
     return {
         **promise_document(request.epsilon, request.protect, request.stretch_ticks),
@@ -480,23 +505,22 @@ def streams_document(plan: StreamsPlan) -> dict[str, Any]:
     }
 
 
-def together_document(releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together]) -> dict[str, Any]:
-    """Joint loss of releases, as an object for JSON."""
-    return {
-        "releases": [asdict(release) for release in releases],
-        "start": start,
-        "bounds": [row._asdict() for row in rows],
-    }
-
-
-def show_together(
-    releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
+def tell_together(
+    as_json: bool, releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
 ) -> None:
     """Print what releases lose together, for some starts; `notes` say how the class came about."""
-    for note in notes:
-        say(note)
-    count = len(releases)
-    title = f"What {count} release{'s' * (count > 1)} lose about a tick together, {start} start"
-    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
-    show_table(title, ("bound", "epsilon", "why"), cells)
-    say("each row is a bound for every tick, against the ignorant adversary where no other is named.")
+
+    def document() -> dict[str, Any]:
+        made, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
+        return {"releases": made, "start": start, "bounds": bounds, "notes": notes}
+
+    def show() -> None:
+        for note in notes:
+            say(note)
+        count = len(releases)
+        title = f"What {count} release{'s' * (count > 1)} lose about a tick together, {start} start"
+        cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
+        show_table(title, ("bound", "epsilon", "why"), cells)
+        say("each row is a bound for every tick, against the ignorant adversary where no other is named.")
+
+    answer(as_json, document, show, indent=2)
