@@ -20,6 +20,7 @@ from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.frames import SymbolFrame
 from tests.support.agents import stream_plan, window_plan
+from tests.support.lives import lives
 from tests.support.outboxes import symbol_frames
 
 PLAN = stream_plan(frame_ticks=4, windows=(window_plan(),))
@@ -159,22 +160,6 @@ class Denied:
 # Death between any two statements
 
 
-def live(folder: Path, kill_at: int, keeping: Keeping) -> bool:
-    """A device's life in a process of its own, killed before a statement; whether it came to its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _live(folder, kill_at, keeping)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return False
-    assert os.WEXITSTATUS(status) == 0, "the device failed by itself"
-    return True
-
-
 def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
     diary = os.open(folder / "diary", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     statements = 0
@@ -224,9 +209,10 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
 def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Path, keeping: Keeping) -> None:
     """Its clock stands still meanwhile: each life begins as early as its outbox allows."""
     kill_at = 1
-    while not live(tmp_path, kill_at, keeping):
-        kill_at += 1
-        assert kill_at < 1000
+    with lives(_live) as live:
+        while not live(tmp_path, kill_at, keeping):
+            kill_at += 1
+            assert kill_at < 1000
     assert kill_at > 60
     words = [line.split() for line in (tmp_path / "diary").read_text().splitlines()]
     drawn = {int(word[1]): int(word[2]) for word in words if word[0] == "drawn"}

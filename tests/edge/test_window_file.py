@@ -29,6 +29,7 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import window_query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
+from tests.support.lives import lives
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.soak import only
 
@@ -464,22 +465,6 @@ def test_a_record_that_cannot_be_written_costs_no_count_while_the_agent_runs(
 LIVES = (window_plan(length=16, stride=16), window_plan(name="sliding", length=30, stride=11))
 
 
-def live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> bool:
-    """A device's life in a process of its own, killed before a statement or a write; whether it came to its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _live(folder, at, ticks, kill_at, keeping)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return False
-    assert os.WEXITSTATUS(status) == 0, "the device failed by itself"
-    return True
-
-
 def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> None:
     steps = 0
     connect, write = sqlite3.connect, os.pwrite
@@ -535,19 +520,20 @@ def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_o
     plan = stream_plan(windows=LIVES, frame_ticks=2)
     released: dict[tuple[str, int], WindowFrame] = {}
     at = kill_at = 1
-    while not live(folder, at, life, kill_at, keeping):
-        looked = {(name, record.index) for (_, name), found in kept(folder, plan).items() for record in found}
-        outbox = Outbox(tmp_path / "disk-looked-at" / "outbox.sqlite", "home", "watch", keeping)
-        frames = {(frame.window, frame.index): frame for frame in window_frames(outbox)}
-        with suppress(OutboxError):
-            at = max(at, outbox.register(plan) + 1)
-        outbox.close()
-        assert len(frames) == len(released.keys() | frames.keys()), "a frame is gone"
-        assert all(frames[name] == frame for name, frame in released.items()), "a frame has changed"
-        assert not looked & frames.keys(), "the disk shows a record and a release of one window"
-        released = frames
-        kill_at += 1
-        assert kill_at < 2000
+    with lives(_live) as live:
+        while not live(folder, at, life, kill_at, keeping):
+            looked = {(name, record.index) for (_, name), found in kept(folder, plan).items() for record in found}
+            outbox = Outbox(tmp_path / "disk-looked-at" / "outbox.sqlite", "home", "watch", keeping)
+            frames = {(frame.window, frame.index): frame for frame in window_frames(outbox)}
+            with suppress(OutboxError):
+                at = max(at, outbox.register(plan) + 1)
+            outbox.close()
+            assert len(frames) == len(released.keys() | frames.keys()), "a frame is gone"
+            assert all(frames[name] == frame for name, frame in released.items()), "a frame has changed"
+            assert not looked & frames.keys(), "the disk shows a record and a release of one window"
+            released = frames
+            kill_at += 1
+            assert kill_at < 2000
     outbox = Outbox(folder / "outbox.sqlite", "home", "watch", keeping)
     frames_left = window_frames(outbox)
     drawn = ticks(symbol_frames(outbox)) + [

@@ -1,0 +1,56 @@
+"""Lives of a device that end by a kill: forks of a small process, since those of one that has imported all tests cost
+ten times as much.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["lives"]
+
+_ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def lives(live: Callable[..., None]) -> Iterator[Callable[..., bool]]:
+    """A function of a module as a process of its own each time: True if it came to its end, False if it was killed."""
+    program = (
+        f"from tests.support.lives import _bear; from {live.__module__} import {live.__name__} as live; _bear(live)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, cwd=_ROOT) as nursery:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+
+        def lived(*given: object) -> bool:
+            pickle.dump(given, nursery.stdin)
+            nursery.stdin.flush()
+            status = int(nursery.stdout.readline())
+            if os.WIFSIGNALED(status):
+                assert os.WTERMSIG(status) == signal.SIGKILL
+                return False
+            assert os.WEXITSTATUS(status) == 0, "the device failed by itself"
+            return True
+
+        yield lived
+
+
+def _bear(live: Callable[..., None]) -> None:
+    while True:
+        try:
+            given = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        child = os.fork()
+        if child == 0:
+            try:
+                live(*given)
+            finally:
+                os._exit(1)
+        print(os.waitpid(child, 0)[1], flush=True)
