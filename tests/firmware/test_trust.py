@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.compiled_policy import board_module
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import encode_roots, sign
 from fugu.contract.fleet_documents import Address, write_document
@@ -24,6 +24,18 @@ from tests.support.boards import BOARD_HEAP, SUPPORT, micropython
 from tests.support.signing import NOW, Keys, policy_document
 
 FIRST = board_policy()
+QUICK = {
+    "guarantee": Guarantee(epsilon=4.0, adversary="universal"),
+    "chains": BoundedChains(states=2, odds_ratio=1.5),
+}
+"""What is derived at once."""
+
+
+@pytest.fixture(autouse=True)
+def _loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board's modules stay in memory, which this interpreter has enough of."""
+    for name in ("judge", "derived"):
+        monkeypatch.setattr(board_module(name), "release", lambda *_names: None)
 
 
 def test_only_a_file_that_is_not_there_begins_anew(tmp_path: Path) -> None:
@@ -137,12 +149,12 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
 @pytest.mark.long
 def test_replayed_policies_in_any_order_never_go_back(tmp_path: Path) -> None:
     keys, generator = Keys(), random.Random(3)
-    two, sent, versions = Two(tmp_path, keys, FIRST), [], []
+    two, sent, versions = Two(tmp_path, keys, FIRST.model_copy(update=QUICK)), [], []
     for version in range(1, 7):
-        policy = board_policy(version=version, frame_ticks=10 + version)
+        policy = board_policy(version=version, frame_ticks=10 + version).model_copy(update=QUICK)
         sent.append(keys.signed(board_document(policy, version=version)))
-    for _ in range(24):
-        two.judge("policy", generator.choice(sent[: 1 + len(versions) // 4]))
+    for _ in range(18):
+        two.judge("policy", generator.choice(sent[: 1 + len(versions) // 3]))
         versions.append(two.trusted.version)
     assert versions == sorted(versions)
     assert versions[-1] > 3
