@@ -24,7 +24,7 @@ from tests.support.soak import only
 TABLE = NoiseTable.binary(1_500_000_000, 1_300_000_000)
 THREE = NoiseTable.randomised_response(3, 900_000_000)
 CONFIDENCE = 0.9
-RUNS = 1500
+RUNS = 800
 
 
 def laplace(generator: np.random.Generator, scale: Fraction, *shape: int) -> Any:

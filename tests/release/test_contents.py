@@ -57,16 +57,6 @@ def change_inputs(ledger: Ledger, number: int, change: Callable[[dict[str, Any]]
     ledger._db.execute("UPDATE entries SET inputs=?, inputs_digest=? WHERE number=?", values)
 
 
-def test_every_kind_of_answer_is_computed_again_when_its_symbols_are_gone(tmp_path: Path) -> None:
-    bench = made(tmp_path, *ALL)
-    assert verify(bench.ledger).problems == ()
-    kinds = {frame.query for frame in bench.frames}
-    assert kinds == {"count", "frequency", "histogram", "dwell"}
-    for inputs in inputs_of(bench.ledger).values():
-        assert len(inputs["symbols"]) == 2
-        assert sum(ticks for _, ticks, *_ in inputs["symbols"]) == 40
-
-
 def test_a_count_keeps_little_and_its_question_and_tables_once(tmp_path: Path) -> None:
     bench = made(tmp_path, scheduled(scale="20"), windows=5)
     with bench.ledger.snapshot() as rows:
@@ -80,7 +70,16 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return made(tmp_path_factory.mktemp("six"), *ALL, windows=6)
 
 
-@pytest.mark.parametrize("place", only([0, 3], range(4)))
+def test_every_kind_of_answer_is_computed_again_when_its_symbols_are_gone(six: Bench) -> None:
+    assert verify(six.ledger).problems == ()
+    kinds = {frame.query for frame in six.frames}
+    assert kinds == {"count", "frequency", "histogram", "dwell"}
+    for inputs in inputs_of(six.ledger).values():
+        assert len(inputs["symbols"]) == 2
+        assert sum(ticks for _, ticks, *_ in inputs["symbols"]) == 40
+
+
+@pytest.mark.parametrize("place", only([3], range(4)))
 def test_a_changed_sum_or_noise_is_found(six: Bench, place: int) -> None:
     bench = six
     name = bench.frames[place].name

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
-import subprocess
-import sys
+import secrets
 from pathlib import Path
 
 import pytest
 
 from gateway.location import Location
-from gateway.releases.entries import ChargedTicks
+from gateway.releases.entries import ChargedTicks, Entry
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import wait_until
-from tests.support.ledgers import ALLOWED, charges_replayed, key, open_ledger
+from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release
 
-ROOT = Path(__file__).parents[2]
-_PROGRAM = """
-import os, secrets, sys
-from gateway.location import store_location
-from gateway.releases.ledger import Ledger
-from tests.support.ledgers import drawn, release
-ledger = Ledger(store_location(sys.argv[1]))
-out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
-def publish(entry):
-    os.write(out, f"{entry.number} {entry.first} {entry.payload.hex()}\\n".encode())
-    ledger.mark(entry.number, "published")
-for entry in ledger.pending():
-    publish(entry)
-while True:
-    first = ledger.progress("count") or 0
-    draw = lambda number: drawn(b"\\0" + secrets.token_bytes(8))
-    publish(ledger.reserve(release(first, first + 9), draw, time_us=1, progress=first + 10))
-"""
+pytestmark = pytest.mark.processes
+FORK = multiprocessing.get_context("fork")
+
+
+def publish_without_end(location: Location, seen: Path) -> None:
+    """Write down what is published, and reserve one window after the other."""
+    ledger, out = Ledger(location), os.open(seen, os.O_WRONLY | os.O_APPEND)
+
+    def publish(entry: Entry) -> None:
+        os.write(out, f"{entry.number} {entry.first} {entry.payload.hex()}\n".encode())
+        ledger.mark(entry.number, "published")
+
+    for entry in ledger.pending():
+        publish(entry)
+    while True:
+        first = ledger.progress("count") or 0
+        told = drawn(b"\0" + secrets.token_bytes(8))
+        publish(ledger.reserve(release(first, first + 9), lambda _, told=told: told, time_us=1, progress=first + 10))
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=pytest.mark.soak)])
@@ -40,16 +41,16 @@ def test_killed_many_times_every_published_release_is_charged_and_is_one(
     location: Location, tmp_path: Path, rounds: int
 ) -> None:
     seen, generator = tmp_path / "published", random.Random(4)
-    text = str(location) if isinstance(location, Path) else location.url
     open_ledger(location).close()
     seen.touch()
     for _ in range(rounds):
         size = seen.stat().st_size
         more = size + generator.randrange(1, 400)
-        process = subprocess.Popen([sys.executable, "-c", _PROGRAM, text, str(seen)], cwd=ROOT)
+        process = FORK.Process(target=publish_without_end, args=(location, seen))
+        process.start()
         wait_until(lambda more=more: seen.stat().st_size > more)  # type: ignore[misc]
         process.kill()
-        process.wait()
+        process.join()
         ledger = Ledger(location, create=False)
         lines = [line.split() for line in seen.read_text().splitlines()]
         published = {int(number): bytes.fromhex(payload) for number, _, payload in lines}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
+from multiprocessing.synchronize import Barrier
 
 import psycopg
 import pytest
@@ -20,41 +20,28 @@ from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
 
 pytestmark = pytest.mark.processes
-ROOT = Path(__file__).parents[2]
-_PROGRAM = """
-import sys
-from gateway.location import store_location
-from gateway.releases.entries import LedgerError
-from gateway.releases.ledger import Ledger
-from tests.support.ledgers import ALLOWED, release, reserve
-ledger = Ledger(store_location(sys.argv[1]))
-print(flush=True)
-sys.stdin.readline()
-for number in range(30):
-    try:
-        reserve(ledger, release(0, 9, ALLOWED // 20), sys.argv[2].encode())
-    except LedgerError:
-        pass
-"""
+FORK = multiprocessing.get_context("fork")
 
 
-def named(location: Location) -> str:
-    return str(location) if isinstance(location, Path) else location.url
+def reserve_thirty(location: Location, payload: bytes, all_have_opened: Barrier) -> None:
+    ledger = Ledger(location)
+    all_have_opened.wait()
+    for _ in range(30):
+        with suppress(LedgerError):
+            reserve(ledger, release(0, 9, ALLOWED // 20), payload)
 
 
 @pytest.mark.long
 def test_two_processes_at_once_are_never_granted_more_than_is_allowed(location: Location) -> None:
-    with_account = open_ledger(location)
-    words = [sys.executable, "-c", _PROGRAM, named(location)]
-    some = [
-        subprocess.Popen([*words, name], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in ("a", "b")
-    ]
+    open_ledger(location).close()  # nothing is open where a process begins
+    both = FORK.Barrier(2)
+    some = [FORK.Process(target=reserve_thirty, args=(location, payload, both)) for payload in (b"a", b"b")]
     for process in some:
-        assert process.stdout is not None
-        process.stdout.readline()
+        process.start()
     for process in some:
-        process.communicate(b"\n")
-        assert process.returncode == 0
+        process.join()
+        assert process.exitcode == 0
+    with_account = Ledger(location, create=False)
     entries = with_account.entries()
     assert [entry.number for entry in entries] == list(range(1, 21))
     assert with_account.spent(key(), 0, 99) == [ChargedTicks(0, 9, ALLOWED)]

@@ -121,7 +121,7 @@ def simulate(
 def test_estimates_are_unbiased_and_intervals_cover(
     query: Query, table: NoiseTable, states: int, scale: Fraction
 ) -> None:
-    windows = 2000
+    windows = 700
     errors, covered, found = simulate(query, table, states, 250, scale, windows)
     spread = errors.std(axis=0)
     assert np.all(np.abs(errors.mean(axis=0)) < 4 * spread / math.sqrt(windows))
@@ -149,7 +149,7 @@ def test_dwell_times_are_right_within_their_intervals(
     table: NoiseTable, states: int, chosen: tuple[int, ...], scale: Fraction
 ) -> None:
     query = Query("dwell", chosen)
-    errors, covered, found = simulate(query, table, states, 4000, scale, 100)
+    errors, covered, found = simulate(query, table, states, 4000, scale, 60)
     assert covered.mean() >= 0.95
     # A ratio of unbiased numbers is right in the middle, not on average.
     assert abs(np.median(errors)) < 0.2 * np.median([one.standard_errors[0] for one in found])
@@ -160,7 +160,7 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
     generator, draws = np.random.default_rng(3), random.Random(5)
     query, scale, errors, covered = Query("count", (1,)), Fraction(6), [], []
     paths = [walk(generator, 2, 100) for _ in range(30)]
-    for window in range(800):
+    for window in range(300):
         tally, expected = SymbolCounter(query), 0
         for part, table in enumerate((BINARY, BINARY, SHARP)):
             path = paths[(window * 3 + part) % 30]
@@ -171,7 +171,7 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
         one = estimate(query, noisy(tally.parts, scale, draws.randrange), scale)
         errors.append(one.values[0] - expected)
         covered.append(one.low[0] <= expected <= one.high[0])
-    assert abs(np.mean(errors)) < 4 * np.std(errors) / math.sqrt(800)
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / math.sqrt(300)
     assert np.mean(covered) >= 0.95
 
 
