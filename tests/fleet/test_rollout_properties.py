@@ -85,7 +85,7 @@ def played(some: RolloutPlan, steps: list[Step], count: int) -> list[tuple[int, 
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> None:
     before, given_at = started(some, names(count)), {}
@@ -132,7 +132,7 @@ def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], 
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 100), st.integers(1, 100))
 def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:
     """For every number of refusals, with everybody else accepting, the end follows from two comparisons."""
@@ -153,7 +153,7 @@ def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(1, 3000), st.lists(st.integers(100_000, 6_000_000), min_size=30, max_size=60))
 def test_the_pace_is_kept_and_used(pace: int, rhythm: list[int]) -> None:
     everybody = names(400)

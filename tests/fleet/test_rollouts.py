@@ -307,9 +307,9 @@ while rollouts.active():
 
 def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_agree(tmp_path: Path) -> None:
     path, generator = tmp_path / "fleet.sqlite", random.Random(7)
-    registry = new_registry(path, names(300))
+    registry = new_registry(path, names(150))
     rollouts = Rollouts(registry)
-    number = started(rollouts, plan(5, 50, 100, pace=240, success=100))
+    number = started(rollouts, plan(5, 50, 100, pace=120, success=100))
     output, kills = tmp_path / "output", 0
     output.touch()
     while rollouts.active():
@@ -328,6 +328,6 @@ def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_ag
         offers = rollouts.show(number).state.offers
         assert set(offers) == {one.name for one in registry.devices() if one.desired is not None}
     assert kills >= 3
-    assert {line.split()[0] for line in output.read_text().splitlines()} == set(names(300))
+    assert {line.split()[0] for line in output.read_text().splitlines()} == set(names(150))
     assert rollouts.show(number).state.phase == "completed"
     registry.close()

@@ -18,6 +18,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
+from tests.support.soak import only
 
 
 def open_link(
@@ -55,7 +56,7 @@ def test_mqtt_5_where_the_broker_knows_it(broker: Mosquitto) -> None:
     assert echo(Broker(port=broker.port)).protocol == "5"
 
 
-@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("durable", only([True], [False, True]))
 def test_falls_back_to_3_1_1_with_the_embedded_broker(tmp_path: Path, durable: bool) -> None:
     """It answers a plain CONNECT of MQTT 5 with a refusal, and one that asks for a session with silence."""
     with start_broker("embedded", tmp_path) as (port, name):

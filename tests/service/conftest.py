@@ -29,14 +29,25 @@ ONCE = {
     "test_somebody_who_reads_the_store_meanwhile_is_named_and_it_may_be_done_again",
 }
 """Tests that fill a disk, look into a file, or take long."""
-_POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.processes)
+SHOWN = {
+    "test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody",
+    "test_a_frame_that_was_missing_when_its_device_was_forgotten_is_acknowledged_and_forgotten",
+    "test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_ticks",
+    "test_a_window_is_stored_once_and_known_by_its_index",
+    "test_each_kind_goes_at_its_own_age_to_the_frame_or_chunk",
+    "test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tick",
+    "test_points_are_told_with_and_without_later_ones",
+    "test_points_go_as_symbols_do",
+}
+"""Tests that show every statement on a server, beside `test_engines`; others are run there by `make soak`."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give tests an engine, unless once is enough."""
     here = metafunc.module.__name__.rpartition(".")[2] in ON_BOTH and metafunc.function.__name__ not in ONCE
     if here and "tmp_path" in metafunc.fixturenames and "broker" not in metafunc.fixturenames:
-        metafunc.parametrize("engine", ["sqlite", _POSTGRESQL], indirect=True)
+        marks = [pytest.mark.processes, *([] if metafunc.function.__name__ in SHOWN else [pytest.mark.soak])]
+        metafunc.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=marks)], indirect=True)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -241,15 +242,20 @@ def put(store: Store, database: Database) -> None:
         part._db = database
 
 
+SHORT = frames(
+    [80, 1, 180, 33, 160, 140, 5, 64, 400, 11, 399, 8],
+    gaps=[0, 0, 3, 0, 30, 8, 7, 0, 0, 70_000, 0, 0],
+    versions=[1, 1, 1, 2, 2, 3, 3, 1],
+)
 BATCHES = [
-    [Received("watch", "hr", frame) for frame in MIXED[:5]],
+    [Received("watch", "hr", frame) for frame in SHORT[:5]],
     [
         Received(device, stream, frame)
         for device, stream in (("watch", "hr"), ("watch", "steps"))
-        for frame in MIXED[7:9]
+        for frame in SHORT[7:9]
     ],
-    [Received("watch", "hr", frame) for frame in (MIXED[5], MIXED[6], MIXED[9], MIXED[0])],
-    [Received("ring", "hr", frame) for frame in frames([1_000] * 5)],
+    [Received("watch", "hr", frame) for frame in (SHORT[5], SHORT[6], SHORT[9], SHORT[0])],
+    [Received("ring", "hr", frame) for frame in frames([200] * 5)],
 ]
 
 
@@ -341,6 +347,12 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
     raise AssertionError("it never ended")
 
 
+def copied(closed: Scene, number: int) -> Path:
+    """One more file of a store."""
+    assert isinstance(closed.path, Path)
+    return shutil.copy(closed.path, closed.path.with_name(f"{number}.sqlite"))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("late", [False, True])
 def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool) -> None:
@@ -349,11 +361,13 @@ def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late
     made = frames([500] * 45)
     first, second = made[:25], made[25:]
     missing = generator.sample(first, 4) if late else []
+    begun = Scene(tmp_path / "begun.sqlite")
+    begun.record(*(one for one in first if one not in missing))
+    begun.recorder.seal(now=True)
+    begun.record(*second, *missing)
+    begun.store.close()
     for statement in range(40):
-        scene = Scene(tmp_path / f"{statement}.sqlite")
-        scene.record(*(one for one in first if one not in missing))
-        scene.recorder.seal(now=True)
-        scene.record(*second, *missing)
+        scene = Scene(copied(begun, statement))
         reader = Store(scene.path)
         asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
         put(reader, asked)
@@ -399,15 +413,17 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     """A frame that fills a gap moves the borders of chunks."""
     monkeypatch.setattr("gateway.store.symbols._PAGE", page)
     made, late, seals = CUT_ANEW[case]
+    begun = Scene(tmp_path / "begun.sqlite")
+    for i, frame in enumerate(made):
+        if i != late:
+            begun.record(frame)
+        if i in seals:
+            begun.recorder.seal(now=True)
+    begun.recorder.seal(now=True)
+    begun.record(made[late])
+    begun.store.close()
     for statement in range(40):
-        scene = Scene(tmp_path / f"{statement}.sqlite")
-        for i, frame in enumerate(made):
-            if i != late:
-                scene.record(frame)
-            if i in seals:
-                scene.recorder.seal(now=True)
-        scene.recorder.seal(now=True)
-        scene.record(made[late])
+        scene = Scene(copied(begun, statement))
         reader = Store(scene.path)
         asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
         put(reader, asked)

@@ -213,7 +213,7 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     st.lists(
         st.one_of(st.sampled_from(HOSTILE), NAMES),

@@ -79,8 +79,11 @@ def test_more_devices_than_a_round_takes_are_served_in_turns_and_each_in_its_ord
         some = inbox.take(100, 0.0)
         assert len({one.topic for one in some if isinstance(one, Message)}) == 100
         taken += some
-    for device in devices:
-        assert [one for one in taken if one.topic == message(device).topic] == [message(device, n) for n in range(3)]
+    each = {message(device).topic: [message(device, n) for n in range(3)] for device in devices}
+    found: dict[str, list[object]] = {topic: [] for topic in each}
+    for one in taken:
+        found[one.topic].append(one)
+    assert found == each
     assert inbox.take(100, 0.0) == []
 
 
@@ -117,7 +120,7 @@ def test_a_repeat_and_a_contradiction_cost_the_same_however_much_waits_in_the_jo
         assert scene.recorder.repeats() == Counter(watch=41)
         return calls, max(rows)
 
-    assert cost(20_000) == cost(100)
+    assert cost(5_000) == cost(100)
 
 
 @pytest.mark.long
@@ -150,16 +153,19 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
 
 
 @pytest.mark.long
-def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(broker: Mosquitto, tmp_path: Path) -> None:
+def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.loop._INBOX_MESSAGES", 2_000)
     write_policies(tmp_path / "policies")
     gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
     payload = frames([20])[0].encode()
-    gateway._delivered([(symbols_topic("home", "watch", "hr"), payload, False)] * 15_000)
+    gateway._delivered([(symbols_topic("home", "watch", "hr"), payload, False)] * 1_500)
     gateway.start()
     try:
         wait_until(lambda: gateway._monitor.latest.alarms, "the alarm")
         (alarm, *_) = gateway._monitor.latest.alarms
-        assert (alarm.code, alarm.names, alarm.count) == (AlarmCode.FLOOD, ("watch",), 5_000)
-        assert gateway.counters["not_taken"] == 5_000
+        assert (alarm.code, alarm.names, alarm.count) == (AlarmCode.FLOOD, ("watch",), 500)
+        assert gateway.counters["not_taken"] == 500
     finally:
         gateway.stop()

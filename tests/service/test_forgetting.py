@@ -26,6 +26,7 @@ from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, newest, policy
+from tests.support.soak import only
 
 WINDOW = Window(name="high", length=50, stride=50, start=0, states=(1,), scale="2")
 POLICIES = (
@@ -155,7 +156,7 @@ def test_every_table_that_knows_of_a_forgotten_device_is_one_of_those_that_stay(
     assert left[False] - stays == {"chunks", "heads", "measured", "windows", "outbox"}
 
 
-@SEALED
+@pytest.mark.parametrize("sealed", only(["half"], ["not", "half", "whole"]))
 def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is_new_is(
     tmp_path: Path, sealed: str
 ) -> None:

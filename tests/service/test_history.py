@@ -64,8 +64,7 @@ def brute_force() -> dict[int, Floats]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("sealed", [0, 1, 7, 1_000])
-@pytest.mark.parametrize("pages", [(1, 1), (4, 32)])
+@pytest.mark.parametrize(("sealed", "pages"), [(0, (1, 1)), (1, (4, 32)), (7, (1, 1)), (1_000, (4, 32))])
 def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: tuple[int, int], sealed: int
 ) -> None:

@@ -47,7 +47,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
+@settings(max_examples=25, deadline=None, suppress_health_check=UNMINDED)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
     undisturbed: dict[int, object], data: st.DataObject
@@ -73,7 +73,7 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) -> None:
     made = frames([3] * 90, gaps=[0, 2])

@@ -308,15 +308,15 @@ def test_points_go_as_symbols_do(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(measure_policy(),))  # type: ignore[arg-type]
     made = [
         MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(100)))
-        for first in range(0, 10 * HOUR, 100)
+        for first in range(0, 3 * HOUR, 100)
     ]
     scene.receive([Received("watch", "place", frame) for frame in made])
-    keeper = Keeper(scene, "points=4h")
-    keeper.run(10)
-    assert keeper.first("measured") == 6 * HOUR
+    keeper = Keeper(scene, "points=1h")
+    keeper.run(3)
+    assert keeper.first("measured") == 2 * HOUR
     scene.receive([Received("watch", "place", made[0])])
     assert scene.counters["duplicate"] == 1
-    scene.receive([Received("watch", "place", MeasureFrame(1, 35_999, 36_000, 2, (Released(0, (1, 1)),)))])
+    scene.receive([Received("watch", "place", MeasureFrame(1, 10_799, 10_800, 2, (Released(0, (1, 1)),)))])
     assert scene.counters["stored"] == len(made) + 1
 
 
