@@ -116,10 +116,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Deal the tests to several processes if that is asked for."""
-    several = session.config.option.workers > 1 and not session.config.option.collectonly and not session.testsfailed
-    if not several:
+    given = session.config.option
+    if given.workers == 1 or given.collectonly or (session.testsfailed and not given.continue_on_collection_errors):
         return None
-    workers.run(session, _lists(session.items), session.config.option.workers)
+    workers.run(session, _lists(session.items), given.workers)
     return True
 
 

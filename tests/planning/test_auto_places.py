@@ -13,7 +13,6 @@ from fugu.contract.discretisers import Cells
 from fugu.places.composition import stream_loss, verify_stream
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import asks_places
 from fugu.planning.question import Question
 from tests.support.plans import planned_once
 
@@ -103,13 +102,13 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
 
 def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) -> None:
     file = walk(tmp_path, 3, 0.0, 5)
-    assert asks_places(file, Question(), None)
-    assert not asks_places(file, Question(), "lat")
-    assert not asks_places(file, Question(want="share"), None)
-    assert not asks_places(file, Question(threshold=0.0), None)
+    assert Question().of_places(file, None)
+    assert not Question().of_places(file, "lat")
+    assert not Question(want="share").of_places(file, None)
+    assert not Question(threshold=0.0).of_places(file, None)
     (tmp_path / "other.csv").write_text("t,value\n0,1\n")
-    assert not asks_places(tmp_path / "other.csv", Question(), None)
-    assert asks_places(tmp_path / "other.csv", Question(want="place"), None)
+    assert not Question().of_places(tmp_path / "other.csv", None)
+    assert Question(want="place").of_places(tmp_path / "other.csv", None)
 
 
 @pytest.mark.parametrize(
