@@ -60,7 +60,9 @@ def grow_tables(
             for y in range(k):
                 if 0.0 < ahead[x, y] < tiny:
                     return m
-        power[:] = ahead
+        for x in range(k):  # an array assigned whole takes numba seconds more to compile
+            for y in range(k):
+                power[x, y] = ahead[x, y]
         largest_ratio(power, right[m])
         largest_ratio(np.ascontiguousarray(power.T), column[m])
     return wanted
@@ -158,7 +160,10 @@ def smallest_scale(
                 wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else nodes_left))
     if nodes_left > n:
         wanted = max(wanted, epsilon * best - nodes_right)
-        told_apart = np.where(start > -np.inf, 0.0, -np.inf)
+        told_apart = np.zeros_like(start)
+        for x in range(start.shape[0]):
+            for y in range(start.shape[0]):
+                told_apart[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
         for b in range(1, reach_right + 1):
             if epsilon * best - b + 1 <= wanted:
                 break

@@ -62,15 +62,19 @@ def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
     return found
 
 
-def audited(
-    fugu: Fugu, folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple[str, bytes]], *words: object
-) -> tuple[int, Any]:
+def asked(folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple[str, bytes]]) -> tuple[object, ...]:
     (folder / "policy.json").write_text(policy.to_json())
     write_truth(folder / "truth.csv", states)
     lines = (f"{topic} {payload.hex()}" for topic, payload in messages)
     (folder / "heard.txt").write_text("\n".join(lines) + "\n")
     given = (folder / "policy.json", folder / "truth.csv", "--column", "value", "--recording", folder / "heard.txt")
-    done = fugu("check", "stream", *given, *words, "--json")
+    return ("check", "stream", *given)
+
+
+def audited(
+    fugu: Fugu, folder: Path, policy: Policy, states: np.ndarray, messages: list[tuple[str, bytes]], *words: object
+) -> tuple[int, Any]:
+    done = fugu(*asked(folder, policy, states, messages), *words, "--json")
     assert done.err == ""
     return done.code, done.json()
 
@@ -95,11 +99,9 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
     assert 1 < odds["forward-backward"] <= math.e
     assert odds["supervised"] > 1
     assert odds["Viterbi"] is odds["learned chain, Viterbi"] is None
-    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
-    assert (code, told["confirmed"]) == (1, False)
-    assert least(told["trials"][0]) > 1
-    given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--recording", tmp_path / "heard.txt")
-    assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in fugu("check", "stream", *given).out
+    done = fugu(*asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6)))
+    assert done.code == 1
+    assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in done.out
 
 
 @pytest.mark.long
@@ -111,13 +113,12 @@ def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Pa
     assert [trial["released"] for trial in told["trials"]] == ["symbols", "window high", "symbols, high"]
     assert policy.windows_guarantee is not None
     assert [trial["epsilon"] for trial in told["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
-    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 0.2)])
+    assert least(told["trials"][0]) <= 1
+    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2))
     assert code == 1
-    reached = {trial["released"]: least(trial) for trial in told["trials"]}
-    assert reached["symbols"] <= 1
-    assert reached["window high"] > policy.windows_guarantee.epsilon
-    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 100.0))
-    assert [trial["released"] for trial in told["trials"]] == ["window high"]
+    (trial,) = told["trials"]
+    assert trial["released"] == "window high"
+    assert least(trial) > policy.windows_guarantee.epsilon
 
 
 @pytest.mark.long

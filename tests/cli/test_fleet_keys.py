@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -38,7 +39,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
 from fugu.host.database import add_functions
 from gateway.fleet.entries import Document, Target
-from gateway.fleet.keys import decrypted, encrypted
+from gateway.fleet.keys import _BLOCK, _COST, _PARALLEL, decrypted, encrypted
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
 from tests.support.board_trust import burnt_image
@@ -50,7 +51,16 @@ from tests.support.signing import new_keys, policy_document
 
 PASSPHRASE = "correct horse battery"
 POLICY = policy(epoch_us=0, period_us=1_000_000)
+COSTS = (_COST, _BLOCK, _PARALLEL)
 INSERTED = ("fleet", "device", "version")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quickly() -> Iterator[None]:
+    """A guess takes a fifth of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gateway.fleet.keys._PARALLEL", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fleet")
     secret(folder / "secret", PASSPHRASE)
     words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy-keys", 2, "--policy-threshold", 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gateway.fleet.keys._PARALLEL", 1)  # a fifth of the time that a guess takes
-        assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
+    assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
     return folder / "keys"
 
 
@@ -117,11 +125,12 @@ def test_init_makes_private_files_for_their_owner_only(made: Path) -> None:
     assert {name[:8] for name in root.keys} == {file.stem.partition("-")[2] for file in files}
 
 
-def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path) -> None:
+def test_a_key_is_written_in_a_form_that_others_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.fleet.keys._PARALLEL", COSTS[2])
     (key,) = new_keys(1)
     path = secret(tmp_path / "key.pem", encrypted(key, PASSPHRASE).decode())
     shown = subprocess.run(["openssl", "asn1parse", "-in", str(path)], capture_output=True, text=True, check=True)
-    assert re.findall(r"INTEGER +:(\w+)", shown.stdout) == ["4000", "08", "05"], "scrypt, 2^14, 8, 5"
+    assert re.findall(r"INTEGER +:(\w+)", shown.stdout) == ["4000", "08", "05"] == [f"{cost:02X}" for cost in COSTS]
     assert decrypted(path.read_bytes(), PASSPHRASE, path).private_bytes_raw() == key.private_bytes_raw()
     command = ["openssl", "pkey", "-in", str(path), "-passin", f"pass:{PASSPHRASE}", "-pubout", "-outform", "DER"]
     done = subprocess.run(command, capture_output=True, check=True)
