@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
 
-# Threads for small matrices only get into the way of other tests, and of forks.
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# Threads for small matrices, and for memory that tables of pandas leave, get into the way of other tests and of forks.
+os.environ |= {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 _LOG_CHARACTERS = 8000
 _MEMORY, _GIGABYTES = Path("/dev/shm"), 4
