@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import localcontext
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -39,6 +39,11 @@ _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
 _MOST_KNOWN_STATES = 8
 _MOST_JOINT_STATES = 12
+
+
+@lru_cache(maxsize=16)
+def _corners(q: tuple[float, float], r: tuple[float, float]) -> list[Ratios]:
+    return sorted({(Fraction(one), Fraction(other)) for one in q for other in r})
 
 
 class BinaryChains(ClassOfChains):
@@ -80,11 +85,7 @@ class BinaryChains(ClassOfChains):
     @property
     def worst_odds(self) -> Fraction:
         """That of a corner: it is monotone in q and r."""
-        return max(worst_odds_ratio(q, r) for q, r in self._corners)
-
-    @property
-    def _corners(self) -> list[Ratios]:
-        return sorted({(Fraction(q), Fraction(r)) for q in self.q for r in self.r})
+        return max(worst_odds_ratio(q, r) for q, r in _corners(self.q, self.r))
 
     @property
     def typical(self) -> tuple[Rows, ...]:
@@ -156,7 +157,7 @@ class BinaryChains(ClassOfChains):
         Steps of a class with q+r < 1 keep its sign, so each direction needs its own ratio only; `epsilon`, the larger
         of the two directions, covers steps of the other sign as well.
         """
-        positive = all(q + r <= 1 for q, r in self._corners)
+        positive = all(q + r <= 1 for q, r in _corners(self.q, self.r))
         neighbours = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
         epsilons = universal_losses(self.worst_odds, (ratio_01, ratio_10), neighbours)
         return losses_above(epsilons, "universal", "odds-ratio bound")

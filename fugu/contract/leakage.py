@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache, lru_cache
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from fugu.contract.rounding import float_up
@@ -261,6 +262,7 @@ def _image(matrix: tuple[_N, _N, _N, _N], value: _N) -> _N:
     return (a * value + b) / (c * value + d)
 
 
+@lru_cache(maxsize=64)  # a search asks for those of one class again and again
 def worst_odds_ratio(q: Fraction, r: Fraction) -> Fraction:
     """Return the odds ratio of a binary step, or its inverse if that is larger."""
     alpha = (1 - q) * (1 - r) / (q * r)
@@ -287,8 +289,13 @@ def universal_losses(
     alpha: Fraction, ticks: tuple[Fraction, Fraction], neighbours: tuple[Fraction, Fraction]
 ) -> list[Decimal]:
     """Return log(G m^2) in both directions: G from `ticks`, m the leakage of `neighbours`."""
-    leakages = [universal_leakage(alpha, worst) for worst in neighbours]
-    return [(as_decimal(tick) * leakage * leakage).ln() for tick, leakage in zip(ticks, leakages, strict=True)]
+
+    @cache  # mostly both are the same
+    def loss(tick: Fraction, worst: Fraction) -> Decimal:
+        leakage = universal_leakage(alpha, worst)
+        return (as_decimal(tick) * leakage * leakage).ln()
+
+    return [loss(*pair) for pair in zip(ticks, neighbours, strict=True)]
 
 
 def losses_above(epsilons: list[Decimal], adversary: Adversary, bound: str) -> Loss:
