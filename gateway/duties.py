@@ -35,7 +35,7 @@ from gateway.settings import GatewaySettings, SettingsError
 from gateway.shard_watch import ShardChannel, ShardWatch, channel_of
 from gateway.shards import Shard, own_account
 from gateway.store.engine import Lease
-from gateway.store.store import Store, lease_of
+from gateway.store.store import Store
 
 __all__ = ["Loop", "NotArrangedError", "duty_of"]
 
@@ -208,7 +208,7 @@ class OneShard(Alone):
     @property
     def lease(self) -> Lease:
         """The shard's place, also if a process has it that was thought dead."""
-        return Lease(lease_of(self._shard.index), take=True, shares=True)
+        return Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
 
     def details(self) -> dict[str, object]:
         """Which shard it is."""

@@ -24,7 +24,7 @@ from gateway.estimates.symbols import Symbols
 from gateway.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
 from gateway.store.symbols import Columns
 
-__all__ = ["Acknowledged", "Event", "Inbox", "Ingest", "Message"]
+__all__ = ["Acknowledged", "Inbox", "Ingest", "Message"]
 
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Acknowledged(NamedTuple):
     accepted: bool = True
 
 
-Event = Message | Acknowledged | None
+_Event = Message | Acknowledged | None
 """`None`: there is a new connection."""
 
 
@@ -138,7 +138,7 @@ class Inbox:
             self._answers.append(event)
             self._wake()
 
-    def take(self, most: int, timeout: float) -> list[Event]:
+    def take(self, most: int, timeout: float) -> list[_Event]:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
 
         Of a device at most so many of `most` messages are taken that a round with them is short.
@@ -149,14 +149,14 @@ class Inbox:
             self._changed.wait_for(lambda: self._is_ready or self._closed, timeout=timeout)
             return self._take(most)
 
-    def take_after_close(self, timeout: float) -> list[Event]:
+    def take_after_close(self, timeout: float) -> list[_Event]:
         """Remove everything; wait for it although the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
             return self._take(self._count, self._count)
 
-    def _take(self, most: int, each: int = _AT_ONCE) -> list[Event]:
-        taken: list[Event] = [*self._answers]
+    def _take(self, most: int, each: int = _AT_ONCE) -> list[_Event]:
+        taken: list[_Event] = [*self._answers]
         self._answers.clear()
         slow = self._slow if self._slow_due <= (now := time.monotonic()) or self._closed else {}
         if slow:

@@ -36,7 +36,7 @@ from gateway.duties import Loop, duty_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.health import Monitor, Sources
-from gateway.inbox import Acknowledged, Event, Inbox, Ingest, Message
+from gateway.inbox import Acknowledged, Inbox, Ingest, Message
 from gateway.journal import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
@@ -357,7 +357,7 @@ class Gateway:
     def _finished(self) -> bool:
         return all(part.finished for part in self._seats["finished"])
 
-    def _round(self, events: Sequence[Event]) -> None:
+    def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
         for device, count in self._inbox.oversized().items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count

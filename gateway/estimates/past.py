@@ -16,14 +16,14 @@ from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, told
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
 from gateway.store.store import Store
 from gateway.store.symbols import Bytes, Chunk, Columns, Head, packed_size, part
 
-__all__ = ["Past", "TickProbabilities", "cut", "seal"]
+__all__ = ["Past", "TickProbabilities", "cut"]
 
 
 _PAGES = 4, 32
@@ -31,6 +31,7 @@ _PAGES = 4, 32
 _CHUNK_TICKS = 4_000
 _SMALL_TICKS = 1_000
 """A last chunk with fewer is made anew with what follows it."""
+_DAY_US = 86_400_000_000
 _CHUNK_SPAN = 1 << 16
 """Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
 
@@ -69,6 +70,7 @@ class Past:
     """Reads a store, with the models needed so far in `bank`; estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
+        self._store = store
         self._frames = store.symbols
         self._catalogue = catalogue
         self._lag = lag
@@ -213,74 +215,67 @@ class Past:
         low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
         if low < high:
             given = np.concatenate(parts)[: high + self._lag], one.distribution, model.transition, model.emission
-            found = told(model, fixed_lag_marginals(*given, self._lag)[low:high])
+            found = model.told(fixed_lag_marginals(*given, self._lag)[low:high])
             yield TickProbabilities(one.version, one.first + low, one.shift, found)
 
     def _model(self, place: Place, one: _Stretch) -> Model:
         return self.bank.models[self.model(place.device, place.stream, one.version)]
 
+    def seal(self) -> list[Place]:
+        """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
+        places = {place.number: place for place in self._store.places(self._frames.tail.numbers)}
+        rows, standing, removed = self._rows(places)
+        numbers, which = np.unique(rows.number, return_inverse=True)
+        sealed = [places[number] for number in numbers.tolist()]
+        model = self.models(sealed, rows, which)
+        sizes = self.bank.arrays.facts[:, 0]
+        beliefs = Beliefs.unknown(len(sealed), self.bank.states)
+        for at, place in enumerate(sealed):
+            if (known := standing.get(place.number)) is not None:
+                beliefs.state[at] = known.state[0]
+                beliefs.distribution[at, : known.distribution.shape[1]] = known.distribution[0]
+        firsts = follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
+        chunks: list[Chunk] = []
+        heads: dict[int, Head] = {}
+        for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
+            place, distribution = sealed[which[row]], firsts[row, : sizes[model[row]]]
+            version, shift, offset, ticks, _ = runs[-1]
+            last = first + offset + ticks - 1
+            clock = self._catalogue.policy(place.device, place.stream, version).clock
+            day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
+            chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
+            known_by, tick, shift = beliefs.state[which[row]].tolist()
+            end = beliefs.distribution[which[row], : sizes[known_by]]
+            heads[place.number] = Head(place.number, tick, shift, version, end, first, chunks[-1].ticks, -1)
+        self._frames.seal(removed, chunks, heads.values())
+        return list(places.values())
 
-_DAY_US = 86_400_000_000
+    def _rows(self, places: dict[int, Place]) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
+        """Rows to be sealed, by sequence and in tick order.
 
-
-def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
-    """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
-    places = {place.number: place for place in store.places(store.symbols.tail.numbers)}
-    rows, standing, removed = _rows(store, past, places)
-    numbers, which = np.unique(rows.number, return_inverse=True)
-    sealed = [places[number] for number in numbers.tolist()]
-    model = past.models(sealed, rows, which)
-    sizes = past.bank.arrays.facts[:, 0]
-    beliefs = Beliefs.unknown(len(sealed), past.bank.states)
-    for at, place in enumerate(sealed):
-        if (known := standing.get(place.number)) is not None:
-            beliefs.state[at] = known.state[0]
-            beliefs.distribution[at, : known.distribution.shape[1]] = known.distribution[0]
-    firsts = follow(beliefs, past.bank.arrays, which, model, rows, np.arange(rows.rows))
-    chunks: list[Chunk] = []
-    heads: dict[int, Head] = {}
-    for row, first, runs, symbols in cut(rows, _CHUNK_TICKS, _CHUNK_SPAN):
-        place, distribution = sealed[which[row]], firsts[row, : sizes[model[row]]]
-        version, shift, offset, ticks, _ = runs[-1]
-        last = first + offset + ticks - 1
-        clock = catalogue.policy(place.device, place.stream, version).clock
-        day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
-        chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
-        known_by, tick, shift = beliefs.state[which[row]].tolist()
-        end = beliefs.distribution[which[row], : sizes[known_by]]
-        heads[place.number] = Head(place.number, tick, shift, version, end, first, chunks[-1].ticks, -1)
-    store.symbols.seal(removed, chunks, heads.values())
-    return list(places.values())
-
-
-def _rows(
-    store: Store, past: Past, places: dict[int, Place]
-) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
-    """Rows to be sealed, by sequence and in tick order.
-
-    Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
-    """
-    every = store.symbols.tail.every()
-    numbers, begins = np.unique(every.number, return_index=True)
-    firsts = every.first[begins].tolist()
-    heads = {head.number: head for head in store.symbols.heads(numbers.tolist())}
-    standing: dict[int, Beliefs] = {}
-    parts, removed = [], []
-    for number, first in zip(numbers.tolist(), firsts, strict=True):
-        if (head := heads.get(number)) is None:
-            continue
-        if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
-            standing[number] = past.after(places[number], head)
-            continue
-        begin = min(first, head.chunk) if head.chunk >= 0 else first
-        standing[number], found = past.standing(places[number], begin)
-        parts.append(found)
-        removed.append((number, min(first, int(found.first[0]))))
-    if parts:
-        whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
-        every = Columns.joined((whole, *parts))
-        every = every.take(np.lexsort((every.first, every.number)))
-    return every, standing, removed
+        Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
+        """
+        every = self._frames.tail.every()
+        numbers, begins = np.unique(every.number, return_index=True)
+        firsts = every.first[begins].tolist()
+        heads = {head.number: head for head in self._frames.heads(numbers.tolist())}
+        standing: dict[int, Beliefs] = {}
+        parts, removed = [], []
+        for number, first in zip(numbers.tolist(), firsts, strict=True):
+            if (head := heads.get(number)) is None:
+                continue
+            if head.last < first and (head.chunk < 0 or head.ticks >= _SMALL_TICKS):
+                standing[number] = self.after(places[number], head)
+                continue
+            begin = min(first, head.chunk) if head.chunk >= 0 else first
+            standing[number], found = self.standing(places[number], begin)
+            parts.append(found)
+            removed.append((number, min(first, int(found.first[0]))))
+        if parts:
+            whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
+            every = Columns.joined((whole, *parts))
+            every = every.take(np.lexsort((every.first, every.number)))
+        return every, standing, removed
 
 
 def cut(

@@ -22,11 +22,11 @@ from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import StateEstimate
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, told
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import Model, SymbolModel
-from gateway.estimates.past import Past, cut, seal
+from gateway.estimates.past import Past, cut
 from gateway.journal import Arrivals, Streams, grown, parse, wall_time
 from gateway.store.coverage import FrameSpan, Place
 from gateway.store.store import Store
@@ -217,7 +217,7 @@ class Symbols(Kind[SymbolFrame]):
 
     def seal(self) -> list[Place]:
         """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
-        places = seal(self._store, self._catalogue, self.past)
+        places = self.past.seal()
         self._frames.put_reported(self.reports.known.items())
         return places
 
@@ -456,7 +456,7 @@ class Reports:
         )
         known = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
         states = len(known.numbers.initial)
-        shares, now = (told(known.numbers, each[:states]) for each in (shares, now))
+        shares, now = (known.numbers.told(each[:states]) for each in (shares, now))
         last = first + count - 1
         try:
             return _Report(place, last, state_estimate(known.policy, first, last, shift, shares, now))

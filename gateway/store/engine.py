@@ -70,6 +70,11 @@ class Lease:
     silent: float | None = None
     shares: bool = False
 
+    @staticmethod
+    def of_shard(index: int) -> str:
+        """The name under which a shard's process holds its devices."""
+        return f"shard {index}"
+
     def __post_init__(self) -> None:
         """Refuse a name that would have to be quoted."""
         if not re.fullmatch("[a-z0-9 -]*", self.name):

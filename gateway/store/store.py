@@ -22,7 +22,7 @@ from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.symbols import SymbolStore
 
-__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "lease_of"]
+__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError"]
 
 
 class StoreError(FuguError):
@@ -256,7 +256,7 @@ class Store:
 
     def new_generation(self) -> AbstractContextManager[None]:
         """A transaction while nobody else writes, after which no shard can write that began before."""
-        return self._db.new_generation([lease_of(index) for index in range(self.shards)])
+        return self._db.new_generation([Lease.of_shard(index) for index in range(self.shards)])
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
@@ -384,8 +384,3 @@ class Store:
         """Remove what has been published, or is not to be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
-
-
-def lease_of(shard: int) -> str:
-    """The name under which a shard's process holds its devices."""
-    return f"shard {shard}"
