@@ -265,7 +265,7 @@ class Recorder:
         if (merge := sequence.coverage.add(span.previous, span.last)) is None:
             return
         if kind is not self.symbols:
-            self._store.merge_coverage(place.number, merge)
+            self._store.merge_coverage(place.number, *merge)
             return
         sequence.rewritten = True
         if stored:

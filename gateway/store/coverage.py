@@ -19,7 +19,7 @@ from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import MAX_GAPS, MAX_TICK, Gap, StreamCommit
 from fugu.contract.windows import Window
 
-__all__ = ["Coverage", "FrameSpan", "Merge", "Place", "ShiftError", "Shifts", "Span"]
+__all__ = ["Coverage", "FrameSpan", "Place", "ShiftError", "Shifts", "Span"]
 
 
 class Place(NamedTuple):

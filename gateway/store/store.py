@@ -16,7 +16,7 @@ from fugu.host.database import STORE
 from gateway.location import Location
 from gateway.shards import Shard
 from gateway.store.aged import AgedStore
-from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
+from gateway.store.coverage import Coverage, Place, Shifts, Span
 from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
@@ -322,15 +322,13 @@ class Store:
         self._db.executemany(query, [(stream, *span) for span in spans])
         self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
 
-    def merge_coverage(self, stream: int, merge: Merge) -> None:
-        """Follow a change of the coverage."""
-        if merge.absorbed == (merge.after,):
-            row = (merge.through, stream, merge.after)
-            self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", row)
+    def merge_coverage(self, stream: int, absorbed: Sequence[int], after: int, through: int) -> None:
+        """Follow a change of the coverage, as `Coverage.add` says it."""
+        if absorbed == (after,):
+            self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", (through, stream, after))
             return
-        gone = [(stream, after) for after in merge.absorbed]
-        self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
-        self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
+        self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", [(stream, one) for one in absorbed])
+        self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, after, through))
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
         """Lengthen the last interval of some sequences, or begin one: their numbers, and (after, through]."""

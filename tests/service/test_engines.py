@@ -59,8 +59,8 @@ def test_coverage_and_shifts_are_what_was_said_last(store: Store) -> None:
     for after, through in ((-1, 9), (19, 29), (FAR, FAR + 1), (9, 14), (14, 40)):
         merge = coverage.add(after, through)
         assert merge is not None
-        store.merge_coverage(1, merge)
-    store.merge_coverage(2, Coverage().add(0, 1) or pytest.fail("a set with nothing in it has changed"))
+        store.merge_coverage(1, *merge)
+    store.merge_coverage(2, *(Coverage().add(0, 1) or pytest.fail("a set with nothing in it has changed")))
     assert sorted(store.coverage(1)) == coverage.intervals == [(-1, 40), (FAR, FAR + 1)]
     store.put_shifts(1, [Span(0, 0, 9), Span(5, 10, 19)], 0)
     store.put_shifts(1, [Span(5, 10, 29), Span(8, 30, FAR)], 5)
