@@ -152,6 +152,7 @@ class Gateway:
         fleet = settings.fleet
         self._settings = settings
         self._duty = duty = duty_of(settings)
+        self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
         self._clients = 0
@@ -296,7 +297,7 @@ class Gateway:
     @property
     def is_alive(self) -> bool:
         """True if the worker has finished a round of late, and could store what there was."""
-        return self._failing_since is None and self._monitor.round_age < STUCK_SECONDS
+        return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property
     def last_error(self) -> str:
@@ -333,6 +334,7 @@ class Gateway:
     def _work(self) -> None:
         try:
             while not self._inbox.drained:
+                self._last_round = time.monotonic()
                 self._monitor.begin_round()
                 if self._check.problem:
                     raise UselessError(self._check.problem)
