@@ -238,6 +238,7 @@ class Failing:
 def put(store: Store, database: Database) -> None:
     """Let a store and its parts use another database."""
     store._db = database
+    store.transaction, store.snapshot, store.check = database.transaction, database.snapshot, database.check
     for part in (store.symbols, store.points, store.windows, store.releases, store.aged, store.conflicts):
         part._db = database
 
