@@ -93,11 +93,6 @@ class _Alarms:
         self._names: dict[AlarmCode, int] = {}
         self._begun: list[_Alarm] = []
 
-    @staticmethod
-    def holds(code: AlarmCode) -> float:
-        """Seconds after which an alarm ends if nothing more is noted."""
-        return KINDS[code].holds
-
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
         """Note what happened `age` seconds ago, or still holds; `times` is 0 for what holds, which counts once."""
         key = (code, name)
@@ -279,7 +274,7 @@ class Monitor:
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Something happened before the start, in Unix seconds; call it before `start`."""
         now = self._wall()
-        if now - last <= self.alarms.holds(code):  # what was over before the start is not told
+        if now - last <= KINDS[code].holds:  # what was over before the start is not told
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)
 
