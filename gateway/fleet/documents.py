@@ -25,9 +25,9 @@ from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import error_of
 from fugu.privacy.randomised_response import assess
-from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
+from gateway.fleet.entries import Document, FleetError, Target, UnknownNameError
 from gateway.fleet.keys import Root, read_root
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_complete, read_signed
 

@@ -1,4 +1,4 @@
-"""The values of a fleet's registry: devices, documents, plans of rollouts, and the errors of this room.
+"""The values of a fleet's registry: documents, reports, plans of rollouts, and the errors of this room.
 
 Who gets a document is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash
 of the plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the
@@ -21,8 +21,6 @@ from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 
 __all__ = [
-    "Desired",
-    "Device",
     "Document",
     "Due",
     "Event",
@@ -32,7 +30,6 @@ __all__ = [
     "PolicyReport",
     "Refusal",
     "RegistryError",
-    "Reported",
     "RolloutPlan",
     "Sighting",
     "Stage",
@@ -106,52 +103,6 @@ class Document:
             raise FleetError(f"document {self.version} needs its bytes and their digest in hexadecimal")
         if self.restores is not None and self.restores >= self.version:
             raise FleetError(f"document {self.version} cannot restore version {self.restores}: it is not older")
-
-
-class Desired(NamedTuple):
-    """The version that a device should have, since when, and whether the broker has it."""
-
-    version: int
-    since_us: int
-    published: bool
-
-
-class Reported(NamedTuple):
-    """Last report of a device about documents.
-
-    Attributes:
-        in_force: the version that it says is in force, 0 for none; `None` if it never said so.
-        version, outcome, reason: its newest answer; version 0 is a document that is none of this registry's, or, if
-            accepted, no document at all.
-        since_us: when this answer first came.
-        stale: it says that it has not heard of anything new for too long.
-    """
-
-    in_force: int | None
-    version: int
-    outcome: Outcome
-    reason: str
-    since_us: int
-    stale: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device, and what is known about it.
-
-    `last_seen_us` is when it was last known to be connected, 0 if never; `codes` of its newest status, space-separated.
-    """
-
-    name: str
-    groups: frozenset[str]
-    enrolled_us: int
-    last_seen_us: int
-    online: bool
-    outbox_depth: int
-    codes: str
-    agent_version: str
-    desired: Desired | None
-    reported: Reported | None
 
 
 class Sighting(NamedTuple):

@@ -16,29 +16,28 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fugu.contract.watermark import KEY_BYTES
 from fugu.host.database import REGISTRY, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
-    Desired,
-    Device,
     Document,
     Due,
     Event,
     FleetError,
+    Outcome,
     PolicyReport,
     Refusal,
     RegistryError,
-    Reported,
     Sighting,
     Target,
     UnknownNameError,
     checked_name,
 )
 
-__all__ = ["Registry"]
+__all__ = ["Device", "Registry"]
 
 _BUSY_SECONDS = 5.0
 _FINAL = """
@@ -91,6 +90,52 @@ _COLUMNS = (
 _DEVICES = f"SELECT {_COLUMNS} FROM devices LEFT JOIN desired w ON w.device=name "
 _DEVICES += "LEFT JOIN reported r ON r.device=name"
 _DOCUMENT = "version, kind, name, digest, payload, description, added_by, added_us, restores"
+
+
+class Desired(NamedTuple):
+    """The version that a device should have, since when, and whether the broker has it."""
+
+    version: int
+    since_us: int
+    published: bool
+
+
+class Reported(NamedTuple):
+    """Last report of a device about documents.
+
+    Attributes:
+        in_force: the version that it says is in force, 0 for none; `None` if it never said so.
+        version, outcome, reason: its newest answer; version 0 is a document that is none of this registry's, or, if
+            accepted, no document at all.
+        since_us: when this answer first came.
+        stale: it says that it has not heard of anything new for too long.
+    """
+
+    in_force: int | None
+    version: int
+    outcome: Outcome
+    reason: str
+    since_us: int
+    stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, and what is known about it.
+
+    `last_seen_us` is when it was last known to be connected, 0 if never; `codes` of its newest status, space-separated.
+    """
+
+    name: str
+    groups: frozenset[str]
+    enrolled_us: int
+    last_seen_us: int
+    online: bool
+    outbox_depth: int
+    codes: str
+    agent_version: str
+    desired: Desired | None
+    reported: Reported | None
 
 
 class Registry:

@@ -13,17 +13,15 @@ import pytest
 from fugu.host import database
 from fugu.host.database import add_functions
 from gateway.fleet.entries import (
-    Desired,
     Due,
     FleetError,
     PolicyReport,
     RegistryError,
-    Reported,
     Sighting,
     Target,
     UnknownNameError,
 )
-from gateway.fleet.registry import MOST_REFUSALS, Registry
+from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry, Reported
 from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 
@@ -236,7 +234,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from gateway.fleet.entries import PolicyReport, Sighting
-from gateway.fleet.registry import MOST_REFUSALS, Registry
+from gateway.fleet.registry import MOST_REFUSALS, Desired, Registry, Reported
 path, who = Path(sys.argv[1]), sys.argv[2]
 registry = Registry(path, fleet="home")
 for i in range(100):

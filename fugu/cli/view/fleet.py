@@ -18,8 +18,8 @@ from fugu.cli.view.guarantee import STRETCH_COLUMNS, STRETCH_TITLE, stretch_cell
 from fugu.cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
-from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
-from gateway.fleet.registry import Registry
+from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
+from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts, way_back
 from gateway.fleet.signing import Signed, contents, weaker
 
