@@ -16,7 +16,7 @@ from fugu.attackers.stretches import SECRETS
 from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, paths, release
 from fugu.audit.witness import witness
 from fugu.chains.arrays import Ints
-from fugu.cli.view.audit import show_stream
+from fugu.cli.view.audit import tell_stream
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Adversary, Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -139,7 +139,7 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
     assert {one.secret for one in trial.attacks} <= set(SECRETS)
     assert trial.ticks == 10
     assert all(one.scored >= 200 and 1 < one.furthest <= math.exp(trial.epsilon) for one in trial.attacks)
-    show_stream(audit)
+    tell_stream(False, audit)
     assert "Stretches, to who knows all other days" in capsys.readouterr().out
 
 
