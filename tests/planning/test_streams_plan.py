@@ -75,18 +75,17 @@ def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) ->
     secrets = list(itertools.combinations(groups, 2)) if len(shown[0]) > 1 else []
     for column in shown.T:
         secrets += itertools.combinations([column == x for x in np.unique(column)], 2)
-    worst = 0.0
-    for outputs in itertools.product(likelihoods, repeat=ticks):
-        forward = [distribution * outputs[0]]
-        for likelihood in outputs[1:]:
-            forward.append((forward[-1] @ transition) * likelihood)
-        backward = np.ones(len(distribution))
-        for t in range(ticks - 1, -1, -1):
-            joint = forward[t] * backward
-            for one, other in secrets:
-                ratio = (joint[one].sum() / distribution[one].sum()) / (joint[other].sum() / distribution[other].sum())
-                worst = max(worst, abs(math.log(ratio)))
-            backward = transition @ (outputs[t] * backward)
+    outputs = np.array(list(itertools.product(likelihoods, repeat=ticks)))
+    forward = [distribution * outputs[:, 0]]
+    for t in range(1, ticks):
+        forward.append((forward[-1] @ transition) * outputs[:, t])
+    backward, worst = np.ones_like(forward[0]), 0.0
+    for t in range(ticks - 1, -1, -1):
+        joint = forward[t] * backward
+        for one, other in secrets:
+            a, b = (joint[:, group].sum(axis=1) / distribution[group].sum() for group in (one, other))
+            worst = max(worst, float(np.abs(np.log(a / b)).max()))
+        backward = (outputs[:, t] * backward) @ transition.T
     return worst
 
 
