@@ -23,9 +23,10 @@ from firmware_sim.devices import simulate_recording
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.mqtt import Broker, Link
 from fugu.privacy.randomised_response import calibrate
 

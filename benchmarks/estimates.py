@@ -20,10 +20,11 @@ from figures import show
 
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import estimate_topic, parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link

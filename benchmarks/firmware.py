@@ -23,11 +23,12 @@ from figures import show
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.compiled_policy import BOARD, with_compiled
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.stretches import Ceiling
 from fugu.contract.windows import Window
 

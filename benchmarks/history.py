@@ -36,10 +36,11 @@ from hmmlearn.hmm import CategoricalHMM
 
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from gateway.estimates.catalogue import Catalogue
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class

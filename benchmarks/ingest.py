@@ -32,10 +32,11 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from gateway.process import run

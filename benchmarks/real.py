@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.chain_model import count_transitions, transition_matrix

@@ -26,10 +26,11 @@ import numpy as np
 from figures import show
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import symbols_topic
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.symbols import warm

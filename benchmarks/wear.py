@@ -91,7 +91,8 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from firmware_sim.devices import simulate_recording
     from fugu.cli.demo.location import _write_device as write_device
     from fugu.contract.chains import BinaryChains
-    from fugu.contract.policy import Clock, Policy, Thresholds
+    from fugu.contract.discretisers import Thresholds
+    from fugu.contract.policy import Clock, Policy
     from fugu.mqtt import Broker
     from fugu.privacy.randomised_response import calibrate
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import Committed
+from fugu.contract.frames import Committed, is_authentic
 from fugu.contract.topics import symbols_topic, window_topic
-from fugu.contract.watermark import is_authentic
 from fugu.mqtt import Link
 
 __all__ = ["Sender"]

@@ -8,9 +8,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from fugu.contract.discretisers import Baseline
+from fugu.contract.discretisers import Baseline, Categories, Cells, Thresholds
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Categories, Cells, Thresholds
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 

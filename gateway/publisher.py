@@ -25,9 +25,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import sign_committed
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
-from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
 from gateway.journal import Heard

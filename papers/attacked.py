@@ -13,7 +13,7 @@ from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.planning.attacked import Trial
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings

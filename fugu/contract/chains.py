@@ -33,7 +33,7 @@ from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Window
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown", "odds_ratio"]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "odds_ratio"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9

@@ -14,13 +14,13 @@ from pydantic import Field, ValidationError, model_validator
 from fugu.contract._document import Document, DocumentFile, first_problem
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.frames import KEY_BYTES
+from fugu.contract.leakage import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy
 from fugu.contract.stretches import Ceiling
-from fugu.contract.watermark import KEY_BYTES
 
 __all__ = [
     "Address",

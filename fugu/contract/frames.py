@@ -4,8 +4,9 @@ Schema 5 is for counts of windows, with noise added on the device. A window's fr
 `committed` message it is `{stream}/{window}`, and its windows are numbered by their index, as symbols by their tick.
 """
 
+import hmac
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -35,6 +36,7 @@ __all__ = [
     "COUNT_HIGH",
     "COUNT_LOW",
     "JUDGED_BYTES",
+    "KEY_BYTES",
     "LATE_US",
     "MAX_DETAIL",
     "MAX_FRAME_TICKS",
@@ -55,8 +57,9 @@ __all__ = [
     "SymbolFrame",
     "WindowFrame",
     "check_ticks",
-    "packed_streams",
+    "is_authentic",
     "sequence_name",
+    "sign_committed",
     "symbol_bits",
 ]
 
@@ -250,10 +253,30 @@ class Status(Message):
     ]
 
 
-def packed_streams(message: Committed) -> bytes:
-    """The streams of a watermark message as they are packed in it: its last bytes."""
+KEY_BYTES = 32
+"""Of the key that a device and its gateway share, and nobody else: who says watermarks."""
+_DOMAIN = "fugu/2 committed"
+
+
+def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> Committed:
+    """The message with its tag, under a key of 32 bytes."""
+    return replace(message, tag=_tag(key, fleet, device, message))
+
+
+def is_authentic(key: bytes, fleet: str, device: str, message: Committed) -> bool:
+    """True if the holder of the key has said this, counter and all, to this device; takes as long either way."""
+    return hmac.compare_digest(message.tag, _tag(key, fleet, device, message))
+
+
+def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
+    """HMAC-SHA256 of the domain, the fleet's name and the device's, each with a zero byte, the counter, the streams.
+
+    The counter is in 8 bytes, the highest first; the streams are as they are packed in the message.
+    """
+    binary(key, KEY_BYTES, KEY_BYTES, "key")
+    head = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
     packed: bytes = msgpack.packb([stream.row() for stream in message.streams])
-    return packed
+    return hmac.digest(key, head + message.counter.to_bytes(8, "big") + packed, "sha256")
 
 
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:

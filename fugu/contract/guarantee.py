@@ -24,7 +24,7 @@ from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import StretchBound, StretchTicks
 from fugu.contract.windows import Window, total_rate
 
-__all__ = ["Adversary", "Guarantee", "Loss", "StreamOutputs", "check_outputs", "tick_ratios"]
+__all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
 
 class Guarantee(Document):

@@ -11,10 +11,11 @@ from pydantic_core import CoreSchema, core_schema
 from fugu.contract._document import Document, DocumentFile, first_problem
 from fugu.contract.calendar import DAY
 from fugu.contract.chains import ChainClass
-from fugu.contract.discretisers import Categories, Cells, Discretiser, Thresholds
+from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
-from fugu.contract.guarantee import Guarantee, Loss, StreamOutputs, check_outputs
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.leakage import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US
 from fugu.contract.stretches import Ceiling, StretchBound
@@ -23,13 +24,10 @@ from fugu.contract.windows import MAX_WINDOWS, Window, total_rate
 
 __all__ = [
     "MAX_POLICY_BYTES",
-    "Categories",
-    "Cells",
     "Clock",
     "Name",
     "Policy",
     "PolicyHeader",
-    "Thresholds",
     "UsefulFor",
 ]
 

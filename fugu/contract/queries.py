@@ -15,7 +15,6 @@ from fugu.contract.calendar import DAY, DayBlocks
 __all__ = [
     "COUNT",
     "EACH",
-    "HISTOGRAM",
     "QUERIES",
     "WINDOW_QUERIES",
     "Each",

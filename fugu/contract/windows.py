@@ -26,7 +26,6 @@ __all__ = [
     "ALONE",
     "MAX_WINDOWS",
     "Asking",
-    "Blocks",
     "Composing",
     "Mechanism",
     "Window",

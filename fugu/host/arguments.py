@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.stretches import Ceiling
 from fugu.host.clock import seconds_of
 

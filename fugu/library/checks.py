@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.errors import PolicyError, UsageError
-from fugu.contract.guarantee import Loss
+from fugu.contract.leakage import Loss
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy

@@ -45,7 +45,7 @@ from fugu.planning.candidates import (
 from fugu.planning.errors import PlanningError
 from fugu.planning.gaps import Gaps, gaps_of
 from fugu.planning.policy_builder import PolicyHeader, Whose, build_window_policy
-from fugu.planning.profiles import Profile, profile_lengths, profile_window, recorded_profile
+from fugu.planning.profiles import Profile
 from fugu.planning.question import (
     ChosenStates,
     Cut,
@@ -302,20 +302,20 @@ def _of_profiles(problem: _Problem) -> _Problem:
     if not readings.timed:
         raise PlanningError(f"{readings.source} has no steady times: there are no parts of the day to count by")
     sets = three_sets(readings.segments, states.baseline_ticks, 1)
-    profile = recorded_profile(readings, question, states.counted)
+    profile = Profile.recorded(readings, question, states.counted)
     return problem._replace(sets=sets, by_period={}, bins=(states.counted,), profile=profile)
 
 
 def _lengths(problem: _Problem) -> list[int]:
     if problem.profile is not None:
-        return profile_lengths(problem.readings, problem.question)
+        return Profile.wanted_lengths(problem.readings, problem.question)
     return window_lengths(problem.readings.period, problem.readings.steady, problem.question)
 
 
 def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     """Try profiles where nothing else is useful; what was compared stays, with them."""
     readings, question = outcome.problem.readings, outcome.problem.question
-    if not (readings.timed and profile_lengths(readings, question)):
+    if not (readings.timed and Profile.wanted_lengths(readings, question)):
         return outcome
     problem = _of_profiles(outcome.problem)
     lengths = _lengths(problem)
@@ -597,5 +597,5 @@ def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> Joint
     if candidate.blocks is None:
         window = wanted_window(candidate.window_ticks, plan.bins)
     else:
-        window = profile_window(candidate, plan.question, plan.states.counted, epoch)
+        window = Profile.window(candidate, plan.question, plan.states.counted, epoch)
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)

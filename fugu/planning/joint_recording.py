@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import JointChains, Shown, odds_ratio
+from fugu.contract.chains import JointChains, odds_ratio
+from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import Recording, median_period, read_states
 from fugu.privacy.chain_fit import matrix_rows

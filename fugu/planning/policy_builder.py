@@ -13,7 +13,8 @@ import numpy as np
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import Guarantee, Loss, StreamOutputs
+from fugu.contract.guarantee import Guarantee, StreamOutputs
+from fugu.contract.leakage import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of

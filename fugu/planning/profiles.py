@@ -34,7 +34,7 @@ from fugu.planning.readings import Readings
 from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.covering_class import CoveringChains
 
-__all__ = ["Profile", "profile_blocks", "profile_lengths", "profile_window", "recorded_profile"]
+__all__ = ["Profile", "profile_blocks"]
 
 YEARS = 10
 """How far transitions are compiled; a policy that runs longer keeps the last offset."""
@@ -89,25 +89,40 @@ DAYS = (7, 14)
 _RUNS, _ANSWERS = 100, 20_000
 
 
-def profile_lengths(readings: Readings, question: Question) -> list[int]:
-    """Ticks of the profiles to compare; none where blocks would be shorter than a tick."""
-    period = readings.period
-    days = DAYS if question.days is None else (question.days,)
-    lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
-    most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-    return [
-        length
-        for length in lengths
-        if length <= min(most, MAX_WINDOW_TICKS) and period <= profile_blocks(question.blocks, 0.0).seconds
-    ]
-
-
 class Profile(NamedTuple):
     """The blocks of a recording's ticks: `places` (n,), all of them; states `counted` are counted together."""
 
     blocks: DayBlocks
     places: Ints
     counted: tuple[int, ...]
+
+    @staticmethod
+    def wanted_lengths(readings: Readings, question: Question) -> list[int]:
+        """Ticks of the profiles to compare; none where blocks would be shorter than a tick."""
+        period = readings.period
+        days = DAYS if question.days is None else (question.days,)
+        lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
+        most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
+        return [
+            length
+            for length in lengths
+            if length <= min(most, MAX_WINDOW_TICKS) and period <= profile_blocks(question.blocks, 0.0).seconds
+        ]
+
+    @classmethod
+    def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
+        """The blocks that a recording's ticks were in, by their times; PlanningError if there are no such blocks."""
+        assert readings.moments is not None
+        blocks = profile_blocks(question.blocks, float(readings.moments.min()))
+        places = np.array([blocks.at(round(1e6 * moment)) for moment in readings.moments.tolist()], dtype=np.int64)
+        return cls(blocks, places, tuple(counted))
+
+    @staticmethod
+    def window(candidate: Candidate, question: Question, counted: Sequence[int], epoch: float | None) -> WantedWindow:
+        """The window of a recommended profile, by its zone's transitions in the years from `epoch` (default: now)."""
+        assert candidate.window_ticks is not None
+        query = Query("profile", blocks=profile_blocks(question.blocks, epoch))
+        return WantedWindow(WINDOW, candidate.window_ticks, tuple(counted), query=query)
 
     def shares(self, cut: Cut, part: Part, length: int) -> Shares:
         """The true answers of the profiles of `length` ticks in a set, a share of each block.
@@ -179,23 +194,6 @@ class Profile(NamedTuple):
 
     def _part(self, length: int) -> int:
         return max(1, length * self.blocks.seconds // DAY)
-
-
-def recorded_profile(readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
-    """The blocks that a recording's ticks were in, by their times; PlanningError if there are no such blocks."""
-    assert readings.moments is not None
-    blocks = profile_blocks(question.blocks, float(readings.moments.min()))
-    places = np.array([blocks.at(round(1e6 * moment)) for moment in readings.moments.tolist()], dtype=np.int64)
-    return Profile(blocks, places, tuple(counted))
-
-
-def profile_window(
-    candidate: Candidate, question: Question, counted: Sequence[int], epoch: float | None
-) -> WantedWindow:
-    """The window of a recommended profile, by the transitions of its zone in the years from `epoch` (default: now)."""
-    assert candidate.window_ticks is not None
-    query = Query("profile", blocks=profile_blocks(question.blocks, epoch))
-    return WantedWindow(WINDOW, candidate.window_ticks, tuple(counted), query=query)
 
 
 def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

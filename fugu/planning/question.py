@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresholds
 from fugu.contract.frames import MAX_FRAME_TICKS
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.stretches import stretch_ticks
 from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError, TooShortError

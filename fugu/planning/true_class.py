@@ -20,7 +20,7 @@ from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, StreamOutputs, check_outputs
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
 from fugu.contract.stretches import moved

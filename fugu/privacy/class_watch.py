@@ -37,7 +37,7 @@ from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.chains import ChainClass, FiniteChains
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 
 __all__ = ["WEEKS", "Bets", "noticeable", "why_off"]
 

@@ -21,7 +21,8 @@ from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationar
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, StreamOutputs, check_outputs, tick_ratios
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
+from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import moved

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import Stretch, StretchBound

@@ -11,7 +11,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.policy import PolicyHeader
 from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from fugu.host.files import read_text

@@ -24,7 +24,7 @@ from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihood
 from fugu.audit.witness import secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience

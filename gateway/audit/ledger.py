@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant

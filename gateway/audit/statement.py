@@ -27,7 +27,7 @@ from fugu.audit.findings import (
 )
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Enrolment
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.pins import pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.stretches import Ceiling
 from gateway.deployment.mosquitto import Account
 from gateway.deployment.units import DeploymentError

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.watermark import KEY_BYTES
+from fugu.contract.frames import KEY_BYTES
 from fugu.host.database import REGISTRY, damage, open_database, snapshot, transaction
 from gateway.fleet.entries import (
     Document,

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from fugu.contract._document import Document
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from fugu.contract.windows import ALONE, Mechanism, covers

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, TopicError
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.reports import Noise
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic

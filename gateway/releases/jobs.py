@@ -9,7 +9,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import release_topic
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers

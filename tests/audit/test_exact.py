@@ -18,8 +18,9 @@ from fugu.audit.exact import NotRecomputed, binary, points
 from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import chains_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, Shown
-from fugu.contract.guarantee import Adversary
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.leakage import Adversary
 from fugu.contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window

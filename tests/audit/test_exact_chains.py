@@ -16,8 +16,9 @@ from fugu.audit.exact import NotRecomputed
 from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import known_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
-from fugu.contract.chains import JointChains, Shown
-from fugu.contract.guarantee import Adversary
+from fugu.contract.chains import JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.leakage import Adversary
 from fugu.places.composition import measured_loss, rounded_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec

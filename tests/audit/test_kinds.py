@@ -13,8 +13,10 @@ import pytest
 
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.audit.witness import witness
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from fugu.contract.guarantee import Adversary, Guarantee, tick_ratios
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.guarantee import Guarantee, tick_ratios
+from fugu.contract.leakage import Adversary
 from fugu.contract.measure_policy import StreamLoss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy

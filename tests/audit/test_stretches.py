@@ -18,7 +18,8 @@ from fugu.audit.witness import witness
 from fugu.chains.arrays import Ints
 from fugu.cli.view.audit import tell_stream
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up

@@ -10,7 +10,8 @@ import pytest
 
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
-from fugu.contract.guarantee import Adversary, loss
+from fugu.contract.guarantee import loss
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.privacy import randomised_response

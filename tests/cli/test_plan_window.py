@@ -16,10 +16,11 @@ import pytest
 
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window, lawful_scale
 from fugu.privacy.chain_class import ChainClassError
 from tests.support.command import Fugu

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
-from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, loss
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
-from fugu.contract.leakage import informed_leakage
+from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, loss, tick_ratios
+from fugu.contract.leakage import Adversary, informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
 from tests.support.oracle import best_attack

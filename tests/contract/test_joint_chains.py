@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pytest
 from pydantic import ValidationError
 
-from fugu.contract.chains import JointChains, Shown
+from fugu.contract.chains import JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import odds_table as soft_odds
 from fugu.contract.finite_leakage import stationary_distribution
 from fugu.contract.finite_leakage import worst_weights as soft_step
-from fugu.contract.guarantee import Adversary
 from fugu.contract.inner_maximum import Work, closed
+from fugu.contract.leakage import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import stream_losses
 from fugu.privacy.chain_class import MarkovChain

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, loss, tick_ratios
+from fugu.contract.guarantee import Guarantee, loss, tick_ratios
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import DAYS, Ceiling, StretchBound, covered, stretch_ticks
 from fugu.contract.windows import Window

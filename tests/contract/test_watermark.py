@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import Committed, Gap, StreamCommit
-from fugu.contract.watermark import is_authentic, sign_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit, is_authentic, sign_committed
 from tests.support.refusals import refused_for
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"

@@ -10,7 +10,8 @@ import pytest
 
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import Knowledge, SymbolOutputs
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable

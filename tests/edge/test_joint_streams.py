@@ -15,7 +15,8 @@ from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from fugu.chains import filter_beliefs, fixed_lag_marginals
-from fugu.contract.chains import BinaryChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, joint_epsilon

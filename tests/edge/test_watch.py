@@ -16,8 +16,7 @@ from edge_agent import watch as watch_module
 from edge_agent.plan import _watched_class as watched_class
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary
-from fugu.contract.leakage import worst_odds_ratio
+from fugu.contract.leakage import Adversary, worst_odds_ratio
 from tests.support.soak import only
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}

@@ -14,9 +14,8 @@ from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.sender import IN_FLIGHT, RESEND_SECONDS, Sender
-from fugu.contract.frames import Committed, Gap, StreamCommit
+from fugu.contract.frames import Committed, Gap, StreamCommit, sign_committed
 from fugu.contract.topics import parse_topic
-from fugu.contract.watermark import sign_committed
 from tests.support.agents import stream_plan
 from tests.support.signing import Keys
 

@@ -11,9 +11,8 @@ import pytest
 
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Committed, Status, StreamCommit
+from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic
 from fugu.contract.topics import committed_topic
-from fugu.contract.watermark import is_authentic
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy

@@ -12,9 +12,8 @@ import pytest
 from firmware_sim.compiled_policy import board_module, compile_policy
 from fugu.contract.chains import BoundedChains
 from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
-from fugu.contract.frames import Committed, Gap, StreamCommit
+from fugu.contract.frames import Committed, Gap, StreamCommit, sign_committed
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.watermark import sign_committed
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import Two, board_document

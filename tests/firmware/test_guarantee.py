@@ -13,7 +13,8 @@ from firmware_sim.build import _check_on_board as check_on_board
 from firmware_sim.compiled_policy import FirmwareError, board_module, compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.stretches import Ceiling, stretch_ticks

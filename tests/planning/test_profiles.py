@@ -18,7 +18,7 @@ from fugu.cli.view.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import Whose
-from fugu.planning.profiles import recorded_profile
+from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.planning.readings import Readings, joined, read_readings
 from tests.support.plans import planned_once
@@ -41,7 +41,7 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     """By zoneinfo, over weeks in which the clock changes; a tick without a state is in no share."""
     readings, zone = habit(), ZoneInfo("Europe/Berlin")
     assert readings.moments is not None
-    profile = recorded_profile(readings, Question(blocks="6h/Europe/Berlin"), (1,))
+    profile = Profile.recorded(readings, Question(blocks="6h/Europe/Berlin"), (1,))
     states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
     rows = np.arange(100, 3000)
     found = profile.shares(Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows]), 48 * 20)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.true_class import recorded_class
 from fugu.privacy.chain_model import ModelError

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, StreamOutputs, check_outputs
+from fugu.contract.guarantee import StreamOutputs, check_outputs
+from fugu.contract.leakage import Adversary
 from fugu.privacy.randomised_response import CalibrationError, Objective, calibrate
 
 SCALE = 2**32

@@ -13,8 +13,8 @@ import pytest
 
 from fugu.attackers.evaluation import success_bound
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, loss
-from fugu.contract.leakage import informed_leakage
+from fugu.contract.guarantee import loss
+from fugu.contract.leakage import Adversary, informed_leakage
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
 from papers.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.errors import GuaranteeError, Reason
-from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.policy import Categories, Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate

@@ -10,7 +10,7 @@ from edge_agent.recording import read_recording
 from fugu.chains import posterior_marginals, simulate, stationary_distribution
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.privacy.randomised_response import Calibration, calibrate
 
 

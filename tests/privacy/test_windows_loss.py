@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from tests.support.oracle import Array, joint_distribution, known_states
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from fugu.contract.guarantee import Adversary
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism

@@ -14,8 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.chains import stationary_distribution
-from fugu.contract.chains import JointChains, Shown
-from fugu.contract.guarantee import Adversary
+from fugu.contract.chains import JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
 from gateway.deployment.broker_files import create_broker

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Committed, SymbolFrame
+from fugu.contract.frames import Committed, SymbolFrame, is_authentic
 from fugu.contract.topics import committed_topic
-from fugu.contract.watermark import is_authentic
 from gateway.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
 from tests.support.scenes import Scene, policy

@@ -10,12 +10,14 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.chains import JointChains, Shown
+from fugu.contract.chains import JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import sparse_rows
-from fugu.contract.policy import Categories, Discretiser, Policy
+from fugu.contract.policy import Discretiser, Policy
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt import Link

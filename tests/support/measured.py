@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fugu.contract.discretisers import Categories
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.measurement import Measurement
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.policy import Categories, Clock
+from fugu.contract.policy import Clock
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect
 from fugu.places.tables import compile_noise, fallback_noise

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from gateway.health import asked

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
+from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.policy import Categories
 from fugu.contract.reports import Health
 from fugu.contract.topics import health_topic, parse_topic, policy_status_topic, symbols_topic, window_topic
 from fugu.contract.windows import Window

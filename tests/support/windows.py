@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 
 TABLE = NoiseTable.binary(2_050_000_000, 2_000_000_000)

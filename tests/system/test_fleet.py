@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.descriptions import decode_description
+from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status
-from fugu.contract.policy import Categories
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import description_topic, health_topic, status_topic
 from fugu.mqtt import Link

@@ -11,9 +11,8 @@ import pytest
 
 from edge_agent.local_control import ask_status
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.contract.frames import Committed, Status, StreamCommit
+from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic, sign_committed
 from fugu.contract.topics import committed_topic, parse_topic
-from fugu.contract.watermark import is_authentic, sign_committed
 from fugu.host.files import write_secret
 from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until

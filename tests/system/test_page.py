@@ -11,8 +11,8 @@ import pytest
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status, StreamStatus
-from fugu.contract.policy import Categories
 from fugu.contract.topics import description_topic, status_topic
 from fugu.mqtt import Broker, Link
 from gateway.page.login import password_line

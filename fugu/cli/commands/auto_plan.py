@@ -12,8 +12,8 @@ import typer
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import NOTHING
-from fugu.cli.view.auto_plan import percent, show_auto
-from fugu.cli.view.plan_page import show_places
+from fugu.cli.view.auto_plan import percent, tell_auto
+from fugu.cli.view.plan_page import tell_places
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
 from fugu.host import arguments
@@ -67,25 +67,16 @@ def plan_recordings(
     named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
     lines = [offer_line(offer, ["fugu", "plan", "auto", *named]) for offer in offers]
     written = () if output is None or plan is None else plan.save(output, force=force, broker=broker)
-
-    def show() -> None:
-        if plan is None:
-            print(f"No: {short}")
-        elif isinstance(plan.details, AutoPlan):
-            show_auto(plan.details, plan.policy)
-        else:
-            show_places(plan.details, plan.policy)
-        for line in lines:
-            print(line)
-        if plan is not None and plan.useful and written:
-            say(f"written: {', '.join(map(str, written))}")
-            say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
-
-    def document() -> dict[str, object]:
-        nothing: dict[str, object] = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short]}
-        return (nothing if plan is None else plan.document()) | {"offers": lines}
-
-    answer(as_json, document, show, indent=2)
+    if plan is None:
+        document = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short], "offers": lines}
+        answer(as_json, lambda: document, lambda: print(f"No: {short}", *lines, sep="\n"), indent=2)
+    elif isinstance(plan.details, AutoPlan):
+        tell_auto(as_json, plan.details, plan.policy, lines)
+    else:
+        tell_places(as_json, plan.details, plan.policy, lines)
+    if plan is not None and plan.useful and written and not as_json:
+        say(f"written: {', '.join(map(str, written))}")
+        say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
     if plan is None or not plan.useful:
         raise typer.Exit(NOTHING)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from fugu.attackers.evaluation import Attack
@@ -14,7 +15,7 @@ from fugu.cli.view.guarantee import (
     stretch_documents,
     stretch_words,
 )
-from fugu.cli.view.terminal import say, show_table
+from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds, protected_sentence
@@ -25,7 +26,7 @@ from fugu.planning.candidates import Candidate, useful
 from fugu.planning.gaps import Gaps
 from fugu.privacy.covering_class import covered_words
 
-__all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
+__all__ = ["answer_words", "auto_document", "candidate_document", "percent", "tell_auto", "time_words", "verdict"]
 
 
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
@@ -33,8 +34,18 @@ _COLUMNS = ("released", "answer over", *_ERRORS)
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def show_auto(plan: AutoPlan, policy: AnyPolicy | None) -> None:
-    """Print the verdict, what was compared, and what stretches of time lose."""
+def tell_auto(as_json: bool, plan: AutoPlan, policy: AnyPolicy | None, offers: Sequence[str]) -> None:
+    """Print the verdict, what was compared, and what stretches of time lose; and what else would do."""
+
+    def show() -> None:
+        _show(plan, policy)
+        for line in offers:
+            print(line)
+
+    answer(as_json, lambda: auto_document(plan, policy) | {"offers": offers}, show, indent=2)
+
+
+def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
     one, question = plan.readings, plan.question
     first, *more = verdict(plan)
     say(first, style="bold")

@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from fugu.cli.view.guarantee import STRETCH_COLUMNS, STRETCH_TITLE, stretch_cells, stretch_documents
+from fugu.cli.view.guarantee import show_stretches, stretch_documents
 from fugu.cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
@@ -235,10 +235,8 @@ def _show_changes(changes: Sequence[Change], version: int) -> None:
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
-        if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
-            told = [(one.stream, stretch) for one in longer if one.after for stretch in one.after.stretches]
-            rows = [(stream, stretch.name, f"{stretch.ticks}", *stretch_cells(stretch)) for stream, stretch in told]
-            show_table(STRETCH_TITLE, ("stream", "stretch", "ticks", *STRETCH_COLUMNS), rows)
+        if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
+            show_stretches([each for _, each in told], streams=[stream for stream, _ in told])
         for one in change.streams:
             if one.open_profile:
                 say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")

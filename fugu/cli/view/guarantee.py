@@ -12,22 +12,19 @@ from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
 __all__ = [
-    "STRETCH_COLUMNS",
-    "STRETCH_TITLE",
     "promise_document",
     "promise_words",
     "show_stretches",
-    "stretch_cells",
     "stretch_documents",
     "stretch_lines",
     "stretch_words",
 ]
 
 
-STRETCH_TITLE = "What is lost about a stretch of ticks, being one way or another"
+_TITLE = "What is lost about a stretch of ticks, being one way or another"
 _STATES = "states, not readings: one reading moves later states"
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-STRETCH_COLUMNS = ("epsilon", "if all else is as it was")
+_COLUMNS = ("stretch", "ticks", "epsilon", "if all else is as it was")
 
 
 def promise_words(epsilon: float, seconds: int) -> str:
@@ -49,12 +46,22 @@ def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]
 
 
 def show_stretches(
-    stretches: Sequence[Stretch], of: str = "", discretiser: Discretiser | None = None, *, changes: bool = False
+    stretches: Sequence[Stretch],
+    of: str = "",
+    discretiser: Discretiser | None = None,
+    *,
+    changes: bool = False,
+    streams: Sequence[str] = (),
 ) -> None:
-    """Print them as a table; of a log of `changes` a reading is the state of several ticks."""
-    rows = [(stretch.name, str(stretch.ticks), *stretch_cells(stretch)) for stretch in stretches]
-    whose = f" ({_STATES})" if changes else _whose(discretiser)
-    show_table(STRETCH_TITLE + of + whose, ("stretch", "ticks", *STRETCH_COLUMNS), rows)
+    """Print them as a table, each of its stream if `streams` are named.
+
+    Of a log of `changes` a reading is the state of several ticks.
+    """
+    rows: list[tuple[str, ...]] = [(one.name, str(one.ticks), *_cells(one)) for one in stretches]
+    columns = ("stream", *_COLUMNS) if streams else _COLUMNS
+    if streams:
+        rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
+    show_table(_TITLE + of + (f" ({_STATES})" if changes else _whose(discretiser)), columns, rows)
 
 
 def _whose(discretiser: Discretiser | None) -> str:
@@ -62,7 +69,7 @@ def _whose(discretiser: Discretiser | None) -> str:
     return "" if discretiser is None or not remembers(discretiser) else f" ({_STATES})"
 
 
-def stretch_cells(stretch: Stretch) -> tuple[str, str]:
+def _cells(stretch: Stretch) -> tuple[str, str]:
     """The promise, and the floor that needs no class of chains, for people: rounded up."""
     return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
 
@@ -73,7 +80,7 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
         return []
     lines = []
     for stretch in stretches:
-        epsilon, floor = stretch_cells(stretch)
+        epsilon, floor = _cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
         lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
     return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]

@@ -13,7 +13,7 @@ from typing import Any
 
 from fugu.cli.view.auto_plan import answer_words, candidate_document, percent, time_words, verdict
 from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
-from fugu.cli.view.terminal import say, show_table
+from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.stretches import Stretch
@@ -23,7 +23,7 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
 
-__all__ = ["answer_pictures", "errors", "place_document", "place_page", "plan_page", "show_places"]
+__all__ = ["answer_pictures", "errors", "place_document", "place_page", "plan_page", "tell_places"]
 
 
 class Axis:
@@ -243,8 +243,18 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
 _PLACE_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back", "guessing")
 
 
-def show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
-    """Print the verdict, what was compared, and what stretches of time lose."""
+def tell_places(as_json: bool, plan: PlacePlan, policy: AnyPolicy | None, offers: Sequence[str]) -> None:
+    """Print the verdict, what was compared, and what stretches of time lose; and what else would do."""
+
+    def show() -> None:
+        _show_places(plan, policy)
+        for line in offers:
+            print(line)
+
+    answer(as_json, lambda: place_document(plan, policy) | {"offers": offers}, show, indent=2)
+
+
+def _show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
     first, *more = place_verdict(plan)
     say(first, style="bold")
     say(promise_words(plan.question.epsilon, 0), style="bold")

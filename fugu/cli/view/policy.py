@@ -10,7 +10,8 @@ from fugu.cli.view.guarantee import stretch_documents, stretch_lines
 from fugu.cli.view.terminal import answer
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import Guarantee, Loss
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Loss
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable

@@ -29,7 +29,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import informed_loss, soft_loss
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
-from fugu.contract.guarantee import Adversary
+from fugu.contract.leakage import Adversary
 from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
     ALTERNATING,
