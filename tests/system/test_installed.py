@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from build import ProjectBuilder
 from build.env import DefaultIsolatedEnv
 from packaging.requirements import Requirement
 
-from build import ProjectBuilder
 from fugu.cli import edge
 from fugu.cli.app import COMMANDS, load
 from tests.support.brokers import free_port, wait_until
