@@ -326,7 +326,7 @@ def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fug
             assert [each["ticks"] for each in checked["stretches"]] == [1, 11, 61, 481, 14 * 61]
             shown = f"{planned['epsilon_stream']:.10g}"
             assert float(shown) == planned["epsilon_stream"]
-            assert shown in fugu("check", "policy", file).out
+        assert shown in fugu("check", "policy", file).out
 
 
 @pytest.mark.long

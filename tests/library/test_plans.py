@@ -103,7 +103,7 @@ def test_its_files_are_those_of_the_command(
 
 
 def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Path) -> None:
-    nothing = fugu.plan(motion, "share", epsilon=0.01, protect="1h", window="1h")
+    nothing = fugu.plan(motion[:7200], "share", epsilon=0.01, protect="1h", window="1h")
     assert not nothing.useful
     assert nothing.policy is None
     assert nothing.attackers == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
@@ -23,6 +24,7 @@ WINDOWS = (
 )
 
 
+@cache
 def planned(
     chains: ChainClass = CHAINS,
     adversary: Adversary = "informed",
