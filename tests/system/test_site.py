@@ -17,6 +17,7 @@ import pytest
 import fugu
 from fugu.cli.app import COMMANDS
 from tests.support.documents import ROOT, Page
+from tests.support.forks import shell_words
 from tests.support.histories import fill_store
 
 pytestmark = pytest.mark.long
@@ -94,9 +95,9 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
     assert "truth=True" not in "".join("".join(cell["source"]) for cell in cells)
     fill_store(tmp_path / "home.db", ("watch",), ticks=3_000)
     program = "\n".join("".join(cell["source"]) for cell in cells)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [*shell_words(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Yes: release the share of 'on' over 8 h.")
