@@ -89,6 +89,8 @@ def test_building_firmware(
     assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
     replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period 0.001": "period 0.001 --false-alarms 1e-9"}
     replace["--draws 4000"] = "--draws 1000"
+    on_board = "-m firmware_sim.on_board"
+    replace[f"python {on_board}"] = f"{shlex.join(shell_words())} {on_board}"
     with Page("docs/firmware.md", tmp_path, replace) as page:
         assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
