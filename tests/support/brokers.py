@@ -22,7 +22,7 @@ __all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "wait_until"]
 
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
-_POLL_SECONDS = 0.01
+_POLL_SECONDS, _MOST_SECONDS = 0.01, 0.1
 _FIRST, _EACH = 20_000, 1_200
 WORKER = "TESTS_WORKER"
 """The variable that says which of several processes this is, from 1: each has ports of its own."""
@@ -32,16 +32,19 @@ _PORTS = (
 
 
 def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:
-    """Poll until the condition holds; one that takes long to look at is looked at less often.
+    """Poll until the condition holds; one that takes long to look at, or long to come, is looked at less often.
 
     Raises:
         AssertionError: if it has not for as long as a test has patience.
     """
-    deadline, before = time.monotonic() + PATIENCE, time.thread_time()
+    begun = looked = time.monotonic()
+    before = time.thread_time()
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s for {what}, in vain"
-        time.sleep(max(_POLL_SECONDS, 3.0 * (time.thread_time() - before)))
-        before = time.thread_time()
+        now = time.monotonic()
+        assert now < begun + PATIENCE, f"waited {PATIENCE:g} s for {what}, in vain"
+        pause = min(max(3.0 * (now - looked), 0.1 * (now - begun)), _MOST_SECONDS)
+        time.sleep(max(_POLL_SECONDS, pause, 3.0 * (time.thread_time() - before)))
+        looked, before = time.monotonic(), time.thread_time()
 
 
 class Mosquitto:

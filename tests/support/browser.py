@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from tests.support.javascript import installed
 
 _ARGUMENTS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+    *("--headless", "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-extensions", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900"),
 )
 _AXE = """
@@ -32,10 +32,12 @@ class Browser:
 
     Args:
         driver: of selenium.
+        process: that has started the browser.
     """
 
-    def __init__(self, driver: Chrome) -> None:
+    def __init__(self, driver: Chrome, process: int) -> None:
         self.driver = driver
+        self.process = process
 
     def open(self, address: str) -> None:
         """Go there."""
@@ -69,6 +71,17 @@ class Browser:
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [scheme, still]})
 
+    def forget(self) -> None:
+        """Leave every page, as if none had been there."""
+        self.open("about:blank")
+        for command, given in (
+            ("Network.clearBrowserCookies", {}),
+            ("Emulation.clearDeviceMetricsOverride", {}),
+            ("Emulation.setEmulatedMedia", {"media": "", "features": []}),
+        ):
+            self.driver.execute_cdp_cmd(command, given)
+        self.complaints()
+
     def violations(self) -> list[str]:
         """What axe-core has against the page."""
         self.run((installed() / "node_modules/axe-core/axe.min.js").read_text())
@@ -90,8 +103,9 @@ def chromium(profile: Path) -> Iterator[Browser]:
     for word in (*_ARGUMENTS, f"--user-data-dir={profile}"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = Chrome(options=options, service=Service(driver))
+    service = Service(driver)
+    made = Chrome(options=options, service=service)
     try:
-        yield Browser(made)
+        yield Browser(made, service.process.pid)
     finally:
         made.quit()

@@ -6,7 +6,6 @@ import base64
 import http.client
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from fugu.cli.demo.evaluation import Replay, load_night
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.session import NIGHTS
 from tests.support.brokers import wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.replays import check_layout
 
 WIDTHS = {390: 1, 800: 2, 1920: 3}
@@ -86,52 +85,51 @@ def test_a_browser_is_opened_where_somebody_looks(
 
 
 @pytest.mark.long
-def test_the_page_is_right_at_every_width_and_grows(tmp_path: Path, nights: list[Replay]) -> None:
-    with chromium(tmp_path / "profile") as browser:
-        with Page(browser=False) as page:
-            page.show(title="Three nights", stage="replaying", done=0.4, left=30)
-            for count in (1, 2):
-                session.show_replay(page, nights[:count])
-            browser.open(page.address)
-            wait_until(lambda: browser.count("img:not([hidden])") == 6 and browser.run(LOADED), "prepared pictures")
-            assert "token" not in browser.run("return location.href")
-            assert "replaying, about 30 s left" in browser.text("#stage")
-            assert browser.run("return document.querySelector('progress').value") == 0.4
-            assert "0 of 88 values have come from the device. The others in the picture were prepared" in browser.text()
-            assert "Any single heartbeat: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
-            assert "Any 10 minutes: " in browser.text()
-            assert "Any 1 hour: nothing is promised" in browser.text()
-            for width, columns in WIDTHS.items():
-                for dark in (False, True):
-                    browser.look(width, dark=dark)
-                    check_layout(browser, width, columns)
-                    assert (max(pixel(browser, "img")) < 80) == dark, "pictures follow the colours of the page"
-                if width != 800:
-                    assert browser.violations() == []
-            browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-            check_layout(browser, 1920, 2)
-            assert pixel(browser, "img") == pixel(browser, "main") == (255, 255, 255)
-            browser.look(1200, dark=False)
+def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: list[Replay]) -> None:
+    with Page(browser=False) as page:
+        page.show(title="Three nights", stage="replaying", done=0.4, left=30)
+        for count in (1, 2):
+            session.show_replay(page, nights[:count])
+        browser.open(page.address)
+        wait_until(lambda: browser.count("img:not([hidden])") == 6 and browser.run(LOADED), "prepared pictures")
+        assert "token" not in browser.run("return location.href")
+        assert "replaying, about 30 s left" in browser.text("#stage")
+        assert browser.run("return document.querySelector('progress').value") == 0.4
+        assert "0 of 88 values have come from the device. The others in the picture were prepared" in browser.text()
+        assert "Any single heartbeat: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
+        assert "Any 10 minutes: " in browser.text()
+        assert "Any 1 hour: nothing is promised" in browser.text()
+        for width, columns in WIDTHS.items():
+            for dark in (False, True):
+                browser.look(width, dark=dark)
+                check_layout(browser, width, columns)
+                assert (max(pixel(browser, "img")) < 80) == dark, "pictures follow the colours of the page"
+            if width != 800:
+                assert browser.violations() == []
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        check_layout(browser, 1920, 2)
+        assert pixel(browser, "img") == pixel(browser, "main") == (255, 255, 255)
+        browser.look(1200, dark=False)
 
-            some = nights[0].prepared
-            arrived = session._Device(ticks=1500, bytes=74, windows={at: some[at] for at in list(some)[:4]})
-            session._draw(page, 0, nights[0], arrived)
-            page.show(stalled="watch-N10 has stood still", report="report.html")
-            page.link("<!doctype html><title>x</title><h1>all of it</h1>")
-            wait_until(lambda: "What leaves: 74 bytes every 4" in browser.text(), "what came")
-            assert "4 of 88 values have come" in browser.text()
-            assert browser.text("[role=alert]") == "watch-N10 has stood still"
-            page.show(stalled="", ended=True, stage="all has come", paste=["On your sensor", "Paste it.", "fugu agent"])
-            wait_until(lambda: browser.text("#stage") == "all has come", "the end")
-            assert browser.text("pre") == "fugu agent"
-            check_layout(browser, 1200, 3)
-            assert browser.complaints() == []
-            browser.click("#report a")
-            assert browser.text("h1") == "all of it"
-            browser.run("history.back()")
-            wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again")
-        wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
-        assert browser.count("img:not([hidden])") == 6
+        some = nights[0].prepared
+        arrived = session._Device(ticks=1500, bytes=74, windows={at: some[at] for at in list(some)[:4]})
+        session._draw(page, 0, nights[0], arrived)
+        page.show(stalled="watch-N10 has stood still", report="report.html")
+        page.link("<!doctype html><title>x</title><h1>all of it</h1>")
+        wait_until(lambda: "What leaves: 74 bytes every 4" in browser.text(), "what came")
+        assert "4 of 88 values have come" in browser.text()
+        assert browser.text("[role=alert]") == "watch-N10 has stood still"
+        page.show(stalled="", ended=True, stage="all has come", paste=["On your sensor", "Paste it.", "fugu agent"])
+        wait_until(lambda: browser.text("#stage") == "all has come", "the end")
+        assert browser.text("pre") == "fugu agent"
+        check_layout(browser, 1200, 3)
+        assert browser.complaints() == []
+        browser.click("#report a")
+        assert browser.text("h1") == "all of it"
+        browser.run("history.back()")
+        wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again")
+    wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
+    assert browser.count("img:not([hidden])") == 6
 
 
 def pixel(browser: Browser, selector: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from fugu.contract.topics import description_topic, status_topic
 from fugu.mqtt import Broker, Link
 from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.documents import Page
 from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
@@ -95,12 +95,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield made
     finally:
         made.stop()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import release_topic, status_topic, symbols_topic
 from fugu.mqtt import Link
 from tests.support.brokers import wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.pages import ServedPage
 from tests.support.processes import GatewayProcess
 from tests.support.release_scenes import scheduled
@@ -22,12 +21,6 @@ from tests.support.shipped import Client, Shipped
 pytestmark = pytest.mark.long
 STREET = '[audiences.street]\nepsilon = 0.5\nadversary = "informed"\n'
 TICKS = 40
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with chromium(tmp_path / "profile") as made:
-        yield made
 
 
 def significant(value: float) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.topics import parse_topic
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.pages import ServedPage
 from tests.support.whole_fleet import WholeFleet
 
@@ -17,12 +16,6 @@ pytestmark = pytest.mark.long
 LEFT = {"symbols", "window", "status", "policy_status"}
 CANARY = "0211947"
 READINGS = [(f"0.3{CANARY}", "c0"), (f"0.7{CANARY}", "c1"), (f"0.3{CANARY}", "c1")]
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with chromium(tmp_path / "profile") as made:
-        yield made
 
 
 def shown(browser: Browser) -> set[bytes]:

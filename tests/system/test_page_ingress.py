@@ -15,7 +15,7 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import status_topic
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.browser import chromium
+from tests.support.browser import Browser
 from tests.support.pages import ServedPage, Site
 
 pytestmark = pytest.mark.long
@@ -84,13 +84,13 @@ def page(broker: Mosquitto, tmp_path: Path) -> Iterator[ServedPage]:
 
 
 def test_the_page_works_below_the_path_that_home_assistant_gives_it(
-    broker: Mosquitto, page: ServedPage, tmp_path: Path
+    broker: Mosquitto, page: ServedPage, browser: Browser
 ) -> None:
     link = Link(Broker(port=broker.port), client_id="ring")
     link.start()
     status = Status(True, "1.0", 0, ("clock",), (StreamStatus("hr", 1, 5),))
     wait_until(lambda: link.publish(status_topic("home", "ring"), status.encode(), retain=True) is not None)
-    with ingress(page) as home, chromium(tmp_path / "profile") as browser:
+    with ingress(page) as home:
         browser.open(f"{home}{PREFIX}/")
         wait_until(lambda: browser.count("tbody a") == 1, "the device")
         browser.click("tbody a")

@@ -13,7 +13,7 @@ import pytest
 
 from fugu.mqtt import Broker
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.page_scene import LONG, Told
 from tests.support.pages import ServedPage
 
@@ -77,25 +77,22 @@ def picture(browser: Browser, name: str) -> None:
     (PICTURES / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
-def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], tmp_path: Path) -> None:
+def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], browser: Browser) -> None:
     scene, page = told
     wait_until(lambda: b'"epsilon":1.0' in page.ask("/events/fleet")[1], "devices that are remembered")
     scene.history(2.0)
-    with chromium(tmp_path / "profile") as browser:
-        for name, (path, ready) in PATHS.items():
-            browser.look(WIDTHS[0], dark=False)
-            browser.open(page.address + path)
-            wait_until(lambda ready=ready: scene.live() or browser.count(ready) > 0, f"{name}: {ready}")  # type: ignore[misc]
-            for details in (False, True):
-                browser.run(
-                    "document.querySelectorAll('details').forEach((one) => { one.open = arguments[0]; })", details
-                )
-                for width in WIDTHS:
-                    browser.look(width, dark=width in (390, 1920))
-                    assert browser.run(_GEOMETRY) == [], (name, width, details)
-                    if not details and width in (390, 1200):
-                        picture(browser, f"{name}-{width}")
-            browser.look(800, dark=True, media="print")
-            assert browser.run(_GEOMETRY) == [], (name, "on paper")
-            assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
-            assert browser.complaints() == [], name
+    for name, (path, ready) in PATHS.items():
+        browser.look(WIDTHS[0], dark=False)
+        browser.open(page.address + path)
+        wait_until(lambda ready=ready: scene.live() or browser.count(ready) > 0, f"{name}: {ready}")  # type: ignore[misc]
+        for details in (False, True):
+            browser.run("document.querySelectorAll('details').forEach((one) => { one.open = arguments[0]; })", details)
+            for width in WIDTHS:
+                browser.look(width, dark=width in (390, 1920))
+                assert browser.run(_GEOMETRY) == [], (name, width, details)
+                if not details and width in (390, 1200):
+                    picture(browser, f"{name}-{width}")
+        browser.look(800, dark=True, media="print")
+        assert browser.run(_GEOMETRY) == [], (name, "on paper")
+        assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
+        assert browser.complaints() == [], name

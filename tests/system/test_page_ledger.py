@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import cycle, islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from fugu.contract.topics import description_topic
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import Mosquitto, free_port, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.ledgers import ALLOWED, allow, open_ledger, release, reserve
 from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
@@ -27,17 +26,6 @@ LOW, HIGH = "0.30211947", "0.70211947"
 CANARY = b"0211947"
 EVIL = "<img src=x onerror=document.title=1>"
 HR = "section[aria-label='Stream hr']"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_process_outlives_its_test() -> None:
-    """Here the browser does, which serves both tests, and is ended by its own fixture."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def numbers(browser: Browser) -> list[int]:
@@ -94,7 +82,6 @@ def test_beside_a_gateway_it_is_its_ledger(broker: Mosquitto, tmp_path: Path, br
         status, body = page.ask(path)
         assert (status, CANARY in body) == (200, False)
     assert browser.complaints() == []
-    browser.open("about:blank")  # it would complain in the next test that this page has gone
     agent.kill()
     assert gateway.stop() == 0
 

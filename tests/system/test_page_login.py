@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from gateway.page.login import password_line
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
 
@@ -26,17 +25,6 @@ def login(tmp_path: Path) -> str:
     """The file of the page's password."""
     (tmp_path / "login").write_text(password_line(PASSWORD))
     return str(tmp_path / "login")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_process_outlives_its_test() -> None:
-    """Here the browser outlives it, and is ended by its own fixture."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def sees_the_session_end(browser: Browser, site: Site) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from fugu.contract.discretisers import Cells
 from fugu.contract.policies import AnyPolicy
 from fugu.mqtt import Broker
 from tests.support.brokers import Mosquitto, free_port, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.measured import measure_policy
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
@@ -36,17 +35,6 @@ def walks() -> dict[str, AnyPolicy]:
     points = measure_policy(3, tables=False, device="phone", discretiser=nine, clock=clock, resolution=(100.0, 111.0))
     symbols = policy(epoch_us=epoch, period_us=PERIOD_US, device="tag").model_copy(update={"discretiser": two})
     return {"phone": points, "tag": symbols}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_process_outlives_its_test() -> None:
-    """Here the browser does, which serves both tests, and is ended by its own fixture."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
@@ -102,7 +90,6 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
             status, body = page.ask(path)
             assert status == 200
             assert CANARY.encode() not in body
-        browser.open("about:blank")  # it would complain in the next test that this page has gone
     finally:
         for agent in agents:
             agent.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from fugu.mqtt import Link
 from gateway.fleet.entries import RolloutPlan, Stage
 from gateway.fleet.rollouts import Rollouts
 from tests.support.brokers import Mosquitto, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.enrolled import Gateway
 from tests.support.pages import ServedPage
 from tests.support.rollout_crowd import Crowd, prepare
@@ -25,17 +24,6 @@ from tests.support.signing import Keys
 pytestmark = pytest.mark.long
 NAMES = [f"watch-{number:02d}" for number in range(40)]
 REFUSING, OFFLINE = {"watch-03", "watch-17"}, {"watch-05", "watch-11", "watch-30"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_process_outlives_its_test() -> None:
-    """Here the browser does, which serves both tests, and is ended by its own fixture."""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
@@ -67,7 +55,6 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
             assert browser.violations() == []
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
         assert browser.complaints() == []
-        browser.open("about:blank")  # it would complain in the next test that this page has gone
     finally:
         assert page.stop() == 0
         gateway.process.kill()
