@@ -19,6 +19,10 @@ _ARGUMENTS = (
     *("--headless", "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-extensions", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900"),
 )
+_UNTIL_INPUT_ENDS = """#!/bin/sh
+exec 3<&0
+{{ {driver} "$@" 3<&- & cat <&3 >/dev/null; kill $! $(cat /proc/$!/task/*/children); }} 2>&1 &
+"""
 _AXE = """
 const done = arguments[arguments.length - 1];
 const said = (found) => found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html));
@@ -32,12 +36,10 @@ class Browser:
 
     Args:
         driver: of selenium.
-        process: that has started the browser.
     """
 
-    def __init__(self, driver: Chrome, process: int) -> None:
+    def __init__(self, driver: Chrome) -> None:
         self.driver = driver
-        self.process = process
 
     def open(self, address: str) -> None:
         """Go there."""
@@ -94,7 +96,7 @@ class Browser:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """A browser with a profile of its own."""
+    """A browser with a profile of its own, which is no child of this process, and ends with it."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         pytest.skip("chromium is not installed (Debian: chromium, chromium-driver)")
@@ -103,9 +105,11 @@ def chromium(profile: Path) -> Iterator[Browser]:
     for word in (*_ARGUMENTS, f"--user-data-dir={profile}"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = Service(driver)
-    made = Chrome(options=options, service=service)
+    start = profile.with_suffix(".sh")
+    start.write_text(_UNTIL_INPUT_ENDS.format(driver=driver))
+    start.chmod(0o755)
+    made = Chrome(options=options, service=Service(str(start)))
     try:
-        yield Browser(made, service.process.pid)
+        yield Browser(made)
     finally:
         made.quit()

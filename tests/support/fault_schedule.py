@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.support.fault_world import GATEWAY, READER, Disk, World, clocks_can_be_set, disks_can_be_small
 from tests.support.faulty_disk import disks_can_fail
 
-__all__ = ["KINDS", "Fault", "draw", "inflict"]
+__all__ = ["KINDS", "Fault", "draw", "failing", "inflict"]
 
 _POLL_SECONDS = 0.02
 
@@ -87,6 +87,11 @@ def draw(seed: int, many: int, devices: Sequence[str], seconds: float, kinds: Se
         lasts = generator.uniform(0.5, 6.0) if kind in _CLOCKS else 10 ** generator.uniform(-1.3, 0.6)
         faults.append(Fault(generator.uniform(0.0, seconds), kind, target, lasts, generator.random()))
     return [fault for fault in sorted(faults) if _possible(fault)]
+
+
+def failing(faults: Sequence[Fault]) -> set[str]:
+    """Whose disk fails."""
+    return {fault.target for fault in faults if fault.kind in _DISKS}
 
 
 def _possible(fault: Fault) -> bool:

@@ -232,6 +232,7 @@ class World:
     Attributes:
         healed: the tick at which all faults were over.
         clocks: whether clocks can be set, those of what starts from now on.
+        failing: whose disks can fail; what starts elsewhere is a fork, and there at once.
     """
 
     def __init__(
@@ -242,6 +243,7 @@ class World:
         self.period_us = period_us
         self.healed = -1
         self.clocks = clocks_can_be_set()
+        self.failing = {GATEWAY, *self.names}
         self.window_ticks = window_ticks
         self.epoch_us = time.time_ns() // 1000
         self.broker = Shipped(folder)
@@ -337,7 +339,7 @@ class World:
 
     def _environment(self, name: str) -> dict[str, str]:
         """In which a program has a disk that fails and a clock that can be set, where this machine permits that."""
-        environment = self.disks[name].below.environment
+        environment = self.disks[name].below.environment if name in self.failing else {}
         if not self.clocks:
             return environment
         self.set_clock(name, 0.0)

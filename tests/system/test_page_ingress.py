@@ -74,18 +74,25 @@ def ingress(page: Site) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.fixture
-def page(broker: Mosquitto, tmp_path: Path) -> Iterator[ServedPage]:
-    served = ServedPage(tmp_path, broker.port, supervisor=SUPERVISOR, ingress=True)
-    try:
-        yield served
-    finally:
-        assert served.stop() == 0
+def answers_nobody_but_the_supervisor(page: Site) -> None:
+    """Whatever is asked, and whatever it says where it comes from."""
+    for source in ("127.0.0.1", "127.0.0.3"):
+        for path in PATHS:
+            assert asked(page, source, path, X_Ingress_Path=PREFIX)[::2] == (403, "not from here"), (source, path)
+    for forwarded in ("X_Forwarded_For", "X_Real_IP", "Forwarded"):
+        assert asked(page, "127.0.0.1", "/", **{forwarded: SUPERVISOR})[0] == 403
+    status, policy, text = asked(page, SUPERVISOR, "/", Host="home.example", X_Ingress_Path=PREFIX)
+    assert (status, "frame-ancestors 'self'" in policy) == (200, True)
+    assert f'src="{PREFIX}/assets/main.js"' in text
+    for wrong in ('"><script>', "//evil.example", "/a/../b", "/a b", "http://evil.example"):
+        assert 'src="/assets/main.js"' in asked(page, SUPERVISOR, "/", X_Ingress_Path=wrong)[2], wrong
 
 
-def test_the_page_works_below_the_path_that_home_assistant_gives_it(
-    broker: Mosquitto, page: ServedPage, browser: Browser
+def test_the_page_works_below_the_path_that_home_assistant_gives_it_and_for_nobody_else(
+    broker: Mosquitto, tmp_path: Path, browser: Browser
 ) -> None:
+    page = ServedPage(tmp_path, broker.port, supervisor=SUPERVISOR, ingress=True)
+    answers_nobody_but_the_supervisor(page)
     link = Link(Broker(port=broker.port), client_id="ring")
     link.start()
     status = Status(True, "1.0", 0, ("clock",), (StreamStatus("hr", 1, 5),))
@@ -114,19 +121,7 @@ def test_the_page_works_below_the_path_that_home_assistant_gives_it(
         framed = "return document.querySelector('iframe').contentDocument?.querySelector('tbody a')?.innerText"
         wait_until(lambda: browser.run(framed) == "ring", "the page in a frame of Home Assistant")
     link.stop()
-
-
-def test_nobody_but_the_supervisor_is_answered(page: ServedPage) -> None:
-    for source in ("127.0.0.1", "127.0.0.3"):
-        for path in PATHS:
-            assert asked(page, source, path, X_Ingress_Path=PREFIX)[::2] == (403, "not from here"), (source, path)
-    for forwarded in ("X_Forwarded_For", "X_Real_IP", "Forwarded"):
-        assert asked(page, "127.0.0.1", "/", **{forwarded: SUPERVISOR})[0] == 403
-    status, policy, text = asked(page, SUPERVISOR, "/", Host="home.example", X_Ingress_Path=PREFIX)
-    assert (status, "frame-ancestors 'self'" in policy) == (200, True)
-    assert f'src="{PREFIX}/assets/main.js"' in text
-    for wrong in ('"><script>', "//evil.example", "/a/../b", "/a b", "http://evil.example"):
-        assert 'src="/assets/main.js"' in asked(page, SUPERVISOR, "/", X_Ingress_Path=wrong)[2], wrong
+    assert page.stop() == 0
 
 
 def test_another_page_takes_no_path_from_who_asks_and_stands_in_no_frame(broker: Mosquitto, tmp_path: Path) -> None:

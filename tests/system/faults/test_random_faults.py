@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fault_oracle import judge
-from tests.support.fault_schedule import draw, inflict
+from tests.support.fault_schedule import draw, failing, inflict
 from tests.support.fault_world import World
 
 
@@ -65,6 +65,7 @@ def run(
         pytest.skip("this machine permits none of these faults")
     print(f"FAULTS_SEED={seed}: {len(drawn)} faults in {seconds:.0f} s; time factor {world.time_factor:g}")
     world.clocks &= any("clock" in fault.kind for fault in drawn)  # asking one that can be set takes half of all time
+    world.failing = failing(drawn)
     with world:
         world.wait_for_policies()
         inflict(world, drawn, print)
