@@ -49,7 +49,7 @@ HULLS = [((2, 1), (0, 1), (-2, -1), (0, -1)), ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("vertices", HULLS)
+@pytest.mark.parametrize("vertices", only([HULLS[0], HULLS[2]], HULLS))
 @pytest.mark.parametrize("ratio", only([Fraction(1, 2)], [Fraction(1, 2), Fraction(9, 10)]))
 def test_of_staircase_noise_it_holds_the_truth_with_its_probability(
     vertices: tuple[tuple[int, int], ...], ratio: Fraction

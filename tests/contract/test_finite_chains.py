@@ -35,7 +35,7 @@ def random_chain(seed: int, k: int) -> np.ndarray:
 
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.8])
-@pytest.mark.parametrize("seed", only(range(2), range(4)))
+@pytest.mark.parametrize("seed", only([0], range(4)))
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> None:
     """The device's number is never below the gateway's exact one, and hardly above it."""
@@ -45,7 +45,7 @@ def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(2), range(4)))
+@pytest.mark.parametrize("seed", only([0], range(4)))
 def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
     transition = random_chain(20 + seed, 3)
     exact = ChainAccountant((MarkovChain.stationary(transition),)).loss(0.1, "informed").epsilon

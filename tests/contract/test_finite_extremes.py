@@ -84,14 +84,14 @@ SLOW = {5, 7, 9, 30, 33, 40, 48, 50, 55, 57, 59}
 
 @pytest.mark.long
 def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains(set(range(60)) - SLOW)
-    assert answers > 27
+    answers, _ = enumerate_chains(set(range(30)) - SLOW)
+    assert answers > 13
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains((*SLOW, *range(1000, 6000)))
+    answers, _ = enumerate_chains((*SLOW, *range(30, 60), *range(1000, 6000)))
     assert answers > 2500
 
 
@@ -100,7 +100,7 @@ def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path
 def test_whatever_the_rate_there_is_an_answer_or_a_refusal(rate: float) -> None:
     """Once the last change of the recursion was 0, and the next was divided by it."""
     answered = 0
-    for seed in range(13):
+    for seed in range(7):
         generator = np.random.default_rng(seed)
         transition = random_chain(generator, int(generator.integers(2, 5)))
         try:

@@ -189,7 +189,7 @@ def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
     assert exact * (1 - 1e-9) <= epsilon <= exact * 1.01
     single, whole = sets_of(TWO)
     worst = 0.0
-    for tick in range(4):
+    for tick in (0, 1):
         for others in itertools.product([set(range(4)), *whole], repeat=3):
             worst = max(worst, truth(TWO, 4, dict(zip([t for t in range(4) if t != tick], others, strict=True))))
     for path in itertools.product(single[:2], repeat=3):

@@ -26,6 +26,7 @@ from fugu.places.noise import staircase
 from fugu.places.protection import protect
 from fugu.places.tables import TableError, check_table, compile_noise, emission, fallback_noise, noise_pairs
 from tests.support.dphmm_cases import probability
+from tests.support.soak import only
 
 ONE = 1 << RATIO_BITS
 
@@ -225,7 +226,7 @@ def random_places(generator: np.random.Generator) -> np.ndarray:
     return lattice(generator.integers(-2, 3, (count, len(basis))) @ basis)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", only(range(10), range(30)))
 def test_what_the_gateway_compiles_passes(seed: int) -> None:
     """And the two checks, the device's and the planner's, agree on the pairs that it protects."""
     generator = np.random.default_rng(seed)
@@ -271,7 +272,7 @@ PAIRS = list(combinations(range(4), 2))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", only([*LAYOUTS][1::2], LAYOUTS))
 def test_the_fallback_satisfies_it_for_every_graph_and_constraint(layout: str) -> None:
     """All graphs on four states, with all sets of at least two possible ones, and with any such set at once."""
     points = LAYOUTS[layout]
@@ -342,7 +343,7 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
     """The distribution of the released point, added up from the exact one of the noise; below e^-20 is left out."""
     passed = 0
     distributions: dict[tuple[object, Fraction], dict[Point, float]] = {}
-    for measurement, noise, constraint in islice(cases(), 120):
+    for measurement, noise, constraint in islice(cases(), 60):
         if not accepts(measurement, noise, constraint):
             continue
         passed += 1
@@ -359,7 +360,7 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
             measurement.coordinates, measurement.neighbours, (), 0, measurement.epsilon + 1e-6, measurement.factor
         )
         assert keeps(slack, approximate, constraint)
-    assert passed > 10
+    assert passed > 5
 
 
 def test_staircases_that_are_refused_break_the_definition_before_clamping() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
@@ -95,6 +95,7 @@ def test_the_fields_are_as_documented() -> None:
 
 
 @pytest.mark.long
+@settings(max_examples=40)
 @given(weight_tables())
 def test_a_table_comes_back(table: TimedTable) -> None:
     assert TimedTable.decode(table.encode()) == table
@@ -329,4 +330,5 @@ def test_deep_and_wide_messages_cost_little() -> None:
         payload = (bytes([TimedTable.SCHEMA]) + body)[:size]
         lines_run(partial(refused, payload), 10_000)
         assert most_memory(partial(refused, payload)) < 100 * size
-    lines_run(partial(refused, weights(points=[[0]] * (size // 3))), 10 * size)
+    some = 1 << 16
+    lines_run(partial(refused, weights(points=[[0]] * (some // 3))), 10 * some)

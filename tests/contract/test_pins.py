@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
@@ -290,6 +290,7 @@ PROBABILITY = st.floats(0.01, 0.99)
 
 
 @pytest.mark.long
+@settings(max_examples=40)
 @given(*[st.tuples(PROBABILITY, PROBABILITY).map(lambda pair: (min(pair), max(pair))) for _ in range(4)])
 def test_a_class_that_contains_another_promises_at_least_as_much(
     q: tuple[float, float], r: tuple[float, float], own_q: tuple[float, float], own_r: tuple[float, float]
