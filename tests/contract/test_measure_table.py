@@ -154,6 +154,7 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.long
+@settings(max_examples=40)
 @given(st.data())
 def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataObject) -> None:
     """Above all no other exception: it would end the device."""

@@ -19,7 +19,7 @@ from tests.support.soak import only
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(48)} - {4, 15}, range(90)))
+@pytest.mark.parametrize("seed", only({*range(24)} - {4, 15}, range(90)))
 def test_no_output_separates_a_protected_pair(seed: int) -> None:
     values, graph, constraint = random_case(seed)
     epsilon = (0.3, 1.0, 2.5)[seed % 3]
@@ -46,7 +46,7 @@ def test_no_output_separates_a_protected_pair(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(48)} - {15}, range(0, 90, 3)))
+@pytest.mark.parametrize("seed", only({*range(24)} - {15}, range(0, 90, 3)))
 def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(seed: int) -> None:
     """Powers of the staircase are rounded up, so the bound is epsilon times the factor rounded up."""
     values, graph, constraint = random_case(seed)
@@ -80,7 +80,7 @@ def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(48)} - {4, 15}, range(90)))
+@pytest.mark.parametrize("seed", only({*range(24)} - {4, 15}, range(90)))
 def test_a_certified_table_is_refused_once_a_weight_is_beyond_the_bound(seed: int) -> None:
     """For each protected pair the output nearest to its bound, one unit above it; the row's sum is kept."""
     values, graph, constraint = random_case(seed)

@@ -18,7 +18,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
-from tests.support.soak import only
+from tests.support.soak import only, only_rows
 
 SCALE = 2**32
 
@@ -131,7 +131,7 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
 def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
     """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
     generator = np.random.default_rng(300 + seed)
-    for _ in range(40):
+    for _ in range(20):
         q = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)
         r = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)
         rho0 = generator.uniform(0.001, 0.9)
@@ -148,8 +148,10 @@ def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adve
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.01, 0.3), (0.8, 0.7)])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("q", "r"), only_rows([(0.2, 0.35), (0.8, 0.7)], [(0.2, 0.35), (0.08938, 0.10924), (0.01, 0.3), (0.8, 0.7)])
+)
+@pytest.mark.parametrize("epsilon", only([0.5, 4.0], [0.5, 1.0, 4.0]))
 def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
     adversary: Adversary, q: float, r: float, epsilon: float
 ) -> None:

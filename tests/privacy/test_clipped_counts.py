@@ -27,6 +27,7 @@ from fugu.contract.stretches import StretchBound, moved
 from fugu.contract.windows import Window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
+from tests.support.soak import only_rows
 from tests.support.windows import policy, window
 
 TICKS = 7
@@ -65,8 +66,13 @@ def exact_loss(one: Window, q: float, r: float, first: int, length: int) -> floa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("clip", "length", "stride"), [(1, 3, 3), (2, 3, 3), (1, 4, 2), (2, 4, 1), (1, 6, 6)])
-@pytest.mark.parametrize(("q", "r"), [(0.05, 0.1), (0.3, 0.4), (0.5, 0.5), (0.8, 0.7)])
+@pytest.mark.parametrize(
+    ("clip", "length", "stride"),
+    only_rows([(2, 3, 3), (2, 4, 1), (1, 6, 6)], [(1, 3, 3), (2, 3, 3), (1, 4, 2), (2, 4, 1), (1, 6, 6)]),
+)
+@pytest.mark.parametrize(
+    ("q", "r"), only_rows([(0.05, 0.1), (0.8, 0.7)], [(0.05, 0.1), (0.3, 0.4), (0.5, 0.5), (0.8, 0.7)])
+)
 def test_no_tick_and_no_stretch_loses_more_than_is_claimed(
     clip: int, length: int, stride: int, q: float, r: float
 ) -> None:

@@ -72,7 +72,7 @@ def test_distributions_of_counts_are_those_of_paths(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(12), range(36)))
+@pytest.mark.parametrize("seed", only(range(5), range(36)))
 def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
     generator = np.random.default_rng(seed)
     k = 3 if seed % 4 == 3 else 2

@@ -61,7 +61,7 @@ def test_a_chain_of_constant_rates_is_hardly_widened(transitions: Rates, seed: i
 def test_a_short_recording_of_one_chain_is_widened_by_its_sampling_error_alone() -> None:
     """Errors of both rates are independent: the odds ratio holds in nine of ten, and needs no corner that is rarer."""
     point = noise(BinaryChains(q=(0.05,) * 2, r=(0.1,) * 2))
-    found = [covered(switching([(0.05, 0.1)], np.inf, 10_000, seed)).chains for seed in range(20)]
+    found = [covered(switching([(0.05, 0.1)], np.inf, 10_000, seed)).chains for seed in range(10)]
     scales = np.array([noise(chains) for chains in found]) / point
     assert np.median(scales) < 1.08
     assert (scales < 1.0).mean() <= 0.2
@@ -74,7 +74,7 @@ def test_a_short_recording_of_one_chain_is_widened_by_its_sampling_error_alone()
 @pytest.mark.long
 def test_rare_moves_of_one_chain_are_no_regimes() -> None:
     """Stretches without a single move are what a chain makes that hardly moves; it is left as it is."""
-    alarms = sum(covered(switching([(0.0036, 0.012)], np.inf, 20_000, seed)).changes for seed in range(20))
+    alarms = sum(covered(switching([(0.0036, 0.012)], np.inf, 20_000, seed)).changes for seed in range(8))
     assert alarms <= 1
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -97,8 +98,10 @@ def test_every_number_of_three_digits_is_in_a_sentence_that_a_test_computes(page
     assert [number for number in left if len(number.replace(".", "").lstrip("0")) >= 3] == []
 
 
-def sentences() -> Iterator[str]:
+@cache
+def sentences() -> tuple[str, ...]:
     """What tests look for on these pages: the first argument of every call of `check_printed`."""
+    found = []
     for file in (ROOT / "tests").rglob("test_*.py"):
         if "check_printed" not in (text := file.read_text()):
             continue
@@ -106,7 +109,8 @@ def sentences() -> Iterator[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check_printed":
                 sentence = ast.literal_eval(node.args[0])
                 assert "{}" in sentence
-                yield sentence
+                found.append(sentence)
+    return tuple(found)
 
 
 def test_sentences_are_found_whatever_their_line_breaks() -> None:

@@ -259,7 +259,7 @@ def test_the_worst_chain_of_an_interval_is_a_corner(q: tuple[float, float], r: t
         whole = mqm_exact(BinaryChains(q=q, r=r), length, epsilon).scale
         inside = [
             mqm_exact((MarkovChain.stationary([[1 - a, a], [b, 1 - b]]),), length, epsilon).scale
-            for a, b in product(np.linspace(*q, 9), np.linspace(*r, 9))
+            for a, b in product(np.linspace(*q, 5), np.linspace(*r, 5))
         ]
         assert max(inside) == close(whole)
 

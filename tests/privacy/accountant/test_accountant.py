@@ -101,8 +101,11 @@ def test_a_wrong_model_costs_what_the_accountant_says_under_the_other_chain(dp: 
     assert found == pytest.approx(expected["direct_coupling_at_coupling_scale"], rel=1e-9)
 
 
+SYNTHETIC = sorted(GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"])
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("key", sorted(GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"]))
+@pytest.mark.parametrize("key", only(SYNTHETIC[::3], SYNTHETIC))
 def test_synthetic_classes(key: str) -> None:
     alpha, epsilon = map(float, key.split("|"))
     searched, expected = GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"][key]
@@ -129,7 +132,7 @@ def test_a_binary_count_is_exact(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("informed", [False, True])
-@pytest.mark.parametrize("seed", only(range(3), range(8)))
+@pytest.mark.parametrize("seed", only([0], range(8)))
 def test_no_binary_release_loses_more(seed: int, informed: bool) -> None:
     """Any sign of correlation, two overlapping counts, symbols beside them."""
     generator = np.random.default_rng(100 + seed)
@@ -219,7 +222,7 @@ def test_a_state_that_cannot_occur_is_no_secret() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("k", only([2, 3], [2, 3, 5]))
+@pytest.mark.parametrize("k", only([2], [2, 3, 5]))
 def test_the_allowance_is_the_inverse(k: int, adversary: str) -> None:
     accountant = stationary(random_chain(k, k, sticky=0.6))
     allowance = accountant.allowance(0.7, adversary)

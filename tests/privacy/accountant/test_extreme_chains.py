@@ -83,7 +83,7 @@ def test_near_the_stationary_distribution_is_not_stationary() -> None:
 
 
 @pytest.mark.parametrize("start", [None, [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])
-@pytest.mark.parametrize("informed", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("informed", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_products_too_small_for_a_float_are_possible(start: list[float] | None, informed: bool) -> None:
     """1e-200 twice is 0 in a float: the ratios of what is left are read off nothing."""
     transition = np.array([[1.0, 1e-200, 0.0], [1e-200, 1.0, 1e-200], [0.5, 0.0, 0.5]])
