@@ -1,14 +1,17 @@
-"""A TCP relay between a device and its broker that keeps every byte, and can cut the line."""
+"""A TCP relay between a device and its broker that keeps every byte, and can cut the line; readings to look for."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Wiretap"]
+__all__ = ["CANARIES", "Wiretap", "traces"]
+
+CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c", "nan")
 
 
 class Wiretap:
@@ -76,3 +79,15 @@ class Wiretap:
         with self._lock:
             self._sockets.discard(source)
         source.close()
+
+
+def traces(canary: str) -> list[bytes]:
+    """Forms in which a canary could show: text, shortened text, binary numbers of either order."""
+    try:
+        value = float(canary)
+    except ValueError:
+        return [canary.encode(), canary.upper().encode(), canary.encode("utf-16-le")]
+    if value != value:
+        return []
+    shortened = [repr(value), f"{value:.4f}", f"{value:.6g}", f"{value:.3f}", canary[:7]]
+    return [text.encode() for text in shortened] + [struct.pack(form, value) for form in ("<d", ">d", "<f", ">f")]

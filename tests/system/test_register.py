@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from paho.mqtt.client import topic_matches_sub
@@ -29,10 +30,11 @@ from fugu.contract.topics import Kind, available_topic, description_topic, disco
 from fugu.contract.trust import _decode_roots as decode_roots
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows
-from tests.support.whole_fleet import Everything, WholeFleet
+from tests.support.whole_fleet import WholeFleet
+from tests.support.wiretap import CANARIES, traces
 
 
 def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
@@ -62,7 +64,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "Health": Health.decode,
 }
 ROOTS = "root"
-PERIOD_US = 20_000
+MALFORMED = "canary-c05a7e"
+"""In messages that a gateway refuses, and says by whom."""
 
 
 def test_every_topic_of_the_contract_is_in_the_register_and_no_other() -> None:
@@ -124,15 +127,30 @@ def test_readers_are_those_of_the_access_list() -> None:
         assert row.readers == may, row.topic
 
 
-def test_what_running_programs_publish_is_what_the_register_names(broker: Mosquitto, tmp_path: Path) -> None:
-    """Gateway, operator and an enrolled device with symbols, windows and points: every row is somebody's message."""
+def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_reading(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """Gateway, operator and an enrolled device with symbols, windows and points: every row is somebody's message.
+
+    Neither in one of them nor in any file of device, gateway or broker is a reading.
+    """
+    places = ("c0", "canary-7f3a9c", "71.53194726", "", "c5")
+    readings = [(value, places[i % len(places)]) for i, value in enumerate(CANARIES * 5)]
     named = {row.kind for row in rows()}
-    with WholeFleet(broker, tmp_path, [("0", "c0"), ("1", "c1"), ("0", "c1")]) as fleet:
+    with WholeFleet(broker, tmp_path, readings) as fleet:
         wait_until(lambda: fleet.heard.kinds() >= named - {"stop"}, "a message of every topic but one")
-        wait_until(lambda: messages_seen(fleet.heard) >= set(DECODERS), "every message")
+        wait_until(lambda: messages_seen(fleet.heard.messages) >= set(DECODERS), "every message")
+        sent = fleet.malform(MALFORMED.encode())
+        wait_until(lambda: fleet.alarm("malformed") == ("watch",), "an alarm of what is malformed")
         fleet.contradict()
         wait_until(lambda: "stop" in fleet.heard.kinds(), "a stop")
-        messages_seen(fleet.heard)
+        with urlopen(f"http://127.0.0.1:{fleet.metrics}/metrics", timeout=PATIENCE) as answer:
+            metrics = answer.read()
+        assert b"fugu_gateway_frames_stored_total" in metrics
+        assert not any(b'"%b"' % name in metrics for name in (b"watch", b"hr", b"home", b"active"))
+        assert fleet.agent.stop(PATIENCE) == 0
+        during = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+        messages_seen([message for message in fleet.heard.messages if message not in sent])
         assert fleet.heard.kinds() == named
         told = {topic for topic, _ in fleet.heard.messages if not topic.startswith("fugu/")}
         assert told == {
@@ -143,15 +161,31 @@ def test_what_running_programs_publish_is_what_the_register_names(broker: Mosqui
             registry.remove("watch", who="me", time_us=2)
         gone = {(description_topic("home", "watch", stream), b"") for stream in ("hr", "place")}
         wait_until(lambda: gone <= set(fleet.heard.messages), "no description of a device that has left")
+        fleet.gateway.process.terminate()
+        assert fleet.gateway.process.wait(PATIENCE) == 0
+        heard = [message for message in fleet.heard.messages if message not in sent]
+    assert len(heard) == len(fleet.heard.messages) - len(sent)
+    broker.stop()
+    everywhere = [*heard, *during.items(), ("metrics", metrics)]
+    for folder in (tmp_path, broker.folder):
+        everywhere += [(str(file), file.read_bytes()) for file in folder.rglob("*") if file.is_file()]
+    names = {Path(place).name for place, _ in everywhere}
+    assert names >= {"outbox.sqlite", "trust.json", "gateway.sqlite", "fleet.sqlite", "mosquitto.db", "mosquitto.log"}
+    assert any("ledger" in name for name in names), names
+    for canary in (*CANARIES, MALFORMED):
+        for trace in traces(canary):
+            found = [place for place, data in everywhere if trace in data and not place.endswith("readings.csv")]
+            assert found == [], f"{canary} as {trace!r} in {found}"
+    assert any(traces(CANARIES[0])[0] in data for _, data in everywhere), "the readings themselves are found"
 
 
-def messages_seen(heard: Everything) -> set[str]:
+def messages_seen(heard: Sequence[tuple[str, bytes]]) -> set[str]:
     """The messages that were published; fails if one is none of those that the register names for its topic."""
     named: dict[str, set[str]] = {}
     for row in rows():
         named.setdefault(row.kind, set()).update(row.messages)
     found = set()
-    for topic, payload in list(heard.messages):
+    for topic, payload in list(heard):
         if topic.endswith("/available"):
             assert payload in (b"online", b"offline", b"")
             continue
@@ -176,12 +210,7 @@ def decodes(message: str, payload: bytes) -> bool:
     return True
 
 
-def test_a_message_that_is_not_of_its_topic_is_noticed(broker: Mosquitto) -> None:
+def test_a_message_that_is_not_of_its_topic_is_noticed() -> None:
     """The test above can fail."""
-    heard = Everything(broker)
-    try:
-        heard.messages.append(("fugu/2/home/watch/symbols/hr", b"\x03\x90"))
-        with pytest.raises(AssertionError, match="no message of the register"):
-            messages_seen(heard)
-    finally:
-        heard.link.stop()
+    with pytest.raises(AssertionError, match="no message of the register"):
+        messages_seen([("fugu/2/home/watch/symbols/hr", b"\x03\x90")])
