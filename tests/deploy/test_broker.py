@@ -121,11 +121,11 @@ def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
         assert (topic, b"will") not in site.received
 
 
-@pytest.mark.parametrize("topic", [POLICY, "fugu/2/home/ring/policy/set", committed_topic("home", "watch"), RELEASE])
 @pytest.mark.parametrize("name", ["watch", "ring", "site", "public"])
-def test_nobody_else_sends_policies_or_speaks_for_the_gateway(fleet: Shipped, name: str, topic: str) -> None:
-    assert fleet.publish(name, topic, retain=True) == DENIED
-    assert fleet.publish(name, topic, b"", retain=True) == DENIED
+def test_nobody_else_sends_policies_or_speaks_for_the_gateway(fleet: Shipped, name: str) -> None:
+    for topic in (POLICY, "fugu/2/home/ring/policy/set", committed_topic("home", "watch"), RELEASE):
+        assert fleet.publish(name, topic, retain=True) == DENIED
+        assert fleet.publish(name, topic, b"", retain=True) == DENIED
 
 
 def test_the_gateway_cannot_publish_policies_nor_symbols(fleet: Shipped) -> None:
@@ -136,10 +136,10 @@ def test_the_gateway_cannot_publish_policies_nor_symbols(fleet: Shipped) -> None
     assert [fleet.publish("gateway", f"fugu/2/home/gateway/{kind}") for kind in own] == [DENIED] * 5
 
 
-@pytest.mark.parametrize("name", ["operator", "gateway-rollout", "site", "public"])
-def test_an_account_that_is_no_device_cannot_become_one(fleet: Shipped, name: str) -> None:
-    assert fleet.publish(name, f"fugu/2/home/{name}/symbols/hr") == DENIED
-    assert fleet.publish(name, f"fugu/2/home/{name}/status", retain=True) == DENIED
+def test_an_account_that_is_no_device_cannot_become_one(fleet: Shipped) -> None:
+    for name in ("operator", "gateway-rollout", "site", "public"):
+        assert fleet.publish(name, f"fugu/2/home/{name}/symbols/hr") == DENIED
+        assert fleet.publish(name, f"fugu/2/home/{name}/status", retain=True) == DENIED
 
 
 def test_only_operators_publish_policies_and_devices_get_their_own(fleet: Shipped) -> None:

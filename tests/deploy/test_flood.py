@@ -104,7 +104,7 @@ def test_one_account_that_subscribes_without_end_is_put_out_and_nobody_else_is(t
     configuration = broker.folder / "mosquitto.conf"
     heap = f"memory_limit {limits(open_broker(broker.folder).settings.accounts).heap}"
     assert configuration.read_text().count(heap) == 1
-    configuration.write_text(configuration.read_text().replace(heap, f"memory_limit {20 << 20}"))
+    configuration.write_text(configuration.read_text().replace(heap, f"memory_limit {10 << 20}"))
     with broker, broker.client("ring") as ring:
         with broker.client("watch") as watch:
             for number in range(10_000):

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from itertools import product
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import FORMAT, LEDGER, STORE, FileLostError, damage, open_database, snapshot, transaction
-from tests.support.brokers import PATIENCE
 
-ROOT = Path(__file__).parents[2]
 SCHEMA = """
 CREATE TABLE drops (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
 CREATE TRIGGER stay BEFORE DELETE ON drops BEGIN SELECT RAISE(ABORT, 'drops; stay'); END;
 INSERT INTO drops (text) VALUES ('first; of all');
 """
-OPENS = """
-import sys
-from pathlib import Path
-from fugu.host.database import LEDGER
-from fugu.host.database import open_database
-from tests.host.test_database import SCHEMA, RefusedError
-
-sys.stdin.readline()
-open_database(Path(sys.argv[1]), LEDGER, SCHEMA, RefusedError, wait_seconds=60).close()
-"""
+FORK = multiprocessing.get_context("fork")
 
 
 class RefusedError(FuguError):
@@ -63,14 +54,19 @@ def test_a_new_file_says_what_it_is_and_survives_a_power_cut(path: Path) -> None
                 db.execute("DELETE FROM drops")
 
 
+def open_with_others(path: Path, all_are_there: Barrier) -> None:
+    all_are_there.wait()
+    opened(path, wait_seconds=60).close()
+
+
 def test_several_processes_make_it_once(path: Path) -> None:
-    words = [sys.executable, "-c", OPENS, str(path)]
-    processes = [subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE) for _ in range(4)]
+    four = FORK.Barrier(4)
+    processes = [FORK.Process(target=open_with_others, args=(path, four)) for _ in range(4)]
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(b"\n")
-        process.stdin.close()
-    assert [process.wait(PATIENCE) for process in processes] == [0] * 4
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
     with closing(opened(path)) as db:
         assert rows(db) == ["first; of all"]
 

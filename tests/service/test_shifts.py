@@ -63,7 +63,7 @@ def histories(count: int) -> list[list[tuple[int, int, int]]]:
 @pytest.mark.long
 def test_the_owner_of_every_window_is_that_of_all_its_ticks_in_whatever_order_frames_come() -> None:
     generator = random.Random(3)
-    for frames in histories(80):
+    for frames in histories(40):
         ways = [added(*frames), added(*generator.sample(frames, len(frames)))]
         top = max(last - shift for shift, _, last in frames) + 3
         for shifts in ways:
@@ -78,7 +78,7 @@ def test_the_owner_of_every_window_is_that_of_all_its_ticks_in_whatever_order_fr
 
 
 def test_a_shift_that_falls_is_refused_wherever_its_frame_lies() -> None:
-    for frames in histories(300):
+    for frames in histories(100):
         for left_out in range(len(frames)):
             shift, first, last = frames[left_out]
             others = [frame for frame in frames if frame != frames[left_out]]

@@ -60,11 +60,11 @@ def checkpoint(store: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("attack", "says"),
-    [
-        (delete, "s.sqlite is gone: No such file"),
-        (delete_log, "s.sqlite-wal is gone: No such file"),
+    [  # tests/host/test_database.py has all of them, without a gateway
+        pytest.param(delete, "s.sqlite is gone: No such file", marks=pytest.mark.soak),
+        pytest.param(delete_log, "s.sqlite-wal is gone: No such file", marks=pytest.mark.soak),
         (replace_by_a_copy, "s.sqlite is another file now"),
-        (cut, "s.sqlite has been cut short"),
+        pytest.param(cut, "s.sqlite has been cut short", marks=pytest.mark.soak),
         (overwrite, "s.sqlite has been overwritten, and is damaged ("),
     ],
 )
@@ -179,7 +179,7 @@ def test_who_cannot_store_does_not_tell_the_watchdog_that_it_lives(
 def with_damaged_history(store: Path) -> bytes:
     """Make a store in whose file a page of its chunks is overwritten; what the file had when it was whole."""
     scene = Scene(store)
-    scene.record(*frames([1000] * 3000))
+    scene.record(*frames([1000] * 1000))
     scene.recorder.seal(now=True)
     scene.store.close()
     whole = store.read_bytes()
