@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.cli.view.measure_plan import measure_notes
+from fugu.cli.view.measure_plan import _notes as measure_notes
 from fugu.places.tables import noise_loss
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_planner import make_measure_plan
