@@ -18,7 +18,7 @@ from fugu.chains.kernel import kernel
 from gateway.estimates.models import Model
 from gateway.store.symbols import Bytes, Columns
 
-__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back"]
+__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back", "told"]
 
 
 class Models(NamedTuple):
@@ -295,3 +295,8 @@ def _look_back(
             for x in range(k):
                 share = work[t, x] * work[after, x] / total if total > 0.0 else work[t, x]
                 means[row, x] += share / n
+
+
+def told(model: Model, beliefs: Floats) -> Floats:
+    """Beliefs (..., k) about a model's states as those (..., s) about the states of the stream."""
+    return beliefs if model.shown is None else np.asarray(beliefs @ model.shown)

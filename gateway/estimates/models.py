@@ -61,10 +61,6 @@ class Model(NamedTuple):
     meaning: object
     shown: Beliefs | None = None
 
-    def told(self, beliefs: Beliefs) -> Beliefs:
-        """Beliefs (..., k) about its states as those (..., s) about the states of the stream."""
-        return beliefs if self.shown is None else np.asarray(beliefs @ self.shown)
-
 
 class SymbolModel(NamedTuple):
     """One policy of symbols, windows, or both: the symbols that its frames may hold, and the bits of each."""

@@ -16,7 +16,7 @@ from fugu.chains import fixed_lag_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow, told
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import Model, SymbolModel
 from gateway.store.coverage import Place
@@ -215,7 +215,7 @@ class Past:
         low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
         if low < high:
             given = np.concatenate(parts)[: high + self._lag], one.distribution, model.transition, model.emission
-            found = model.told(fixed_lag_marginals(*given, self._lag)[low:high])
+            found = told(model, fixed_lag_marginals(*given, self._lag)[low:high])
             yield TickProbabilities(one.version, one.first + low, one.shift, found)
 
     def _model(self, place: Place, one: _Stretch) -> Model:

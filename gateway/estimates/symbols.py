@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import StateEstimate
-from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, told
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import Model, SymbolModel
@@ -456,7 +456,7 @@ class Reports:
         )
         known = self._catalogue.recall(place.device, place.stream, version, SymbolModel)
         states = len(known.numbers.initial)
-        shares, now = (known.numbers.told(each[:states]) for each in (shares, now))
+        shares, now = (told(known.numbers, each[:states]) for each in (shares, now))
         last = first + count - 1
         try:
             return _Report(place, last, state_estimate(known.policy, first, last, shift, shares, now))

@@ -18,6 +18,7 @@ from fugu.chains import backward_messages, filter_beliefs, posterior_marginals, 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
 from fugu.contract.sentences import LAST_US
+from gateway.estimates.beliefs import told
 from gateway.estimates.models import Model
 from gateway.estimates.past import TickProbabilities
 from gateway.history.export import marginal_rows, policy_rows
@@ -108,7 +109,7 @@ class SmoothedStream:
                 )
                 beliefs = filter_beliefs(block.symbols, distribution, model.transition, model.emission).beliefs
                 self._before[track] = _Said(model, block.last, beliefs[-1].copy())
-                yield from _observed(block, model.told(marginals))
+                yield from _observed(block, told(model, marginals))
 
     def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""

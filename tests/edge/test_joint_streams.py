@@ -25,6 +25,7 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.class_watch import why_off
+from gateway.estimates.beliefs import told
 from gateway.estimates.models import SymbolModel
 from tests.support.agents import toml
 from tests.support.command import runner
@@ -185,7 +186,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     model = SymbolModel.of(stream("hr", pairs)).numbers
     symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
     chain = model.initial, model.transition, model.emission
-    found = model.told(fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
+    found = told(model, fixed_lag_marginals(symbols, *chain, lag))[: len(symbols) - lag]
     table = np.array(PULSE.table.weights()) / 2**32 if PULSE.table else np.empty(0)
     for tick in range(len(symbols) - lag):
         mass = np.zeros(2)
@@ -194,7 +195,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
             seen = math.prod(table[x % 2, z] for x, z in zip(path, symbols, strict=False))
             mass[path[tick] % 2] += model.initial[path[0]] * steps * seen
         assert found[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
-    distribution = model.told(filter_beliefs(symbols, model.initial, model.transition, model.emission).beliefs)
+    distribution = told(model, filter_beliefs(symbols, model.initial, model.transition, model.emission).beliefs)
     assert distribution.shape == (7, 2)
     assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))
