@@ -68,7 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of fleet home, made once: two of three root keys, two of two policy keys."""
     folder = tmp_path_factory.mktemp("fleet")
     secret(folder / "secret", PASSPHRASE)
-    words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy-keys", 2, "--policy-threshold", 2)
+    words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy", "2/2")
     assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
     return folder / "keys"
 
@@ -142,8 +142,12 @@ def test_init_refuses_a_folder_with_something_in_it_and_thresholds_that_nobody_m
 ) -> None:
     again = fugu("fleet", "init", "--fleet", "home", "--keys", keys)
     assert (again.code, again.err) == (1, f"fugu: {keys} is not empty: name a new folder, or remove it first\n")
-    never = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--root-threshold", 4)
+    never = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--root", "4/3")
     assert (never.code, never.err) == (1, "fugu: a threshold of 4 with 3 keys can never be met\n")
+    for wrong in ("3", "1/0", "1/17", "2/3/4", "-1/3"):
+        none = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", f"--policy={wrong}")
+        assert none.code == 2
+        assert f"policy must be M/N, M of N keys and N from 1 to 16, got {wrong!r}" in none.err
     assert not (tmp_path / "new").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -159,10 +160,8 @@ def init(
     *,
     fleet: str,
     keys: Path,
-    root_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that name all others.")] = 3,
-    root_threshold: int = 2,
-    policy_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that sign policies.")] = 1,
-    policy_threshold: int = 1,
+    root: str = "2/3",
+    policy: str = "1/1",
     passphrase_file: PassphraseFiles = None,
     gateway_passphrase_file: Path | None = None,
 ) -> None:
@@ -173,27 +172,35 @@ def init(
     \b
     examples:
       fugu fleet init --fleet home --keys keys
-      fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
+      fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
 
     Args:
         fleet: Name of the fleet.
         keys (DIR): Folder for the keys; it must be new or empty.
-        root_threshold (1..): How many of them have to sign a new root.
-        policy_threshold (1..): How many of them have to sign a document.
+        root (M/N): Keys that name all others: N, of which M have to sign a new root.
+        policy (M/N): Keys for operators: N, of which M have to sign a document.
         gateway_passphrase_file (FILE): Passphrase of the gateway's key, which is online (default: the same).
     """
+    (root_of, roots), (policy_of, policies) = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
-    root = initialise(
+    made = initialise(
         fleet,
         keys,
-        {"root": root_keys, "policy": policy_keys, "gateway": 1},
-        {"root": root_threshold, "policy": policy_threshold, "gateway": 1},
+        {"root": roots, "policy": policies, "gateway": 1},
+        {"root": root_of, "policy": policy_of, "gateway": 1},
         {"root": passphrase, "policy": passphrase, "gateway": online},
     )
-    _show(root.document, [keys])
+    _show(made.document, [keys])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
+
+
+def _signing(text: str, name: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,2})/(\d{1,2})", text, re.ASCII)
+    if found is None or not 1 <= int(found[2]) <= _MOST_KEYS:
+        raise CommandLineError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
+    return int(found[1]), int(found[2])
 
 
 @command(app, "show")
