@@ -19,6 +19,7 @@ import struct
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -70,8 +71,22 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
         _listen(session, told)
     finally:
         for worker in told.values():
-            os.kill(worker.process, signal.SIGKILL)
+            _end(worker.process)
             os.waitpid(worker.process, 0)
+
+
+def _end(process: int) -> None:
+    """End a process, and then all that it has started, which would outlive it."""
+    with contextlib.suppress(OSError):  # it has just ended
+        os.kill(process, signal.SIGSTOP)  # and starts no more
+        started = [int(one) for task in Path(f"/proc/{process}/task").iterdir() for one in _children(task)]
+        os.kill(process, signal.SIGKILL)
+        for one in started:
+            _end(one)
+
+
+def _children(task: Path) -> list[str]:
+    return (task / "children").read_text().split()
 
 
 def _queue(numbers: Sequence[int]) -> int:
