@@ -161,7 +161,7 @@ class Question:
     @property
     def gathering_seconds(self) -> float:
         """How long a frame gathers."""
-        return min(LATENCY_SECONDS, self.latency_seconds or LATENCY_SECONDS)
+        return LATENCY_SECONDS if self.latency_seconds is None else min(LATENCY_SECONDS, self.latency_seconds)
 
     def ticks(self, period_seconds: float | None) -> int:
         """The most ticks of the stretch that epsilon is about, once it is settled."""
