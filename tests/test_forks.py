@@ -58,10 +58,13 @@ def test_it_starts_on_its_own_where_that_is_asked() -> None:
 
 @pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "PYTHONPATH", "OPENBLAS_NUM_THREADS", "LC_ALL"])
 def test_what_is_read_at_the_start_is_read(name: str) -> None:
-    words, other = [sys.executable, "-m", "fugu", "--version"], f"{os.environ.get(name, '')}3"
-    process = subprocess.Popen(words, env={**os.environ, name: other}, stdout=subprocess.PIPE)
-    assert b"--version" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
-    assert process.communicate(timeout=PATIENCE)[0].startswith(b"fugu ")
+    words, other = [sys.executable, "-m", "fugu", *NOBODY], f"{os.environ.get(name, '')}3"
+    process = subprocess.Popen(words, env={**os.environ, name: other}, stderr=subprocess.DEVNULL)
+    said = Path(f"/proc/{process.pid}/cmdline")
+    wait_until(said.read_bytes)
+    assert b"subscribe" in said.read_bytes()
+    process.kill()
+    process.wait(PATIENCE)
 
 
 def test_a_shell_that_is_ended_ends_it_and_hears_how_it_ended(tmp_path: Path) -> None:

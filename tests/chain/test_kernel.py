@@ -19,6 +19,7 @@ from fugu.chains import messages
 from fugu.chains.inference import _predict_row as predict_row
 from fugu.chains.kernel import compile_beside, kernel
 from fugu.chains.messages import lift, scaled
+from tests.support.compiling import go_alone
 
 _HELPER = """
 from fugu.chains.kernel import kernel
@@ -51,6 +52,8 @@ def _said(folder: Path, module: str) -> list[str]:
     child = os.fork()
     if child == 0:
         try:
+            go_alone()
+            compile_beside(None)  # a gateway in this process may have asked for it
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(folder))
             with (folder / "said").open("w") as said, redirect_stdout(said):

@@ -11,29 +11,36 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["take_turns"]
+__all__ = ["go_alone", "take_turns"]
 
 _PATIENCE = 60.0
 """Seconds after which a kernel is compiled though another process seems to do so: that one may be stopped."""
-_taking_turns = False
+_before: list[Any] = []
 
 
 def take_turns() -> None:
     """From now on a kernel is compiled while no other process compiles it, and taken from the disk if one has."""
-    global _taking_turns
-    if "numba" not in sys.modules or _taking_turns:
+    if "numba" not in sys.modules or _before:
         return
-    _taking_turns = True
     from numba.core.compiler_lock import global_compiler_lock
     from numba.core.dispatcher import Dispatcher
 
     alone = Dispatcher.compile
+    _before.append(alone)
 
     def compile_in_turn(self: Any, types: Any) -> Any:
         with global_compiler_lock, _locked(self._cache.cache_path):  # never a file's lock before that of all threads
             return alone(self, types)
 
     Dispatcher.compile = compile_in_turn
+
+
+def go_alone() -> None:
+    """From now on this process waits for no other, nor for itself, if a kernel is compiled while one is stored."""
+    from numba.core.dispatcher import Dispatcher
+
+    while _before:
+        Dispatcher.compile = _before.pop()
 
 
 @contextmanager

@@ -67,6 +67,7 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
     for queue in queues:
         os.close(queue)
     capturing.start_global_capturing()
+    capturing.suspend_global_capture()
     try:
         _listen(session, told)
     finally:
@@ -218,6 +219,7 @@ def _be(
         plugins.register(_Teller(session.config, writing))
         capturing: Any = plugins.getplugin("capturemanager")
         capturing.start_global_capturing()
+        capturing.suspend_global_capture()
         temporary: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
         temporary._basetemp = temporary.getbasetemp() / f"worker{one}"
         temporary._basetemp.mkdir(mode=0o700)
