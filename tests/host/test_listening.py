@@ -9,11 +9,12 @@ import pytest
 
 from edge_agent.doctor import _private_socket as private_socket
 from fugu.host.checks import loopback_only
+from tests.support.brokers import free_port
 
 
 @pytest.mark.parametrize(("address", "verdict"), [("127.0.0.1", "ok"), ("127.4.4.4", "ok"), ("0.0.0.0", "warn")])
 def test_where_a_port_of_this_machine_is_open(address: str, verdict: str) -> None:
-    with socket.create_server((address, 0)) as server:
+    with socket.create_server((address, free_port())) as server:
         port = server.getsockname()[1]
         found = loopback_only("local broker", port)
         assert found.verdict == verdict
