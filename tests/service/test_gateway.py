@@ -29,6 +29,7 @@ def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
     """A gateway in this process."""
     folder = write_policies(tmp_path / "policies")
     running = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", folder, LAG))
+    assert running.is_alive  # a part of a cluster is asked while it waits to start
     running.start()
     yield running
     running.stop()
