@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from inspect import CO_OPTIMIZED
 from pathlib import Path
@@ -171,7 +172,9 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
                 f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}',
             ]
             (home / "gateway.toml").write_text("\n".join(lines) + "\n")
-            with subprocess.Popen(_command(out, "gateway", "run", str(home / "gateway.toml"))) as gateway:
+            command = _command(out, "gateway", "run", str(home / "gateway.toml"))
+            with subprocess.Popen(command) as gateway, ExitStack() as ends:
+                ends.callback(gateway.terminate)
                 device, public = Device(broker), Public(broker)
                 seen = device.watermarks
                 device.say_birth()
@@ -193,7 +196,6 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
                 time.sleep(1.0)
                 os.kill(gateway.pid, signal.SIGUSR1)
                 _wait(out.exists)
-                gateway.terminate()
                 device.stop()
                 public.link.stop()
             walks[name] = _read(out)
