@@ -114,14 +114,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=1, help="run tests in as many processes, forks of this one")
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Kernels are compiled on a core that has nothing to do until tests are collected."""
-    given = session.config.option
-    if given.workers > 1 and not given.collectonly and os.environ.get("NUMBA_DISABLE_JIT", "0") == "0":
-        beside = forks.REAL([sys.executable, "-m", "tests.support.compiling"])
-        session.config.add_cleanup(beside.kill)
-
-
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Deal the tests to several processes if that is asked for."""
     given = session.config.option

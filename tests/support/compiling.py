@@ -1,20 +1,13 @@
-"""Workers with no compiled kernels wait for one another: each kernel is compiled by the first of them that needs it.
-
-`python -m tests.support.compiling` compiles those that most tests need, while tests are still collected.
-"""
+"""Workers with no compiled kernels wait for one another: each kernel is compiled by the first of them that needs it."""
 
 from __future__ import annotations
 
 import fcntl
-import importlib
-import io
-import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,34 +62,3 @@ def _locked(folder: str | None) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-
-
-_MODEL = {"transition": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], "initial": "stationary"}
-_PLACES = """
-grid = "2x2"
-epsilon = 1.0
-graph = {complete = true}
-fleet = "home"
-device = "room"
-stream = "place"
-period = 60
-epoch = 1700000000
-"""
-
-
-def _compile_most() -> None:
-    symbols = importlib.import_module("gateway.estimates.symbols")
-    command = importlib.import_module("fugu.cli.main").main
-    take_turns()
-    symbols.warm()
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
-        model, places = Path(folder) / "model.json", Path(folder) / "places.toml"
-        model.write_text(json.dumps(_MODEL))
-        places.write_text(_PLACES)
-        for kind, *words in (("window", "--model", model), ("stream", "--model", model), ("measure", places)):
-            with suppress(SystemExit):
-                command(["plan", kind, *map(str, words), *(["--epsilon", "1"] if kind != "measure" else [])])
-
-
-if __name__ == "__main__":
-    _compile_most()
