@@ -35,7 +35,7 @@ FOR_CHECKERS = re.compile(r"^if TYPE_CHECKING: *\n(?:(?: .*)?\n)+", re.MULTILINE
 
 @cache
 def code(file: Path) -> str:
-    """What a file says outside texts and comments: to parse every file takes as long as all rules do."""
+    """The tokens of a file outside texts and comments: to parse every file takes as long as all rules do."""
     return TEXTS.sub(lambda text: "" if text[0][0] == "#" else '""', file.read_text())
 
 

@@ -25,7 +25,7 @@ BARE = re.compile(r"(?<![\w.)\]}\\/%])\.\d|(?<=\*\*)\.\d")
 """A decimal without its leading zero; not the end of a name, of a path or of a version, and no field of a format."""
 
 DECIMAL = re.compile(r"(?<![\w.)\]}\\/%:])\.\d|\*\*\.\d|\\n\.\d")
-"""What a file has, if any of its texts is `BARE`: to parse all files takes long."""
+"""Texts of a file, if any of them is `BARE`: to parse all files takes long."""
 
 FORMAT = re.compile(r"[:;\"=]\.\d|%[+-]?\.\d")
 """Fields of a format, and styles of pictures and pages."""

@@ -208,7 +208,7 @@ STICKY = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in ran
 def test_known_chains_are_confirmed_at_the_boundary_and_a_millionth_less_is_not(
     rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the chains lose is computed once: it depends on no claim."""
+    """The loss of the chains, computed once: it depends on no claim."""
     lost = cache(lambda text, *told: chains_loss(json.loads(text), *told))
     chains = FiniteChains(transitions=(rows,))
     given = read(policy(table=calibrate(chains, 1.0, "informed").table, chains=chains))

@@ -141,7 +141,7 @@ def watched(path: list[int], chains: dict[str, Any]) -> Watch:
     ],
 )
 def test_the_worst_chains_of_a_class_raise_no_alarm(worst: list[Chain], chains: dict[str, Any]) -> None:
-    """40 runs of 2,500 steps: the bound allows .04 alarms."""
+    """40 runs of 2,500 steps: the bound allows 0.04 alarms."""
     runs = [watched(walk(worst, 2_500, seed), chains) for seed in range(40)]
     assert [run.alarm for run in runs] == [None] * 40
     assert max(run.evidence for run in runs) < -math.log(ALARM)

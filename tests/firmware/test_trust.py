@@ -28,7 +28,7 @@ QUICK = {
     "guarantee": Guarantee(epsilon=4.0, adversary="universal"),
     "chains": BoundedChains(states=2, odds_ratio=1.5),
 }
-"""What is derived at once."""
+"""A class of chains whose loss is derived at once."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
-"""Lives of a device that end by a kill: forks of a small process, since those of one that has imported all tests cost
-ten times as much.
+"""Lives of a device that end by a kill: forks of a small process.
+
+A fork of a process that has imported all tests costs ten times as much.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
     capturing.start_global_capturing()
     capturing.suspend_global_capture()
     try:
-        _listen(session, told)
+        if (ended := _listen(session, told)) < session.testscollected and not session.testsfailed:
+            raise RuntimeError(f"{session.testscollected - ended} tests were collected and have not run")
     finally:
         for worker in told.values():
             _end(worker.process)
@@ -99,7 +100,7 @@ def _queue(numbers: Sequence[int]) -> int:
 
 
 class _Worker:
-    """What has been heard of one, and which test it is in."""
+    """A worker: its process, the part of a message that came last, and the test that it is in."""
 
     def __init__(self, process: int) -> None:
         self.process = process
@@ -117,8 +118,9 @@ class _Worker:
             yield message
 
 
-def _listen(session: pytest.Session, told: dict[int, _Worker]) -> None:
-    """Report until all workers have ended, and those of their children that hold their pipes or not."""
+def _listen(session: pytest.Session, told: dict[int, _Worker]) -> int:
+    """Report until all workers have ended, whether or not their children hold their pipes; how many tests have run."""
+    run = 0
     while told:
         readable = select.select(list(told), [], [], _LOOK_SECONDS)[0]
         for reading in readable or list(told):
@@ -129,6 +131,7 @@ def _listen(session: pytest.Session, told: dict[int, _Worker]) -> None:
                 ended = os.waitpid(worker.process, 0)
             for kind, message in worker.messages(heard or b""):
                 _tell(session, worker, kind, message)
+                run += kind == "ends"
             if ended and ended[0]:
                 os.close(reading)
                 del told[reading]
@@ -137,10 +140,11 @@ def _listen(session: pytest.Session, told: dict[int, _Worker]) -> None:
         for stop, error in ((session.shouldfail, session.Failed), (session.shouldstop, session.Interrupted)):
             if stop:
                 raise error(stop)
+    return run
 
 
 def _read(reading: int) -> bytes | None:
-    """What a pipe holds: no bytes if it is at its end, None if there is nothing yet."""
+    """Read a pipe: no bytes if it is at its end, None if there is nothing yet."""
     heard = b""
     with contextlib.suppress(BlockingIOError):
         while some := os.read(reading, 1 << 20):

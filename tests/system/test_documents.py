@@ -167,7 +167,7 @@ QUICK = [path for path in PROOFS if path.stem not in ("learned-classes", "publis
 
 @cache
 def papers() -> dict[str, str]:
-    """What stands for `python -m papers`: a fork of what has imported most of what that does.
+    """A command in place of `python -m papers`: a fork of what has imported most of what that does.
 
     The page of errata starts an interpreter.
     """

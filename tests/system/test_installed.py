@@ -47,7 +47,7 @@ assert said("gateway", "asyncapi") == importlib.resources.files("fugu.contract")
 import fugu.cli.demo.location, fugu.cli.demo.session
 print(fugu.__file__)
 """
-"""What one start of an interpreter shows: every command has help, and the files of the package are there."""
+"""One start of an interpreter: every command has help, and the files of the package are there."""
 
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

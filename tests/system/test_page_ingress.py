@@ -75,7 +75,7 @@ def ingress(page: Site) -> Iterator[str]:
 
 
 def answers_nobody_but_the_supervisor(page: Site) -> None:
-    """Whatever is asked, and whatever it says where it comes from."""
+    """All paths, with every header that says where somebody comes from."""
     for source in ("127.0.0.1", "127.0.0.3"):
         for path in PATHS:
             assert asked(page, source, path, X_Ingress_Path=PREFIX)[::2] == (403, "not from here"), (source, path)
