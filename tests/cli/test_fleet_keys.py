@@ -144,7 +144,7 @@ def test_init_refuses_a_folder_with_something_in_it_and_thresholds_that_nobody_m
     assert (again.code, again.err) == (1, f"fugu: {keys} is not empty: name a new folder, or remove it first\n")
     never = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--root", "4/3")
     assert (never.code, never.err) == (1, "fugu: a threshold of 4 with 3 keys can never be met\n")
-    for wrong in ("3", "1/0", "1/17", "2/3/4", "-1/3"):
+    for wrong in ("3", "0/3", "1/0", "1/17", "2/3/4", "-1/3"):
         none = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", f"--policy={wrong}")
         assert none.code == 2
         assert f"policy must be M/N, M of N keys and N from 1 to 16, got {wrong!r}" in none.err

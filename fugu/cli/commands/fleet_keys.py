@@ -197,8 +197,8 @@ def init(
 
 
 def _signing(text: str, name: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,2})/(\d{1,2})", text, re.ASCII)
-    if found is None or not 1 <= int(found[2]) <= _MOST_KEYS:
+    found = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
+    if found is None or int(found[2]) > _MOST_KEYS:
         raise CommandLineError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
     return int(found[1]), int(found[2])
 
