@@ -28,7 +28,7 @@ from fugu.contract.topics import (
     window_topic,
 )
 from fugu.mqtt import Broker, Link
-from fugu.mqtt.packets import Message
+from fugu.mqtt.client import Message
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory
