@@ -33,7 +33,7 @@ from fugu.cli.demo.processes import start_broker
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import StateEstimate
-from fugu.contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
@@ -135,7 +135,7 @@ def _say_all(link: Link, devices: int) -> None:
     """Retained statuses of all devices; those of the gateway's policies are among them."""
     for number in range(devices):
         status = Status(number % 50 != 0, "1.0", 0, (), (StreamStatus(ingest.STREAM, 1, 5),))
-        topic = status_topic(ingest.FLEET, f"d{number}")
+        topic = topic_of("status", ingest.FLEET, f"d{number}")
         _publish(link, topic, status.encode(), retain=True)
 
 
@@ -189,7 +189,7 @@ def _first_paint(browser: Browser, site: Site, devices: int) -> dict[str, object
 def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     """Frames of the browser while a stream is updated 60 times a second, and while nothing happens."""
     told = encode_description(describe(ingest._policy("busy")))
-    _publish(link, description_topic(ingest.FLEET, "busy", ingest.STREAM), told, retain=True)
+    _publish(link, topic_of("description", ingest.FLEET, "busy", ingest.STREAM), told, retain=True)
     browser.open(f"{site.address}/device/busy")
     wait_until(lambda: "live" in browser.text("#view"))
     still = _watched(browser)
@@ -244,11 +244,11 @@ def _send(link: Link, ending: threading.Event) -> None:
     where, number, begun = (ingest.FLEET, "busy", ingest.STREAM), 0, time.monotonic()
     while not ending.wait(max(0.0, begun + number / UPDATES_A_SECOND - time.monotonic())):
         frame = SymbolFrame(1, 10 * number - 1, 10 * number, bytes((number + tick) % 2 for tick in range(10)))
-        link.publish(symbols_topic(*where), frame.encode())
+        link.publish(topic_of("symbols", *where), frame.encode())
         now, share = datetime.now(UTC), number % 100 / 100
         shares = {"low": 1.0 - share, "high": share}
         estimate = StateEstimate(now, now, 10 * number + 9, 10, "high", share, shares, 1.0, "universal", useful=True)
-        link.publish(estimate_topic(*where), estimate.encode())
+        link.publish(topic_of("estimate", *where), estimate.encode())
         number += 1
 
 

@@ -26,7 +26,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
-from fugu.contract.topics import estimate_topic, parse_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from gateway.process import run
 from gateway.settings import GatewaySettings
@@ -82,7 +82,9 @@ def _heard(broker: Broker, folder: Path, writer: list[str]) -> dict[str, float]:
         heard += 1
         told[parse_topic(topic).device] = decode_estimate(payload).tick
 
-    reader = Link(broker, client_id="reader", subscriptions=(estimate_topic("bench", "+", "+"),), on_message=received)
+    reader = Link(
+        broker, client_id="reader", subscriptions=(topic_of("estimate", "bench", "+", "+"),), on_message=received
+    )
     reader.start()
     with subprocess.Popen(writer) as flood:
         while not told:
@@ -127,7 +129,7 @@ def _flood(broker: Broker) -> int:
         for device in range(DEVICES):
             while under_way > MOST_UNDER_WAY:
                 time.sleep(0.001)
-            under_way += writer.publish(symbols_topic("bench", f"d{device}", "hr"), payload) is not None
+            under_way += writer.publish(topic_of("symbols", "bench", f"d{device}", "hr"), payload) is not None
     return 0
 
 

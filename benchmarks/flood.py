@@ -24,7 +24,7 @@ from statistics import median
 from figures import show
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
@@ -110,7 +110,7 @@ def _delays(device: Device, numbers: count[int], seconds: float) -> list[float]:
 
 def _flood(port: int, stored: Sequence[SymbolFrame], rate: float, ended: threading.Event) -> None:
     """Publish them again and again, by plain packets of MQTT 3.1.1."""
-    topic = symbols_topic("home", "watch", "hr").encode()
+    topic = topic_of("symbols", "home", "watch", "hr").encode()
     packets = [_packet(0x30, struct.pack(">H", len(topic)) + topic + frame.encode()) for frame in stored]
     if not rate:
         return

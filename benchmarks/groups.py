@@ -30,7 +30,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy
-from fugu.contract.topics import window_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
@@ -146,7 +146,7 @@ def told(policy: Policy, states: Ints, seed: int) -> Floats:
 def _hour(policy: Policy, crowd: Link, subscriber: Subscription, frames: dict[str, WindowFrame]) -> float:
     """Send a window of each home, and average the reports of them all."""
     for name, frame in frames.items():
-        topic = window_topic(policy.fleet, name, policy.stream)
+        topic = topic_of("window", policy.fleet, name, policy.stream)
         wait_until(partial(crowd.publish, topic, frame.encode()), "the broker")
     found: dict[str, float] = {}
     while len(found) < len(frames):

@@ -37,7 +37,7 @@ from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from gateway.process import run
 from gateway.settings import GatewaySettings
@@ -185,14 +185,14 @@ class _Counted:
         self._ticks: dict[str, int] = {}
         self._changed = threading.Condition()
         self._online = threading.Event()
-        topics = (committed_topic(FLEET, "+"), health_topic(FLEET))
+        topics = (topic_of("committed", FLEET, "+"), topic_of("health", FLEET))
         self._link = Link(Broker(port=port), "counter", topics, on_message=self._heard)
         self._link.start()
         while not self._link.subscribed:
             time.sleep(0.01)
 
     def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
-        if topic == health_topic(FLEET):
+        if topic == topic_of("health", FLEET):
             self._online.set()
             return
         with self._changed:
@@ -282,7 +282,7 @@ def _publish(port: int, part: int, after: int, frames: int) -> int:
         symbols = bytes(random.Random(number).choices((0, 1), k=TICKS))
         frame = SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols).encode()
         for device in devices:
-            topic = symbols_topic(FLEET, device, STREAM).encode()
+            topic = topic_of("symbols", FLEET, device, STREAM).encode()
             body = len(topic).to_bytes(2, "big") + topic + (len(packets) % 65_535 + 1).to_bytes(2, "big") + frame
             assert len(body) < 128
             packets.append(bytes([0x32, len(body)]) + body)
@@ -342,7 +342,7 @@ def _subscribe_by_paho(port: int) -> int:
     client.on_message = lambda _client, _data, _message: tally.add(1)
     client.on_subscribe = lambda *_: ready.set()
     client.connect("127.0.0.1", port)
-    client.subscribe(symbols_topic(FLEET, "+", "+"), qos=1)
+    client.subscribe(topic_of("symbols", FLEET, "+", "+"), qos=1)
     client.loop_start()
     ready.wait(PATIENCE)
     return tally.serve()
@@ -353,7 +353,7 @@ def _subscribe_by_link(port: int) -> int:
     link = Link(
         Broker(port=port),
         "subscriber",
-        (symbols_topic(FLEET, "+", "+"),),
+        (topic_of("symbols", FLEET, "+", "+"),),
         on_messages=lambda messages: tally.add(len(messages)),
     )
     link.start()

@@ -36,7 +36,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
-from fugu.contract.topics import committed_topic, estimate_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.deployment.certificates import Authority
 from gateway.process import run
@@ -133,7 +133,7 @@ def _exchange(broker: Broker) -> list[float]:
     link = Link(
         broker,
         client_id="device",
-        subscriptions=(estimate_topic(*NAMES),),
+        subscriptions=(topic_of("estimate", *NAMES),),
         on_message=lambda _topic, payload, _retained: answers.put(decode_estimate(payload).tick),
     )
     link.start()
@@ -143,7 +143,7 @@ def _exchange(broker: Broker) -> list[float]:
             first = number * TICKS
             frame = SymbolFrame(1, first - 1, first, bytes(TICKS)).encode()
             start = time.perf_counter()
-            while link.publish(symbols_topic(*NAMES), frame) is None or not _answered(answers, first, number):
+            while link.publish(topic_of("symbols", *NAMES), frame) is None or not _answered(answers, first, number):
                 link.maintain()
                 time.sleep(0.05)
             times.append(time.perf_counter() - start)
@@ -155,7 +155,7 @@ def _exchange(broker: Broker) -> list[float]:
 def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
     """Publish a frame until it is durable and estimated, and the gateway has nothing to do: its processor time then."""
     found: dict[str, float] = {}
-    topics = {committed_topic(*NAMES[:2]): "a durable frame", estimate_topic(*NAMES): "an estimate"}
+    topics = {topic_of("committed", *NAMES[:2]): "a durable frame", topic_of("estimate", *NAMES): "an estimate"}
 
     def heard(topic: str, _payload: bytes, _retained: bool) -> None:
         found.setdefault(topics[topic], _processor(gateway))
@@ -166,7 +166,7 @@ def _first_frame(broker: Broker, gateway: int) -> list[dict[str, float]]:
         frame = SymbolFrame(1, -1, 0, bytes(TICKS)).encode()
         while len(found) < len(topics):
             link.maintain()
-            link.publish(symbols_topic(*NAMES), frame)
+            link.publish(topic_of("symbols", *NAMES), frame)
             time.sleep(0.1)
     finally:
         link.stop()

@@ -31,7 +31,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.symbols import warm
 from gateway.inbox import Ingest, Message
@@ -143,7 +143,7 @@ def take(ingest: Ingest, recorder: Recorder, messages: Sequence[Message]) -> Non
 
 def rounds(devices: Sequence[str], ticks: int, first: int, each: int) -> Iterator[Message]:
     """So many frames of each device in turn, from a number on."""
-    topics = [symbols_topic(FLEET, device, STREAM) for device in devices]
+    topics = [topic_of("symbols", FLEET, device, STREAM) for device in devices]
     generator = np.random.default_rng(first)
     for number in range(first, first + each):
         start = number * ticks

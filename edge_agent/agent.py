@@ -24,7 +24,7 @@ from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode
 from fugu.contract.frames import Committed, Status, StreamStatus
-from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
+from fugu.contract.topics import topic_of
 from fugu.host.process import NOTICES, Notifier, Wake, first_share
 from fugu.mqtt import Link, Will
 
@@ -68,9 +68,9 @@ class Agent:
         self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._committed_topic = committed_topic(plan.fleet, plan.device)
+        self._committed_topic = topic_of("committed", plan.fleet, plan.device)
         self._tables = {
-            table_topic(plan.fleet, plan.device, stream.plan.stream): stream
+            topic_of("table", plan.fleet, plan.device, stream.plan.stream): stream
             for stream in self._ticks.streams
             if stream.mechanism.offer is not None and plan.managed is None
         }
@@ -89,7 +89,7 @@ class Agent:
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
             subscriptions=(self._committed_topic, *self._tables, *followed),
-            will=Will(status_topic(plan.fleet, plan.device), will.encode()),
+            will=Will(topic_of("status", plan.fleet, plan.device), will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
@@ -302,7 +302,7 @@ class Agent:
     def _describe(self) -> None:
         """Say what the streams are, after every new connection, where no gateway does."""
         for stream, text in list(self._undescribed.items()):
-            topic = description_topic(self._plan.fleet, self._plan.device, stream)
+            topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
             if self._link.publish(topic, text.encode(), retain=True) is None:
                 return
             del self._undescribed[stream]
@@ -335,7 +335,7 @@ class Agent:
         }
 
     def _publish_status(self, status: Status) -> None:
-        self._link.publish(status_topic(self._plan.fleet, self._plan.device), status.encode(), retain=True)
+        self._link.publish(topic_of("status", self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
         """Close frames that are not full, and wait for the outbox; whether it was said that the device is offline."""

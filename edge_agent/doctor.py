@@ -26,7 +26,7 @@ from edge_agent.stream import open_sensors
 from fugu.contract.classify import Classifier
 from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import TimeDocument
-from fugu.contract.topics import status_topic, symbols_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, loopback_only
 from fugu.host.clock import synchronised
@@ -238,8 +238,11 @@ def _broker(
 ) -> list[Finding]:
     """Try the broker; only as far as TLS while the agent is connected, which says the rest."""
     names = {stream.stream for stream in plan.streams} | {stream.stream for stream in config.streams if stream.stream}
-    write = [status_topic(plan.fleet, plan.device), *(symbols_topic(plan.fleet, plan.device, one) for one in names)]
-    listen = [] if plan.managed is None else [time_topic(plan.fleet)]
+    write = [
+        topic_of("status", plan.fleet, plan.device),
+        *(topic_of("symbols", plan.fleet, plan.device, one) for one in names),
+    ]
+    listen = [] if plan.managed is None else [topic_of("time", plan.fleet)]
     tried = probe(
         plan.broker,
         write=write,

@@ -26,7 +26,7 @@ from typing import Any
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause, printable
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
-from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
 
@@ -73,11 +73,11 @@ class FleetPolicy:
         self._now = now
         self._sure = sure
         self._far = False
-        self._status_topic = policy_status_topic(fleet, device)
-        self._policy_topic = policy_set_topic(fleet, device)
-        self._kinds = {root_topic(fleet): "root", self._policy_topic: "policy", time_topic(fleet): "time"}
-        self._kinds[stop_topic(fleet, device)] = "stop"
-        self._kinds |= {table_topic(fleet, device, stream): "table" for stream in managed.streams}
+        self._status_topic = topic_of("policy_status", fleet, device)
+        self._policy_topic = topic_of("policy_set", fleet, device)
+        self._kinds = {topic_of("root", fleet): "root", self._policy_topic: "policy", topic_of("time", fleet): "time"}
+        self._kinds[topic_of("stop", fleet, device)] = "stop"
+        self._kinds |= {topic_of("table", fleet, device, stream): "table" for stream in managed.streams}
         self.topics = tuple(self._kinds)
         self._waiting: dict[str, bytes] = {}
         self._judging: subprocess.Popen[bytes] | None = None

@@ -6,7 +6,7 @@ import time
 
 from edge_agent.outbox import Outbox
 from fugu.contract.frames import Committed, is_authentic
-from fugu.contract.topics import symbols_topic, window_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 
 __all__ = ["Sender"]
@@ -75,8 +75,8 @@ class Sender:
             return not fresh
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
-        topic = window_topic if window else symbols_topic
-        if (mid := self._link.publish(topic(self._fleet, self._device, stream), payload)) is None:
+        topic = topic_of("window" if window else "symbols", self._fleet, self._device, stream)
+        if (mid := self._link.publish(topic, payload)) is None:
             return False
         if fresh:
             self._sent_through = frame_id

@@ -26,7 +26,7 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Point
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.queries import EACH
-from fugu.contract.topics import parse_topic, symbols_topic, window_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import MAX_WINDOWS, Asking
 from fugu.mqtt import Broker, Link
 
@@ -188,7 +188,10 @@ def run_constant(
         outputs.changes = {of: (array("q"), []) for of in names_of}
     names = (policy.fleet, policy.device, "+")
     link = Link(
-        broker, f"audit-{policy.device}", (symbols_topic(*names), window_topic(*names)), on_message=outputs.take
+        broker,
+        f"audit-{policy.device}",
+        (topic_of("symbols", *names), topic_of("window", *names)),
+        on_message=outputs.take,
     )
     link.start()
     with (folder / "agent.log").open("wb") as log:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import stop_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.health import Monitor
 from gateway.part import Part
@@ -98,7 +98,7 @@ class Contradictions(Part):
         self._monitor.hold(AlarmCode.STOPPED, self._stops)
 
     def _publish(self, device: str, payload: bytes) -> None:
-        if self._link.publish(stop_topic(self._fleet, device), payload, retain=True) is not None:
+        if self._link.publish(topic_of("stop", self._fleet, device), payload, retain=True) is not None:
             self._due.discard(device)
 
 

@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.topics import description_topic, parse_topic, status_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.part import Part
@@ -171,7 +171,7 @@ class Describing(Part):
         self._greeted = False
         self._refusing = refusing
         self.changed: Callable[[], None] = lambda: None
-        self.topics = description_topic(catalogue.fleet, "+", "+"), status_topic(catalogue.fleet, "+")
+        self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
 
     def connected(self, *, begun_anew: bool) -> None:
         """Note a new connection, to a broker that may have forgotten everything."""
@@ -268,7 +268,7 @@ class Describing(Part):
         return found
 
     def _publish(self, stream: _Stream, payload: bytes) -> bool:
-        if self._link.publish(description_topic(self._catalogue.fleet, *stream), payload, retain=True) is None:
+        if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
             return False
         if payload:
             self._there[stream] = digest(payload)

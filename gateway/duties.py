@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, parse_topic, status_topic, symbols_topic, window_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link, Will
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
@@ -87,7 +87,7 @@ class Alone:
         self._releasing: Releasing | None = None
         self.broker, self.path = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
-        self.will: Will | None = Will(health_topic(settings.fleet), Health(online=False).encode())
+        self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
         self.watch: ShardWatch | None = None
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
 
@@ -326,9 +326,9 @@ class OwnDevices(Part):
 
 
 def _topics(fleet: str, device: str) -> tuple[str, ...]:
-    return (*_frame_topics(fleet, device), status_topic(fleet, device))
+    return (*_frame_topics(fleet, device), topic_of("status", fleet, device))
 
 
 def _frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
     """Where the frames of a device come, or of all."""
-    return symbols_topic(fleet, device, "+"), window_topic(fleet, device, "+")
+    return topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")

@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError, Reason, cause, printable
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
-from fugu.contract.topics import health_topic
+from fugu.contract.topics import topic_of
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
@@ -238,7 +238,7 @@ class Monitor:
         if self._thread.is_alive():
             self._thread.join()
         if self._sources.tell is None:
-            self._link.publish(health_topic(self._fleet), Health(online=False).encode(), retain=True)
+            self._link.publish(topic_of("health", self._fleet), Health(online=False).encode(), retain=True)
         if self._answering is not None:
             self._answering.close()
 
@@ -333,7 +333,7 @@ class Monitor:
                 self._health_due = now + _BEAT_SECONDS
                 self._sources.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            sent = self._link.publish(health_topic(self._fleet), self.latest.encode(), retain=True)
+            sent = self._link.publish(topic_of("health", self._fleet), self.latest.encode(), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
     def _look(self) -> None:

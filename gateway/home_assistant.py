@@ -26,16 +26,7 @@ from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import Status
 from fugu.contract.sentences import loss_words
-from fugu.contract.topics import (
-    available_topic,
-    count_topic,
-    description_topic,
-    discovery_topic,
-    estimate_topic,
-    health_topic,
-    parse_topic,
-    status_topic,
-)
+from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
 from fugu.mqtt import Link
 from gateway.part import Part
 
@@ -66,7 +57,7 @@ def gateway_document(fleet: str, page_url: str | None = None) -> dict[str, Any]:
     """The document of the gateway itself: whether it has an alarm."""
     alarms = "value_json.alarms | default([])"
     problem = _entity(
-        *("binary_sensor", "alarm", health_topic(fleet), f"{{{{ 'ON' if {alarms} else 'OFF' }}}}"),
+        *("binary_sensor", "alarm", topic_of("health", fleet), f"{{{{ 'ON' if {alarms} else 'OFF' }}}}"),
         {
             "codes": f"{alarms} | map(attribute='code') | join(', ')",
             "advice": f"{alarms} | map(attribute='advice') | join(' ')",
@@ -104,7 +95,7 @@ def _document(
         "dev": about,
         "o": {"name": "fugu-edge", "sw_version": version("fugu-edge")},
         "availability": [
-            {"topic": health_topic(fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
+            {"topic": topic_of("health", fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
         ],
         "availability_mode": "all",
         "qos": 1,
@@ -123,7 +114,7 @@ def _components(one: Description) -> dict[str, Component]:
     }
     found = {
         "epsilon": _entity(
-            *("sensor", what, description_topic(one.fleet, one.device, one.stream)),
+            *("sensor", what, topic_of("description", one.fleet, one.device, one.stream)),
             "{{ value_json.guarantee.epsilon }}",
             _said("guarantee.adversary", "confirmed", "protects", "does_not_protect") | lost,
             unit_of_measurement="nats",
@@ -169,7 +160,7 @@ def _number(
 
 
 def _counted(one: Description) -> dict[str, Component]:
-    topic, single = count_topic(one.fleet, one.device, one.stream), len(one.windows) == 1
+    topic, single = topic_of("count", one.fleet, one.device, one.stream), len(one.windows) == 1
     found = {}
     for window in one.windows:
         if window.query.each:
@@ -200,7 +191,7 @@ def _counted(one: Description) -> dict[str, Component]:
 
 
 def _estimated(one: Description) -> dict[str, Component]:
-    topic, attributes = estimate_topic(one.fleet, one.device, one.stream), _said("since", "time", "useful")
+    topic, attributes = topic_of("estimate", one.fleet, one.device, one.stream), _said("since", "time", "useful")
     found = {}
     for index, label in _shown(one.states):
         member = _member(f"share_{label}")
@@ -213,7 +204,7 @@ def _estimated(one: Description) -> dict[str, Component]:
 def _state(one: Description) -> Component:
     label = one.states[_on(one.states)]
     state = _entity(
-        *("binary_sensor", f"{one.stream} {label}", estimate_topic(one.fleet, one.device, one.stream)),
+        *("binary_sensor", f"{one.stream} {label}", topic_of("estimate", one.fleet, one.device, one.stream)),
         f"{{% if value_json.probability >= {LIKELY} %}}"
         f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
         expire_after=_expires(one.frame_ticks * one.period_seconds),
@@ -224,7 +215,7 @@ def _state(one: Description) -> Component:
 
 def _points(one: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
-    topic = estimate_topic(one.fleet, one.device, one.stream)
+    topic = topic_of("estimate", one.fleet, one.device, one.stream)
     if one.place is not None:
         attributes = _said("latitude", "longitude", "time", "useful") | {"gps_accuracy": "value_json.accuracy"}
         more = {"source_type": "gps", "icon": "mdi:map-marker-radius"}
@@ -311,7 +302,7 @@ class HomeAssistant(Part):
         self._moved: set[str] = set()
         self._clearing: dict[int, str] = {}
         self._again_at: float | None = None
-        self.topics = () if describe is None else (STATUS_TOPIC, status_topic(fleet, "+"))
+        self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
         self.renew()
 
     def heard(self, topic: str, payload: bytes) -> bool:

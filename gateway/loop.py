@@ -27,7 +27,7 @@ from typing import Any
 
 from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import check_device_name, description_topic, parse_topic
+from fugu.contract.topics import check_device_name, parse_topic, topic_of
 from fugu.host.checks import certificate_end
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
 from fugu.mqtt import Link
@@ -175,7 +175,7 @@ class Gateway:
             on_published=self._answered,
             on_absent=self._say_unreachable,
         )
-        self._descriptions = description_topic(fleet, "+", "+").removesuffix("+/+")
+        self._descriptions = topic_of("description", fleet, "+", "+").removesuffix("+/+")
         self._worker = threading.Thread(target=self._work, name="gateway-worker")
 
     def start(self) -> None:

@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError, RefusedError, cause
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
 from fugu.contract.measurement import check_noise
-from fugu.contract.topics import table_topic
+from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
 from fugu.places.graphs import GraphError, delta_set, surrogates
@@ -159,7 +159,7 @@ class TableSender(Part):
         for table in self._wanted(key, model, tick):
             if sent.get(table.number) == table.until:
                 continue
-            if self._link.publish(table_topic(self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
+            if self._link.publish(topic_of("table", self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
                 return
             sent[table.number] = table.until
             self._counters["tables_sent"] += 1

@@ -27,7 +27,7 @@ from datetime import datetime
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import sign_committed
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.topics import committed_topic, count_topic, estimate_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
 from gateway.journal import Heard
@@ -205,7 +205,7 @@ class Publisher(Part):
                 said = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
                     said = sign_committed(key, self._fleet, device, said)
-                topic = committed_topic(self._fleet, device)
+                topic = topic_of("committed", self._fleet, device)
                 if (message_id := self._link.publish(topic, said.encode())) is None:
                     return
                 self._watermarks.add(message_id)
@@ -225,7 +225,7 @@ class Publisher(Part):
             if (told := self._symbols_told.get(place.number)) is not None and estimate.time < told:
                 self._counters["coalesced"] += 1
                 continue
-            topic = estimate_topic(self._fleet, place.device, place.stream)
+            topic = topic_of("estimate", self._fleet, place.device, place.stream)
             if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent:]:
                     self._symbols.put_again(unsent.place.number)
@@ -268,7 +268,7 @@ class Publisher(Part):
         if (told := self._last_told(outgoing)) is not None and report.time < told:
             self._leave_out(outgoing.serial)
             return True
-        topic = (count_topic if outgoing.window else estimate_topic)(self._fleet, outgoing.device, outgoing.stream)
+        topic = topic_of("count" if outgoing.window else "estimate", self._fleet, outgoing.device, outgoing.stream)
         if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._told[outgoing.stream_id] = report.time

@@ -20,23 +20,9 @@ __all__ = [
     "Topic",
     "available_topic",
     "check_device_name",
-    "committed_topic",
-    "count_topic",
-    "description_topic",
     "discovery_topic",
-    "estimate_topic",
-    "health_topic",
     "parse_topic",
-    "policy_set_topic",
-    "policy_status_topic",
-    "release_topic",
-    "root_topic",
-    "status_topic",
-    "stop_topic",
-    "symbols_topic",
-    "table_topic",
-    "time_topic",
-    "window_topic",
+    "topic_of",
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
@@ -68,6 +54,7 @@ ADDRESSES: dict[Kind, str] = {
     "release": "release/{audience}/{name}",
 }
 """Below `fugu/2/{fleet}/`."""
+_NAMES = {kind: re.findall(r"{(\w+)}", address) for kind, address in ADDRESSES.items()}
 
 
 class Topic(NamedTuple):
@@ -87,74 +74,15 @@ def check_device_name(name: str) -> None:
         raise TopicError(f"{name[:80]!r} is no name of a device: 1 to 64 letters, digits, '_' or '-', and not reserved")
 
 
-def status_topic(fleet: str, device: str) -> str:
-    """Topic of a device's retained birth and last-will message."""
-    return _topic("status", fleet, device=device)
-
-
-def committed_topic(fleet: str, device: str) -> str:
-    """Topic on which the gateway tells a device what is durable."""
-    return _topic("committed", fleet, device=device)
-
-
-def symbols_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic of a stream's sanitised symbols."""
-    return _topic("symbols", fleet, device=device, stream=stream)
-
-
-def window_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic of a stream's noisy window counts."""
-    return _topic("window", fleet, device=device, stream=stream)
-
-
-def table_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic on which the gateway sends a measured stream's tables to its device."""
-    return _topic("table", fleet, device=device, stream=stream)
-
-
-def stop_topic(fleet: str, device: str) -> str:
-    """Topic on which the gateway tells a device to draw nothing more; retained."""
-    return _topic("stop", fleet, device=device)
-
-
-def policy_set_topic(fleet: str, device: str) -> str:
-    """Topic of the retained, signed policy document that a device is to follow."""
-    return _topic("policy_set", fleet, device=device)
-
-
-def policy_status_topic(fleet: str, device: str) -> str:
-    """Topic on which a device says which policy document it follows, and what it has refused; retained."""
-    return _topic("policy_status", fleet, device=device)
-
-
-def root_topic(fleet: str) -> str:
-    """Topic of a fleet's root documents, all that followed the first; retained."""
-    return _topic("root", fleet)
-
-
-def time_topic(fleet: str) -> str:
-    """Topic of the time that a fleet's gateway signs; retained."""
-    return _topic("time", fleet)
-
-
-def health_topic(fleet: str) -> str:
-    """Topic on which a fleet's gateway says how it is; retained, and its last will."""
-    return _topic("health", fleet)
-
-
-def estimate_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic of the gateway's smoothed estimate of a stream."""
-    return _topic("estimate", fleet, device=device, stream=stream)
-
-
-def count_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic of the gateway's report of each window that a device has counted."""
-    return _topic("count", fleet, device=device, stream=stream)
-
-
-def description_topic(fleet: str, device: str, stream: str) -> str:
-    """Topic of what a stream is, and what it promises; retained."""
-    return _topic("description", fleet, device=device, stream=stream)
+def topic_of(kind: Kind, fleet: str, *names: str) -> str:
+    """Make a topic of the names that `ADDRESSES` asks for, in their order; `+` stands for every one."""
+    parts = dict(zip(_NAMES[kind], names, strict=True))
+    if (device := parts.get("device")) in RESERVED_DEVICES:
+        raise TopicError(f"no device is called {device!r}")
+    if (audience := parts.get("audience")) in RESERVED_AUDIENCES:
+        raise TopicError(f"{audience!r} cannot be the name of an audience")
+    below = ADDRESSES[kind].format(**{name: _part(value) for name, value in parts.items()})
+    return f"fugu/2/{_part(fleet)}/{below}"
 
 
 def discovery_topic(fleet: str, device: str) -> str:
@@ -170,13 +98,6 @@ def discovery_topic(fleet: str, device: str) -> str:
 def available_topic(fleet: str, device: str) -> str:
     """Where Home Assistant reads whether a device is there: `online` or `offline`; retained."""
     return f"{discovery_topic(fleet, device).removesuffix('config')}available"
-
-
-def release_topic(fleet: str, audience: str, name: str) -> str:
-    """Topic of the gateway's releases of one name for one audience; `+` stands for every one."""
-    if audience in RESERVED_AUDIENCES:
-        raise TopicError(f"{audience!r} cannot be the name of an audience")
-    return _topic("release", fleet, audience=audience, name=name)
 
 
 def parse_topic(topic: str) -> Topic:
@@ -201,13 +122,6 @@ def parse_topic(topic: str) -> Topic:
     if reserved or not all(map(_NAME.fullmatch, (fleet, *names.values()))):
         raise TopicError(f"not a valid name in topic {topic[:100]!r}")
     return Topic(kind, fleet, **names)
-
-
-def _topic(kind: Kind, fleet: str, **names: str) -> str:
-    if (device := names.get("device")) in RESERVED_DEVICES:
-        raise TopicError(f"no device is called {device!r}")
-    parts = {name: _part(value) for name, value in names.items()}
-    return f"fugu/2/{_part(fleet)}/{ADDRESSES[kind].format(**parts)}"
 
 
 def _part(name: str) -> str:

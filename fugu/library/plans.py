@@ -30,7 +30,7 @@ from fugu.cli.view.plan_page import (
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.host import arguments
 from fugu.host.toml_file import toml_lines
 from fugu.library.recordings import Source, readings_of, recorded, several
@@ -348,7 +348,7 @@ def _connection(broker: Broker) -> dict[str, object]:
 
 def whose_of(fleet: str, device: str, stream: str | None, epoch: float | None = None) -> Whose:
     """Name a stream; a TopicError for a name that no topic has."""
-    symbols_topic(fleet, device, stream or "readings")
+    topic_of("symbols", fleet, device, stream or "readings")
     return Whose(fleet, device, stream, epoch)
 
 

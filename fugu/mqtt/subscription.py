@@ -11,14 +11,7 @@ import time
 from collections import deque
 from typing import Self
 
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    release_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import topic_of
 from fugu.mqtt.broker import Broker
 from fugu.mqtt.link import Link
 from fugu.mqtt.readings import Decoder, Reading
@@ -50,16 +43,16 @@ class Subscriber:
         timeout: float | None = None,
     ) -> None:
         wanted = {
-            symbols_topic(fleet, device, stream): symbols,
-            window_topic(fleet, device, stream): windows,
-            estimate_topic(fleet, device, stream): estimates,
-            count_topic(fleet, device, stream): counts,
-            release_topic(fleet, "+", "+"): releases and device == "+",
+            topic_of("symbols", fleet, device, stream): symbols,
+            topic_of("window", fleet, device, stream): windows,
+            topic_of("estimate", fleet, device, stream): estimates,
+            topic_of("count", fleet, device, stream): counts,
+            topic_of("release", fleet, "+", "+"): releases and device == "+",
         }
         self.decoder = Decoder(stream=stream, descriptions=descriptions)
         self.rejected = self.decoder.rejected
         # Descriptions come first, so that a broker sends those that it keeps before anything that they describe.
-        topics = (description_topic(fleet, device, stream), *(topic for topic, asked in wanted.items() if asked))
+        topics = (topic_of("description", fleet, device, stream), *(topic for topic, asked in wanted.items() if asked))
         self.link = Link(
             broker,
             client_id=f"subscriber-{secrets.token_hex(6)}",

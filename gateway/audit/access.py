@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import PolicyHeader
-from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from fugu.contract.topics import topic_of
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import open_broker
 from gateway.releases.config import ReleaseConfig
@@ -97,12 +97,16 @@ def audiences(
         def reads(*topics: str, account: str = account) -> bool:
             return any(may_read(known.rules, account, topic) for topic in topics)
 
-        told = [called for called, to in made.items() if reads(release_topic(policies[0].fleet, to, called))]
+        told = [called for called, to in made.items() if reads(topic_of("release", policies[0].fleet, to, called))]
         symbols, windows = [], []
         for one in policies:
             name = (one.fleet, one.device, one.stream)
-            symbols += [f"{one.device}/{one.stream}"] if reads(symbols_topic(*name), estimate_topic(*name)) else []
-            windows += [f"{one.device}/{one.stream}"] if reads(window_topic(*name), count_topic(*name)) else []
+            symbols += (
+                [f"{one.device}/{one.stream}"] if reads(topic_of("symbols", *name), topic_of("estimate", *name)) else []
+            )
+            windows += (
+                [f"{one.device}/{one.stream}"] if reads(topic_of("window", *name), topic_of("count", *name)) else []
+            )
         site, limit = role in _SITE, known.limits.get(account, Promise(0.0, "ignorant"))
         if symbols or windows or told:
             heard = tuple(symbols), tuple(windows), tuple(told)

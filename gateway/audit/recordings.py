@@ -20,7 +20,7 @@ from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
+from fugu.contract.topics import Kind, parse_topic, topic_of
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import MarkovChain
@@ -133,8 +133,8 @@ Message = tuple[str, bytes]
 def heard_topics(policy: PolicyHeader) -> list[str]:
     """All topics that tell of a stream, whoever they are for."""
     name = (policy.fleet, policy.device, policy.stream)
-    own = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]
-    return [*own, release_topic(policy.fleet, "+", "+")]
+    kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
+    return [*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "+", "+")]
 
 
 def read_messages(path: Path) -> list[Message]:
@@ -155,9 +155,9 @@ def frames_of(policy: Policy, messages: Iterable[Message]) -> tuple[list[SymbolF
     frames, counted = [], []
     for topic, payload in messages:
         try:
-            if topic == symbols_topic(*name):
+            if topic == topic_of("symbols", *name):
                 frames.append(SymbolFrame.decode(payload))
-            elif topic == window_topic(*name):
+            elif topic == topic_of("window", *name):
                 counted.append(WindowFrame.decode(payload))
         except FrameError as error:
             raise AuditError(f"{topic}: {error}") from None

@@ -33,14 +33,7 @@ from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    release_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import Kind, topic_of
 from gateway.audit.access import Listed, listed
 
 __all__ = ["Statement", "policy_statement"]
@@ -189,13 +182,13 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
 
 def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
     name = (policy.fleet, policy.device, policy.stream)
-    secret = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]
+    kinds: tuple[Kind, ...] = ("symbols", "window", "estimate", "count")
     return [
         Finding(
             "reads-the-site",
             f"{who} may read {topic}: it is told all that the site is, and not the epsilon of an audience",
         )
-        for topic in (*secret, release_topic(policy.fleet, "site", "any"))
+        for topic in (*(topic_of(kind, *name) for kind in kinds), topic_of("release", policy.fleet, "site", "any"))
         for who in known.strangers(topic)
     ]
 
@@ -210,13 +203,15 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
     seconds = policy.clock.period_us / 1e6
     found = []
     if not isinstance(policy, Policy):
-        found.append(Output(f"a random point every {seconds:g} s", symbols_topic(*name), ()))
+        found.append(Output(f"a random point every {seconds:g} s", topic_of("symbols", *name), ()))
     elif policy.table is not None:
-        found.append(Output(f"a random symbol of {policy.table.symbols} every {seconds:g} s", symbols_topic(*name), ()))
+        found.append(
+            Output(f"a random symbol of {policy.table.symbols} every {seconds:g} s", topic_of("symbols", *name), ())
+        )
     if isinstance(policy, Policy) and policy.windows:
         each = ", ".join(f"{one.name} ({one.length} ticks, noise of scale {one.scale})" for one in policy.windows)
-        found.append(Output(f"noisy counts: {each}", window_topic(*name), ()))
-        found.append(Output("the same counts, as the gateway reports them", count_topic(*name), ()))
-    found.append(Output("what the gateway makes of these", estimate_topic(*name), ()))
-    found.append(Output("the policy's constants", description_topic(*name), ()))
+        found.append(Output(f"noisy counts: {each}", topic_of("window", *name), ()))
+        found.append(Output("the same counts, as the gateway reports them", topic_of("count", *name), ()))
+    found.append(Output("what the gateway makes of these", topic_of("estimate", *name), ()))
+    found.append(Output("the policy's constants", topic_of("description", *name), ()))
     return found

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError
-from fugu.contract.topics import committed_topic, status_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
@@ -266,7 +266,7 @@ def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, conne
     if broker.ca_file is not None:
         yield checks.certificate("authority", Path(broker.ca_file), time.time())
     yield from _credentials(broker, "client certificate")
-    write, listen = [committed_topic(fleet, _NOBODY), time_topic(fleet)], [status_topic(fleet, "+")]
+    write, listen = [topic_of("committed", fleet, _NOBODY), topic_of("time", fleet)], [topic_of("status", fleet, "+")]
     tried = probe(
         broker,
         write=write,
@@ -297,7 +297,7 @@ def _shard(gateway: Broker, index: int, fleet: str, *, connected: bool) -> Itera
     yield from _credentials(broker, f"certificate of {name}")
     if connected:
         return
-    tried = probe(broker, write=[committed_topic(fleet, _NOBODY)])
+    tried = probe(broker, write=[topic_of("committed", fleet, _NOBODY)])
     if tried.reached != "done":
         yield Finding(name, "FAIL", f"{tried.problem}: see fugu deploy, then install the broker's files anew")
     elif tried.writable is not None and not all(tried.writable.values()):

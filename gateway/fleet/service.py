@@ -20,14 +20,7 @@ from pathlib import Path
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
-from fugu.contract.topics import (
-    parse_topic,
-    policy_set_topic,
-    policy_status_topic,
-    root_topic,
-    status_topic,
-    time_topic,
-)
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
 from fugu.mqtt import Link
@@ -95,7 +88,7 @@ class FleetLink:
         self._ready = 0.0
         self._compared = False
         self._next_step = 0.0
-        link.subscriptions = (policy_set_topic(self._registry.fleet, "+"),)
+        link.subscriptions = (topic_of("policy_set", self._registry.fleet, "+"),)
         link.on_connected = self._connected
         link.on_message = self._delivered
         link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
@@ -232,7 +225,7 @@ class FleetLink:
                 continue
             if free == 0:
                 return
-            topic = policy_set_topic(self._registry.fleet, due.device)
+            topic = topic_of("policy_set", self._registry.fleet, due.device)
             if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
@@ -277,7 +270,7 @@ class FleetService(Part):
         self._messages = FleetLink(files.registry, self._operator, counters, refused=refused)
         self._time_at = 0.0
         self._rooted = 0
-        self.topics = status_topic(fleet, "+"), policy_status_topic(fleet, "+")
+        self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
 
     def start(self) -> None:
         """Connect as the operator, in the background."""
@@ -315,7 +308,9 @@ class FleetService(Part):
         if self._signer is not None and now >= self._time_at and self._link.connected:
             sent = None
             if not self._doubts():
-                sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)
+                sent = self._link.publish(
+                    topic_of("time", self._fleet), self._signer.time(int(time.time())), retain=True
+                )
             self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
         self._hold([*([""] if self._unsigned else []), *sorted(self._doubting)])
 
@@ -333,5 +328,7 @@ class FleetService(Part):
 
     def _publish_root(self) -> None:
         connections = self._messages.connections
-        if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
+        if connections != self._rooted and self._operator.publish(
+            topic_of("root", self._fleet), self._chain, retain=True
+        ):
             self._rooted = connections

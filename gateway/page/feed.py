@@ -13,20 +13,7 @@ from typing import Any
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.topics import (
-    Topic,
-    count_topic,
-    description_topic,
-    estimate_topic,
-    health_topic,
-    parse_topic,
-    policy_set_topic,
-    policy_status_topic,
-    release_topic,
-    status_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import Kind, Topic, parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.client import Message
 from gateway.page.device_view import DeviceView
@@ -82,11 +69,15 @@ class Feed:
         self._watchers: dict[str, list[Watcher]] = {}
         self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._release_changes = 0
-        device = [make(fleet, "+") for make in (status_topic, policy_status_topic, policy_set_topic)]
+        device = [
+            topic_of("status", fleet, "+"),
+            topic_of("policy_status", fleet, "+"),
+            topic_of("policy_set", fleet, "+"),
+        ]
         self.link = Link(
             broker,
             client_id=f"page-{secrets.token_hex(6)}",
-            subscriptions=(*device, health_topic(fleet), release_topic(fleet, "+", "+")),
+            subscriptions=(*device, topic_of("health", fleet), topic_of("release", fleet, "+", "+")),
             on_messages=self._received,
         )
 
@@ -270,12 +261,13 @@ class Feed:
 
 def report_topics(fleet: str, device: str) -> list[str]:
     """Topics of a device that is remembered. TopicError if it is no device's name."""
-    return [make(fleet, device, "+") for make in (description_topic, estimate_topic, count_topic)]
+    kinds: tuple[Kind, ...] = ("description", "estimate", "count")
+    return [topic_of(kind, fleet, device, "+") for kind in kinds]
 
 
 def frame_topics(fleet: str, device: str) -> list[str]:
     """Further topics of a device that somebody looks at. TopicError if it is no device's name."""
-    return [make(fleet, device, "+") for make in (symbols_topic, window_topic)]
+    return [topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")]
 
 
 async def _again_and_again(seconds: float, look: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from fugu.chains.arrays import Ints
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.topics import release_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
 from fugu.privacy.chain_class import ChainClassError
 from gateway.estimates.catalogue import Catalogue
@@ -162,7 +162,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     else:
         audience = config.audiences[plan.audience]
         ticks = audience.promise.ticks(newest[0].clock.period_us)
-    topic = release_topic(catalogue.fleet, plan.audience, name)
+    topic = topic_of("release", catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
     useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
     question = Question(

@@ -20,7 +20,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
-from fugu.contract.topics import release_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
@@ -172,7 +172,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         Audience("shard", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),
         Audience("street", False, 0.5, "informed", (), (), ("walk",)),
     )
-    assert right.strangers(symbols_topic("home", "watch", "hr")) == []
+    assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
     found = audit_stream([policy], audiences(right, [policy], config), config, trials=3000)
     assert not found.findings
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
@@ -180,7 +180,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     assert [one.name for one in found.findings] == ["epsilon-refuted"]
     assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
-    everybody = right._replace(rules=(*rules, Rule("", "read", symbols_topic("home", "watch", "hr"))))
+    everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
     found = audit_stream([policy], audiences(everybody, [policy], config), config, trials=3000)
     assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
     heard = [(topic.replace("+", "x"), b"") for topic in heard_topics(policy)]
@@ -232,7 +232,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     generator = np.random.default_rng(4)
     symbols = generator.integers(0, 2, 3000).astype(np.uint8)
     up, down = generator.geometric(-math.expm1(-1 / (part * float(walk.scale))), (2, 500))
-    heard = [(symbols_topic("home", "watch", "hr"), SymbolFrame(1, -1, 0, symbols.tobytes()).encode())]
+    heard = [(topic_of("symbols", "home", "watch", "hr"), SymbolFrame(1, -1, 0, symbols.tobytes()).encode())]
     for n in range(500):
         count = int(symbols[6 * n : 6 * n + 6].sum() + up[n] - down[n])
         one = (rule.a * count + rule.b * 6,)
@@ -246,7 +246,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
         }
         numbers: dict[str, Any] = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
         frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **told, **numbers)
-        heard.append((release_topic("home", "street", "walk"), frame.encode()))
+        heard.append((topic_of("release", "home", "street", "walk"), frame.encode()))
     found = audit_stream([policy], planned_audiences([policy], config)[1:], config, messages=heard, trials=1000)
     about = [one.about for one in found.findings if one.name == "noise-not-as-stated"]
     assert len(about) == (part < 1)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.shipped import Shipped, promises
 from tests.support.soak import only
 
-TOPIC = symbols_topic("home", "watch", "hr")
+TOPIC = topic_of("symbols", "home", "watch", "hr")
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy
-from fugu.contract.topics import symbols_topic, window_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.audited import planned
@@ -46,7 +46,7 @@ def symbol_lines(policy: Policy, states: np.ndarray, *, leak: float = 0.0, first
     found = []
     for at in range(0, TICKS, 100):
         frame = SymbolFrame(1, first + at - 1, first + at, symbols[at : at + 100].tobytes())
-        found.append((symbols_topic(*NAME), frame.encode()))
+        found.append((topic_of("symbols", *NAME), frame.encode()))
     return found
 
 
@@ -58,7 +58,7 @@ def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
         one, two = generator.geometric(-np.expm1(-1 / scale), 2)
         count = int(states[index * 10 : index * 10 + 10].sum() + one - two)
         frame = WindowFrame(1, "high", index - 1, index, index * 10, 10, 10, (count,))
-        found.append((window_topic(*NAME), frame.encode()))
+        found.append((topic_of("window", *NAME), frame.encode()))
     return found
 
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
     write_truth(tmp_path / "truth.csv", states[:50])
     heard, given = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
     assert fugu("check", "stream", *given).code == 2
-    topic = symbols_topic(*NAME)
+    topic = topic_of("symbols", *NAME)
     far = symbol_lines(policy, states, first=1000)[0][1]
     for text, said in (
         (f"{topic} xyz", "line 1 is no topic with a payload"),

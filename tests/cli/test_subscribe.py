@@ -22,14 +22,7 @@ from fugu.contract.descriptions import Description, decode_description, describe
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    release_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -57,8 +50,8 @@ class Device:
     def publish(self) -> None:
         first = next(self._first)
         frame = SymbolFrame(policy_version=1, previous=first - 1, first=first, symbols=b"\x00\x01\x01")
-        self.link.publish(symbols_topic("home", "wrist", "heart"), frame.encode())
-        self.link.publish(estimate_topic("home", "wrist", "heart"), replace(STATE_ESTIMATE, tick=first).encode())
+        self.link.publish(topic_of("symbols", "home", "wrist", "heart"), frame.encode())
+        self.link.publish(topic_of("estimate", "home", "wrist", "heart"), replace(STATE_ESTIMATE, tick=first).encode())
 
 
 @contextmanager
@@ -120,7 +113,7 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
 
 def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
     with device(broker) as running:
-        mid = running.link.publish(release_topic("home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
+        mid = running.link.publish(topic_of("release", "home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
         assert mid is not None
         json_lines = start(broker, "--only", "releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")
@@ -201,13 +194,13 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
     symbols = SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64).encode()
     window = WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64).encode()
     messages = {
-        symbols_topic("home", "wrist", "door"): [symbols],
-        symbols_topic("home", "wrist", "place"): [point],
-        window_topic("home", "wrist", "door"): [window],
-        estimate_topic("home", "wrist", "place"): [PLACE_ESTIMATE.encode()],
-        estimate_topic("home", "wrist", "value"): [VALUE_ESTIMATE.encode()],
-        estimate_topic("home", "wrist", "vector"): [VECTOR_ESTIMATE.encode()],
-        count_topic("home", "wrist", "door"): [one.encode() for one in (COUNT, HISTOGRAM)],
+        topic_of("symbols", "home", "wrist", "door"): [symbols],
+        topic_of("symbols", "home", "wrist", "place"): [point],
+        topic_of("window", "home", "wrist", "door"): [window],
+        topic_of("estimate", "home", "wrist", "place"): [PLACE_ESTIMATE.encode()],
+        topic_of("estimate", "home", "wrist", "value"): [VALUE_ESTIMATE.encode()],
+        topic_of("estimate", "home", "wrist", "vector"): [VECTOR_ESTIMATE.encode()],
+        topic_of("count", "home", "wrist", "door"): [one.encode() for one in (COUNT, HISTOGRAM)],
     }
     expected = {
         "2026-03-01 04:00:00  wrist/door: symbol on (randomised)",
@@ -224,7 +217,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         "647) ticks in 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
     }
     with device(broker) as running:
-        running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), encode_description(one), retain=True)
         process = start(broker, "--count", str(len(expected)))
 
         def step() -> object:
@@ -242,7 +235,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
 def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> None:
     one = described()
     with device(broker) as running:
-        running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), encode_description(one), retain=True)
         people, programs = (
             start(broker, "--only", "descriptions", "--count", "1", *words) for words in ([], ["--json"])
         )
@@ -303,7 +296,7 @@ def test_what_others_name_their_states_cannot_steer_a_terminal(broker: Mosquitto
         process = start(broker, "--only", "estimates", "--count", "1")
 
         def step() -> object:
-            running.link.publish(estimate_topic("home", "wrist", "door"), evil)
+            running.link.publish(topic_of("estimate", "home", "wrist", "door"), evil)
             running.publish()
             return process.poll() is not None
 

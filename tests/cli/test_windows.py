@@ -13,7 +13,7 @@ import pytest
 from fugu.contract.frames import WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
-from fugu.contract.topics import window_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Decoder, Link, WindowReading
 from tests.support.brokers import Mosquitto, wait_until
@@ -77,7 +77,7 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
         index = next(numbers)
         frame = WindowFrame(1, "high", index - 1, index, 60 * index, 600, 590, (-3, 600))
         for _ in range(2):
-            link.publish(window_topic("home", "watch", "hr"), frame.encode())
+            link.publish(topic_of("window", "home", "watch", "hr"), frame.encode())
         return process.poll() is not None
 
     try:
@@ -102,7 +102,7 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
 
 
 def test_a_window_is_handed_out_once_and_counts_what_is_none() -> None:
-    topic = window_topic("home", "watch", "hr")
+    topic = topic_of("window", "home", "watch", "hr")
     readings = Decoder()
     frame = WindowFrame(1, "high", -1, 4, 240, 600, 600, (17,))
     other = WindowFrame(1, "other", -1, 4, 240, 600, 600, (18,))

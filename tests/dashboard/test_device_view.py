@@ -12,14 +12,7 @@ from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.topics import (
-    description_topic,
-    parse_topic,
-    policy_status_topic,
-    status_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from gateway.page.device_view import DeviceView
 from tests.support.measured import measure_policy
@@ -28,7 +21,7 @@ from tests.support.processes import policy
 
 def told(view: DeviceView, description: Description) -> None:
     payload = encode_description(description)
-    assert view.take(parse_topic(description_topic("home", "watch", description.stream)), payload) is not None
+    assert view.take(parse_topic(topic_of("description", "home", "watch", description.stream)), payload) is not None
 
 
 @pytest.mark.parametrize("scale", ["1/3", "7/3", "50", "400"])
@@ -37,7 +30,7 @@ def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter
     view = DeviceView()
     told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     payload = WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)).encode()
-    said = view.take(parse_topic(window_topic("home", "watch", "hr")), payload)
+    said = view.take(parse_topic(topic_of("window", "home", "watch", "hr")), payload)
     assert said is not None
     assert (said["labels"], said["counts"], said["observed"], said["bytes"]) == (("high",), (7,), 18, payload.hex())
     a = math.exp(-1 / Fraction(scale))
@@ -50,7 +43,7 @@ def test_each_state_of_a_histogram_has_its_name_and_a_window_of_another_policy_h
     window = Window(name="bars", length=20, stride=20, states="histogram", scale="5")
     view = DeviceView()
     told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
-    topic = parse_topic(window_topic("home", "watch", "hr"))
+    topic = parse_topic(topic_of("window", "home", "watch", "hr"))
     said = view.take(topic, WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2)).encode())
     assert said is not None
     assert said["labels"] == ("low", "high")
@@ -66,7 +59,7 @@ def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
     told(view, describe(measure_policy(3, discretiser=grid, resolution=(100.0, 100.0), unit="m")))
     released = (Released(0, (0, 0)), Released(0, (2, 1)), Released(0, (-1, 0)))
     payload = MeasureFrame(1, -1, 0, 2, released).encode()
-    said = view.take(parse_topic(symbols_topic("home", "watch", "place")), payload)
+    said = view.take(parse_topic(topic_of("symbols", "home", "watch", "place")), payload)
     assert said is not None
     assert [one["state"] for one in said["newest"]] == ["a", "f", None]
     assert said["newest"][1]["latitude"] == pytest.approx(46.0015)
@@ -80,8 +73,8 @@ def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -
     view = DeviceView()
     status = Status(True, "1.2", 3, (StatusCode.CLOCK,), (StreamStatus("hr", 4, 99),)).encode()
     policies = PolicyStatus(4, b"\x01\x02", "ceiling", "too much", 2, True).encode()
-    first = view.take(parse_topic(status_topic("home", "watch")), status, 12.0)
-    second = view.take(parse_topic(policy_status_topic("home", "watch")), policies, 13.0)
+    first = view.take(parse_topic(topic_of("status", "home", "watch")), status, 12.0)
+    second = view.take(parse_topic(topic_of("policy_status", "home", "watch")), policies, 13.0)
     assert first is not None
     assert second is not None
     assert (first["time"], first["size"], first["bytes"]) == ("1970-01-01T00:00:12Z", len(status), status.hex())
@@ -92,5 +85,5 @@ def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -
     )
     assert (second["running"], second["judged"], second["detail"], second["stale"]) == (4, "0102", "too much", True)
     assert bytes.fromhex(second["bytes"]) == policies
-    assert view.take(parse_topic(status_topic("home", "watch")), b"") is None
+    assert view.take(parse_topic(topic_of("status", "home", "watch")), b"") is None
     assert list(view) == [second, first]

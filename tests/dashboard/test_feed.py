@@ -6,7 +6,7 @@ import asyncio
 
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame
-from fugu.contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from fugu.mqtt.client import Message
 from gateway.page.feed import Feed
@@ -18,11 +18,11 @@ from tests.support.processes import policy
 def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
     """By messages, what attackers make of them and what the ledger says, however often all has been taken."""
     described = encode_description(describe(policy(epoch_us=0, period_us=1000)))
-    told: Message = (description_topic("home", "watch", "hr"), described, True)
+    told: Message = (topic_of("description", "home", "watch", "hr"), described, True)
 
     def frame(number: int) -> Message:
         payload = SymbolFrame(1, 10 * number - 1, 10 * number, bytes(10)).encode()
-        return symbols_topic("home", "watch", "hr"), payload, False
+        return topic_of("symbols", "home", "watch", "hr"), payload, False
 
     async def scene() -> list[list[str]]:
         feed, kinds = Feed("home", Broker(port=free_port()), LedgerView(None)), []
@@ -52,11 +52,11 @@ def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_i
 
     async def scene() -> list[tuple[str, str]]:
         feed = Feed("home", Broker(port=free_port()), LedgerView(None))
-        feed._received([(status_topic("home", "watch"), status, True)])
-        feed._received([(policy_status_topic("home", "watch"), policies, True)])
-        feed._received([(status_topic("home", "ring"), status, True)])
+        feed._received([(topic_of("status", "home", "watch"), status, True)])
+        feed._received([(topic_of("policy_status", "home", "watch"), policies, True)])
+        feed._received([(topic_of("status", "home", "ring"), status, True)])
         found = feed.take(feed.watch("watch"))
-        feed._received([(status_topic("home", "watch"), status, False)])
+        feed._received([(topic_of("status", "home", "watch"), status, False)])
         return [(one["kind"], one["bytes"]) for one in (*found, *feed.take_and_show(feed._watchers["watch"][0])[0])]
 
     expected = [("policy", policies.hex()), ("status", status.hex()), ("status", status.hex())]

@@ -10,7 +10,7 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
-from fugu.contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
+from fugu.contract.topics import parse_topic, topic_of
 from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -21,7 +21,7 @@ def take(view: FleetView, topic: str, payload: bytes) -> None:
 
 
 def status(view: FleetView, name: str, *codes: StatusCode, online: bool = True) -> None:
-    take(view, status_topic("home", name), Status(online, "1.0", 3, codes, ()).encode())
+    take(view, topic_of("status", "home", name), Status(online, "1.0", 3, codes, ()).encode())
 
 
 def conditions(view: FleetView, **asked: object) -> dict[str, str]:
@@ -35,13 +35,13 @@ def test_the_sick_come_first_whatever_makes_them_sick() -> None:
     status(view, "b", StatusCode.CONNECTION_LOST, online=False)
     status(view, "c", StatusCode.STORAGE)
     refused = PolicyStatus(1, b"", "ceiling", "too much", 1, False)
-    take(view, policy_status_topic("home", "d"), refused.encode())
+    take(view, topic_of("policy_status", "home", "d"), refused.encode())
     alarm = HealthAlarm(AlarmCode.CONFLICT, 1, 1, ("e",), 0, "look")
-    take(view, health_topic("home"), Health(True, alarms=(alarm,)).encode())
+    take(view, topic_of("health", "home"), Health(True, alarms=(alarm,)).encode())
     assert list(conditions(view).items()) == [("c", "sick"), ("d", "sick"), ("e", "sick"), ("b", "away"), ("a", "well")]
     assert conditions(view, condition="away") == {"b": "away"}
     assert view.page(FleetQuery())["counts"] == {"sick": 3, "away": 1, "well": 1}
-    take(view, status_topic("home", "c"), b"")
+    take(view, topic_of("status", "home", "c"), b"")
     assert "c" not in conditions(view)
 
 
@@ -49,12 +49,12 @@ def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
     view = FleetView()
     status(view, "a")
     sent = Envelope("policy", b"{}", ()).encode()
-    take(view, policy_set_topic("home", "a"), sent)
+    take(view, topic_of("policy_set", "home", "a"), sent)
     assert view.page(FleetQuery())["waiting"] == 0  # this account cannot know
-    take(view, policy_status_topic("home", "a"), PolicyStatus(1, b"", "", "", 0, False).encode())
+    take(view, topic_of("policy_status", "home", "a"), PolicyStatus(1, b"", "", "", 0, False).encode())
     assert view.page(FleetQuery())["waiting"] == 1
     judged = hashlib.sha256(sent).digest()[:8]
-    take(view, policy_status_topic("home", "a"), PolicyStatus(2, judged, "", "", 0, False).encode())
+    take(view, topic_of("policy_status", "home", "a"), PolicyStatus(2, judged, "", "", 0, False).encode())
     page = view.page(FleetQuery())
     assert (page["waiting"], page["policies"]) == (0, [{"version": 2, "devices": 1}])
 
@@ -66,7 +66,7 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
     judged = hashlib.sha256(new).digest()[:8]
     sent = dict.fromkeys(("runs", "refuses", "silent", "late", "away", "unheard"), new) | {"old": old}
     for name, payload in sent.items():
-        take(view, policy_set_topic("home", name), payload)
+        take(view, topic_of("policy_set", "home", name), payload)
     for name in ("runs", "refuses", "silent", "late", "old", "other"):
         status(view, name)
     status(view, "away", StatusCode.CONNECTION_LOST, online=False)
@@ -78,7 +78,7 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
         "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
     }
     for name, one in said.items():
-        take(view, policy_status_topic("home", name), one.encode())
+        take(view, topic_of("policy_status", "home", name), one.encode())
     page = view.page(FleetQuery())
     assert page["waves"] == [
         {"version": 7, "sent": 6, "runs": 1, "refused": 1, "silent": 2, "away": 2},
@@ -91,7 +91,7 @@ def test_a_document_without_a_version_is_no_wave() -> None:
     view = FleetView()
     packed = [msgpack.packb(one) for one in ([], 1, {"version": True}, {"version": 0}, {"version": "1"}, {"other": 1})]
     for number, document in enumerate([b"{", b"\x91" * 9000, *packed]):
-        take(view, policy_set_topic("home", f"d{number}"), Envelope("policy", document, ()).encode())
+        take(view, topic_of("policy_set", "home", f"d{number}"), Envelope("policy", document, ()).encode())
     assert view.page(FleetQuery())["waves"] == []
     assert view.left_out == 0
 
@@ -101,9 +101,9 @@ def test_devices_that_an_alarm_does_not_name_are_said_to_be_more() -> None:
     names = tuple(f"d{number}" for number in range(8))
     silent = HealthAlarm(AlarmCode.SILENT, 1, 1, names, 30, "look")
     store = HealthAlarm(AlarmCode.CERTIFICATE, 1, 1, ("ca.pem",), 400, "renew")
-    take(view, health_topic("home"), Health(True, alarms=(silent, store)).encode())
+    take(view, topic_of("health", "home"), Health(True, alarms=(silent, store)).encode())
     assert view.page(FleetQuery())["unnamed"] == 30
-    take(view, health_topic("home"), Health(True).encode())
+    take(view, topic_of("health", "home"), Health(True).encode())
     assert view.page(FleetQuery())["unnamed"] == 0
 
 
@@ -114,5 +114,5 @@ def test_pages_and_what_is_no_message() -> None:
     page = view.page(FleetQuery(page=9))
     assert (page["page"], page["pages"], len(page["rows"])) == (2, 3, 20)
     assert conditions(view, search="D11") == {f"d11{i}": "well" for i in range(10)}
-    take(view, status_topic("home", "d000"), b"\x03\x00")
+    take(view, topic_of("status", "home", "d000"), b"\x03\x00")
     assert view.left_out == 1

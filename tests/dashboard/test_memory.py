@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.reports import StateEstimate, WindowCount
-from fugu.contract.topics import count_topic, description_topic, estimate_topic, parse_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.page.feed import Feed, frame_topics, report_topics
@@ -41,9 +41,9 @@ def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
     memory = Memory()
     memory.remember(["watch"])
     described = encode_description(describe(TOLD.model_copy(update={"windows": (window,)})))
-    memory.take(parse_topic(description_topic("home", "watch", "hr")), described)
+    memory.take(parse_topic(topic_of("description", "home", "watch", "hr")), described)
     for one in counts:
-        memory.take(parse_topic(count_topic("home", "watch", "hr")), one.encode())
+        memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), one.encode())
     return memory
 
 
@@ -76,13 +76,13 @@ def test_a_clipped_count_is_no_share_and_one_that_nothing_describes_is_not_drawn
     assert (history["unit"], history["tiers"][0][0][1]) == ("ticks, at most 4", 3.0)
     memory = Memory()
     memory.remember(["watch"])
-    memory.take(parse_topic(count_topic("home", "watch", "hr")), count(BEGIN, 3.0).encode())
+    memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), count(BEGIN, 3.0).encode())
     assert memory.histories("watch") == []
 
 
 def test_of_many_estimates_the_newest_is_read() -> None:
     memory = remembered()
-    topic = parse_topic(estimate_topic("home", "watch", "hr"))
+    topic = parse_topic(topic_of("estimate", "home", "watch", "hr"))
     for second, shares in enumerate(({"low": 0.5, "high": 0.5}, {"low": 0.75, "high": 0.25})):
         said: StateEstimate = replace(
             STATE_ESTIMATE, time=BEGIN + timedelta(seconds=second), since=BEGIN, state="low", shares=shares
@@ -105,7 +105,7 @@ def test_devices_that_nobody_looks_at_give_way_and_what_is_not_remembered_is_not
     assert memory.remember(names) == (names, [])
     assert memory.full
     assert memory.remember(["watch", "new"], ["ring-0"]) == (["new"], ["ring-1"])
-    memory.take(parse_topic(count_topic("home", "ring-1", "hr")), count(BEGIN, 1.0).encode())
+    memory.take(parse_topic(topic_of("count", "home", "ring-1", "hr")), count(BEGIN, 1.0).encode())
     assert memory.headlines("ring-1") == []
     assert memory.histories("watch") != []
 
@@ -117,7 +117,7 @@ def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_
         watcher = feed.watch("watch")
         looked = set(feed.link.subscriptions) - begun
         payload = encode_description(describe(TOLD))
-        feed._received([(description_topic("home", "watch", "hr"), payload, True)])
+        feed._received([(topic_of("description", "home", "watch", "hr"), payload, True)])
         feed.leave(watcher)
         left = set(feed.link.subscriptions) - begun
         again = feed.watch("watch")

@@ -12,7 +12,7 @@ from fugu.contract.discretisers import Cells
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import StateEstimate
 from fugu.contract.sentences import instant
-from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from gateway.page.device_view import DeviceView, placed_shares, placed_symbols
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -67,21 +67,21 @@ def test_what_has_no_place_is_said_and_not_drawn() -> None:
 
 def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described() -> None:
     view, frame = DeviceView(), SymbolFrame(1, -1, 0, bytes([0, 1, 1])).encode()
-    where = parse_topic(symbols_topic("home", "watch", "hr"))
+    where = parse_topic(topic_of("symbols", "home", "watch", "hr"))
     estimate = StateEstimate(
         instant(9), instant(1), 9, 3, "east", 0.9, {"west": 0.1, "east": 0.9}, 1.0, "universal", True
     )
     before = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
+        view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
     )
     assert before[0] is not None
     assert before[1] is not None
     assert (before[0]["newest"], before[1]["where"]) == ([], {})
-    view.take(parse_topic(description_topic("home", "watch", "hr")), encode_description(WATCH))
+    view.take(parse_topic(topic_of("description", "home", "watch", "hr")), encode_description(WATCH))
     after = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
+        view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),
     )
     assert after[0] is not None
     assert after[1] is not None

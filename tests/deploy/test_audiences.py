@@ -13,7 +13,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
-from fugu.contract.topics import parse_topic, release_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from gateway.loop import Gateway
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import ReleaseConfigError, load_readers
@@ -77,7 +77,7 @@ def fleet(written: Shipped) -> Iterator[Shipped]:
 
 def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Shipped) -> None:
     """Retained ones, which came before it subscribed, and later ones."""
-    topics = {audience: release_topic("home", audience, "a") for audience in ("site", "street", "press")}
+    topics = {audience: topic_of("release", "home", audience, "a") for audience in ("site", "street", "press")}
     readable = {"street": {"street"}, "press": {"press"}, "both": {"street", "press"}, "site": set(topics)}
     with ExitStack() as open_clients:
         gateway = open_clients.enter_context(fleet.client("gateway"))
@@ -123,16 +123,16 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
                 previous = -1
                 for first in range(0, TICKS + 1, 10):
                     frame = SymbolFrame(1, previous, first, bytes(symbols[first : first + 10].tolist()))
-                    assert watch.publish(symbols_topic("home", "watch", "hr"), frame.encode()) == 0
+                    assert watch.publish(topic_of("symbols", "home", "watch", "hr"), frame.encode()) == 0
                     previous = frame.last
                     reached(0)
             wait_until(lambda: reached(TICKS + 2))
         finally:
             gateway.stop()
         with fleet.client("gateway") as last:
-            assert last.publish(release_topic("home", "street", "end"), b"end") == 0
+            assert last.publish(topic_of("release", "home", "street", "end"), b"end") == 0
         for reader in (site, street):
-            reader.wait_for(release_topic("home", "street", "end"), b"end")
+            reader.wait_for(topic_of("release", "home", "street", "end"), b"end")
         found = {"site": guessed(site.received), "street": guessed(street.received)}
         assert found["street"] == {}
         assert len(found["site"]) >= TICKS

@@ -13,33 +13,21 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from fugu.cli.main import main
-from fugu.contract.topics import (
-    committed_topic,
-    count_topic,
-    description_topic,
-    estimate_topic,
-    release_topic,
-    root_topic,
-    status_topic,
-    symbols_topic,
-    table_topic,
-    time_topic,
-)
-from fugu.contract.topics import window_topic as windows
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 
-SYMBOLS = symbols_topic("home", "watch", "hr")
+SYMBOLS = topic_of("symbols", "home", "watch", "hr")
 POLICY = "fugu/2/home/watch/policy/set"
 REPORTED = "fugu/2/home/watch/policy/status"
 FRAME = 74
-RELEASE = release_topic("home", "public", "active")
-ESTIMATE = estimate_topic("home", "watch", "hr")
+RELEASE = topic_of("release", "home", "public", "active")
+ESTIMATE = topic_of("estimate", "home", "watch", "hr")
 REPORTS = {
     ESTIMATE,
-    count_topic("home", "watch", "hr"),
-    description_topic("home", "watch", "hr"),
+    topic_of("count", "home", "watch", "hr"),
+    topic_of("description", "home", "watch", "hr"),
 }
 EVERYTHING = ("#", "fugu/#", "fugu/2/home/+/symbols/+", "$SYS/#", "$share/group/fugu/#")
 
@@ -53,9 +41,9 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
     ends = {
         "public": ("gateway", RELEASE),
         "site": ("gateway", RELEASE),
-        "ring": ("gateway", committed_topic("home", "ring")),
-        "gateway": ("watch", status_topic("home", "watch")),
-        "operator": ("watch", status_topic("home", "watch")),
+        "ring": ("gateway", topic_of("committed", "home", "ring")),
+        "gateway": ("watch", topic_of("status", "home", "watch")),
+        "operator": ("watch", topic_of("status", "home", "watch")),
     }
     with (
         fleet.client(name) as reader,
@@ -65,11 +53,21 @@ def delivered(fleet: Shipped, name: str, *filters: str) -> set[str]:
     ):
         for one in (*filters, ends[name][1]):
             reader.subscribe(one)
-        for topic in (SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch"), REPORTED):
+        for topic in (
+            SYMBOLS,
+            topic_of("window", "home", "watch", "hr"),
+            topic_of("status", "home", "watch"),
+            REPORTED,
+        ):
             assert watch.publish(topic) == 0
         assert operator.publish(POLICY) == 0
         if name != "gateway":
-            for topic in (*REPORTS, RELEASE, committed_topic("home", "watch"), table_topic("home", "watch", "hr")):
+            for topic in (
+                *REPORTS,
+                RELEASE,
+                topic_of("committed", "home", "watch"),
+                topic_of("table", "home", "watch", "hr"),
+            ):
                 assert gateway.publish(topic) == 0
         sender, last = ends[name]
         {"gateway": gateway, "watch": watch}[sender].publish(last, b"end")
@@ -82,7 +80,7 @@ def test_a_public_subscriber_cannot_read_symbols(fleet: Shipped) -> None:
 
 
 def test_a_subscriber_of_the_site_reads_sanitised_streams_and_no_policies(fleet: Shipped) -> None:
-    streams = {SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch")}
+    streams = {SYMBOLS, topic_of("window", "home", "watch", "hr"), topic_of("status", "home", "watch")}
     assert delivered(fleet, "site", *EVERYTHING, POLICY, REPORTED) == {*streams, *REPORTS, RELEASE}
 
 
@@ -91,39 +89,39 @@ def test_a_device_cannot_read_the_policy_of_another_nor_anything_else_of_it(flee
 
 
 def test_the_gateway_reads_what_devices_send_and_no_policies(fleet: Shipped) -> None:
-    streams = {SYMBOLS, windows("home", "watch", "hr"), status_topic("home", "watch"), REPORTED}
+    streams = {SYMBOLS, topic_of("window", "home", "watch", "hr"), topic_of("status", "home", "watch"), REPORTED}
     assert delivered(fleet, "gateway", *EVERYTHING, POLICY) == streams
 
 
 def test_an_operator_reads_what_devices_report_and_no_symbols(fleet: Shipped) -> None:
-    assert delivered(fleet, "operator", *EVERYTHING, SYMBOLS) == {POLICY, REPORTED, status_topic("home", "watch")}
+    assert delivered(fleet, "operator", *EVERYTHING, SYMBOLS) == {POLICY, REPORTED, topic_of("status", "home", "watch")}
 
 
 def test_a_device_cannot_publish_as_another(fleet: Shipped) -> None:
-    topics = [status_topic("home", "watch"), SYMBOLS, windows("home", "watch", "hr"), REPORTED]
+    topics = [topic_of("status", "home", "watch"), SYMBOLS, topic_of("window", "home", "watch", "hr"), REPORTED]
     for topic in topics:
         assert fleet.publish("ring", topic, client_id="watch") == DENIED
         assert fleet.publish("ring", topic.replace("watch", "ring")) == 0
 
 
 def test_a_device_cannot_leave_a_last_will_as_another(fleet: Shipped) -> None:
-    topic = status_topic("home", "watch")
+    topic = topic_of("status", "home", "watch")
     with fleet.client("site") as site:
         site.subscribe("fugu/2/home/+/status")
         with fleet.client("ring", will=topic) as ring:
             refused = ring.reason != 0
             if not refused:
                 ring.drop()
-        with fleet.client("ring", will=status_topic("home", "ring")) as ring:
+        with fleet.client("ring", will=topic_of("status", "home", "ring")) as ring:
             assert ring.reason == 0
             ring.drop()
-        site.wait_for(status_topic("home", "ring"), b"will")
+        site.wait_for(topic_of("status", "home", "ring"), b"will")
         assert (topic, b"will") not in site.received
 
 
 @pytest.mark.parametrize("name", ["watch", "ring", "site", "public"])
 def test_nobody_else_sends_policies_or_speaks_for_the_gateway(fleet: Shipped, name: str) -> None:
-    for topic in (POLICY, "fugu/2/home/ring/policy/set", committed_topic("home", "watch"), RELEASE):
+    for topic in (POLICY, "fugu/2/home/ring/policy/set", topic_of("committed", "home", "watch"), RELEASE):
         assert fleet.publish(name, topic, retain=True) == DENIED
         assert fleet.publish(name, topic, b"", retain=True) == DENIED
 
@@ -152,7 +150,7 @@ def test_only_operators_publish_policies_and_devices_get_their_own(fleet: Shippe
 
 
 def test_devices_hear_the_root_from_operators_and_the_time_from_the_gateway(fleet: Shipped) -> None:
-    root, time = root_topic("home"), time_topic("home")
+    root, time = topic_of("root", "home"), topic_of("time", "home")
     with fleet.client("ring") as ring, fleet.client("gateway-rollout") as operator, fleet.client("gateway") as gateway:
         ring.subscribe(root)
         ring.subscribe(time)
@@ -217,7 +215,7 @@ def test_the_name_comes_from_the_certificate_and_not_from_the_client(fleet: Ship
     files |= {"key_file": fleet.root / "ring" / "client.key", "password_file": fleet.root / "guess"}
     texts = {key: str(value) for key, value in files.items()}
     with Client(Broker("127.0.0.1", fleet.port, username="watch", **texts)) as ring:
-        assert ring.publish(symbols_topic("home", "ring", "hr")) == 0
+        assert ring.publish(topic_of("symbols", "home", "ring", "hr")) == 0
         assert ring.publish(SYMBOLS) == DENIED
 
 
@@ -270,7 +268,7 @@ def test_a_removed_account_can_do_nothing(tmp_path: Path, fleet: Shipped) -> Non
             assert watch.publish(SYMBOLS) == 0
         with broker.client("ring") as ring:
             assert ring.reason == (0 if fleet.mutual else DENIED)
-            assert ring.reason != 0 or ring.publish(symbols_topic("home", "ring", "hr")) == DENIED
+            assert ring.reason != 0 or ring.publish(topic_of("symbols", "home", "ring", "hr")) == DENIED
 
 
 def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: Path) -> None:
@@ -282,7 +280,7 @@ def test_a_device_that_is_added_later_is_known_after_a_hangup_signal(tmp_path: P
 
         def known() -> bool:
             with broker.client("late") as late:
-                return late.reason == 0 and late.publish(symbols_topic("home", "late", "hr")) == 0
+                return late.reason == 0 and late.publish(topic_of("symbols", "home", "late", "hr")) == 0
 
         wait_until(known)
 

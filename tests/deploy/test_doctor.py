@@ -23,7 +23,7 @@ from edge_agent.doctor import examine as examine_device
 from edge_agent.local_control import LocalStatus
 from fugu.cli.main import main
 from fugu.contract.frames import Status
-from fugu.contract.topics import status_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from gateway.deployment import doctor
@@ -198,12 +198,12 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
     try:
         for ahead, verdict in ((0, "ok"), (4000, "FAIL"), (-4000, "warn")):
             signed = keys.signed_time(int(time.time()) + ahead)
-            wait_until(partial(link.publish, time_topic("home"), signed, retain=True))
+            wait_until(partial(link.publish, topic_of("time", "home"), signed, retain=True))
             assert worst(examine_device(config), "signed time") == verdict
-        link.publish(time_topic("home"), Keys().signed_time(int(time.time())), retain=True)
+        link.publish(topic_of("time", "home"), Keys().signed_time(int(time.time())), retain=True)
         assert worst(examine_device(config), "signed time") == "FAIL"
     finally:
-        link.publish(time_topic("home"), b"", retain=True)
+        link.publish(topic_of("time", "home"), b"", retain=True)
         link.stop()
     trust = Trust(enrolment)
     trust.judge(keys.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=1)), "policy", 0)
@@ -231,7 +231,7 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     assert worst(found, "devices") == "warn"
     with shipped.client("watch") as client:
         status = Status(True, "1", 0, (), ()).encode()
-        client.publish(status_topic("home", "watch"), status, retain=True)
+        client.publish(topic_of("status", "home", "watch"), status, retain=True)
     assert worst(examine(installed(file)), "devices") == "ok"
     assert main(["doctor", str(folder)]) == 0
     assert "ok   store: " in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 from fugu.cli.main import main
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status
-from fugu.contract.topics import available_topic, description_topic, discovery_topic, health_topic, status_topic
+from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
@@ -40,21 +40,21 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         wait_until(lambda: len(listener.documents) == 2)
         entity = "sensor.home_watch_hr_epsilon"
         assert listener.state(entity) == "unavailable"
-        link.publish(description_topic("home", "watch", "hr"), encode_description(WATCH), retain=True)
-        link.publish(health_topic("home"), b'{"online": true}', retain=True)
-        told.heard(status_topic("home", "watch"), Status(True, "1", 0, (), ()).encode())
+        link.publish(topic_of("description", "home", "watch", "hr"), encode_description(WATCH), retain=True)
+        link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
+        told.heard(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode())
         told.pump()
         wait_until(lambda: listener.state(entity) == str(WATCH.guarantee.epsilon))
         other = "fugu/2/home/watch/symbols/hr"
         assert shipped.publish("watch", other) == 0
-        link.publish(health_topic("home"), b'{"online": false}', retain=True)
+        link.publish(topic_of("health", "home"), b'{"online": false}', retain=True)
         wait_until(lambda: listener.state(entity) == "unavailable")
         assert other not in listener.topics
         assert listener.problems == []
         listener.say_online()
         for name, topic in (
             ("ha", discovery_topic("home", "watch")),
-            ("ha", description_topic("home", "watch", "hr")),
+            ("ha", topic_of("description", "home", "watch", "hr")),
             ("gateway", discovery_topic("away", "watch")),
             ("ha", available_topic("home", "watch")),
             ("gateway", "homeassistant/status"),
@@ -67,7 +67,7 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         remove = ["deploy", "remove", "--broker", str(shipped.folder), "watch", *map(str, words)]
         wait_until(lambda: main(remove) == 0)
         late = Listener(shipped.address("ha"))  # what was retained comes before what is published from now on
-        wait_until(lambda: link.publish(health_topic("home"), b'{"online": true}', retain=True) is not None)
+        wait_until(lambda: link.publish(topic_of("health", "home"), b'{"online": true}', retain=True) is not None)
         wait_until(lambda: late.state("binary_sensor.home_health_alarm") == "OFF")
         assert late.documents.keys() == {discovery_topic("home", GATEWAY)}
         assert available_topic("home", "watch") not in late.topics

@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.errors import UsageError
 from fugu.contract.frames import Committed, Status
-from fugu.contract.topics import committed_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.doctor import examine, installed
@@ -65,7 +65,7 @@ class Sender:
     def __init__(self, broker: Broker, name: str) -> None:
         self.through: list[int] = []
         self._name = name
-        subscriptions = (committed_topic("home", name),)
+        subscriptions = (topic_of("committed", "home", name),)
         self._link = Link(broker, client_id=name, subscriptions=subscriptions, on_message=self._heard)
         self._link.start()
 

@@ -23,7 +23,7 @@ from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import decode_description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit
-from fugu.contract.topics import committed_topic, description_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -128,9 +128,9 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
 
     def say(through: int, *gaps: Gap) -> None:
         message = Committed((StreamCommit("hr", through, gaps),))
-        gateway.publish(committed_topic("home", "watch"), message.encode())
+        gateway.publish(topic_of("committed", "home", "watch"), message.encode())
 
-    gateway.publish(committed_topic("home", "watch"), b"\x02garbage")
+    gateway.publish(topic_of("committed", "home", "watch"), b"\x02garbage")
     agent._sender._sent_at.clear()
     say(30, Gap(10, 20))
     wait_until(lambda: len(recorder.payloads) == 5)
@@ -158,7 +158,7 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     observer = Link(
         address,
         client_id="observer",
-        subscriptions=("fugu/2/home/watch/status", description_topic("home", "watch", "hr")),
+        subscriptions=("fugu/2/home/watch/status", topic_of("description", "home", "watch", "hr")),
         on_message=lambda topic, payload, _retained: (seen if topic.endswith("status") else described).append(payload),
     )
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])

@@ -18,7 +18,7 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
-from fugu.contract.topics import committed_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,
@@ -181,7 +181,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
 
     def say(*commits: StreamCommit) -> None:
         payload = Committed(commits).encode()
-        wait_until(lambda: gateway.publish(committed_topic("home", "watch"), payload) is not None)
+        wait_until(lambda: gateway.publish(topic_of("committed", "home", "watch"), payload) is not None)
 
     agent._sender._sent_at.clear()
     say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))

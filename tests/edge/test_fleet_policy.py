@@ -19,14 +19,14 @@ from edge_agent.judge import _judge
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus
-from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS, TrustError
 from tests.support.brokers import PATIENCE
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
-POLICY, ROOT, TIME = policy_set_topic("home", "watch"), root_topic("home"), time_topic("home")
-STOP = stop_topic("home", "watch")
+POLICY, ROOT, TIME = topic_of("policy_set", "home", "watch"), topic_of("root", "home"), topic_of("time", "home")
+STOP = topic_of("stop", "home", "watch")
 MINUTES = 1e6
 
 
@@ -235,12 +235,12 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
     fleet = Bench(tmp_path, streams=streams).fleet
     fleet._busy = True
     for one in streams:
-        fleet.arrived(table_topic("home", "watch", one), b"table")
+        fleet.arrived(topic_of("table", "home", "watch", one), b"table")
     for topic in (POLICY, ROOT, TIME):
         fleet.arrived(topic, b"document")
-    fleet.arrived(table_topic("home", "watch", "s0"), b"newer")
+    fleet.arrived(topic_of("table", "home", "watch", "s0"), b"newer")
     assert {POLICY, ROOT, TIME} < set(fleet._waiting)
-    assert fleet._waiting[table_topic("home", "watch", "s0")] == b"newer"
+    assert fleet._waiting[topic_of("table", "home", "watch", "s0")] == b"newer"
     assert len(fleet._waiting) == MOST_WAITING + 3
 
 

@@ -19,7 +19,7 @@ from edge_agent.fleet_policy import FleetPolicy
 from edge_agent.outbox import Outbox
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.policy import Policy
-from fugu.contract.topics import policy_set_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
 from tests.support.brokers import PATIENCE, wait_until
@@ -118,7 +118,7 @@ def test_files_of_the_working_folder_are_not_its_libraries(
     managed = Managed(("hr",), str(config), str(tmp_path / "trust.json"), 0, None, "hold", 0, None)
     events: list[object] = []
     fleet = FleetPolicy("home", "watch", managed, events.append, lambda _plans, store: store(), lambda *_: False)
-    fleet.arrived(policy_set_topic("home", "watch"), PAYLOAD)
+    fleet.arrived(topic_of("policy_set", "home", "watch"), PAYLOAD)
     wait_until(lambda: events)
     events[0]()  # type: ignore[operator]
     assert fleet.managed.version == 5

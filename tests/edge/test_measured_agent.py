@@ -24,7 +24,7 @@ from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.topics import committed_topic, status_topic, table_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -44,14 +44,14 @@ class Running:
     def __init__(self, plan: AgentPlan, broker: Mosquitto, clock: JumpingClock | None = None) -> None:
         self.agent = Agent(plan, [ReplaySensor(["c0", "c1", "c4"], loop=True)], system_entropy(), clock)
         self.frames = Recorder(broker.broker)
-        self.statuses = Recorder(broker.broker, status_topic("home", "+"))
+        self.statuses = Recorder(broker.broker, topic_of("status", "home", "+"))
         self.gateway = Link(broker.broker, client_id="gateway")
         self.gateway.start()
         self._thread = threading.Thread(target=self.agent.run)
         self._thread.start()
         wait_until(lambda: self.gateway.connected and self.statuses.payloads)
 
-    def say(self, payload: bytes, topic: str = table_topic("home", "watch", "place")) -> None:
+    def say(self, payload: bytes, topic: str = topic_of("table", "home", "watch", "place")) -> None:
         self.gateway.publish(topic, payload)
 
     @property
@@ -114,7 +114,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
             running.say(payload)
             wait_until(lambda text=text: text in running.stream.refusal)  # type: ignore[misc]
         running.agent._arrived("no/topic/of/ours", b"\x02")
-        running.agent._arrived(committed_topic("home", "other"), b"\x02")
+        running.agent._arrived(topic_of("committed", "home", "other"), b"\x02")
         assert running.agent.refused.total() == 7
         running.say(message(FULL))
         wait_until(lambda: not running.codes())
@@ -133,10 +133,10 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     policy = measure_policy(3, tables=False)
     plan = agent_plan(tmp_path, Broker(port=9), measured_plan(policy), forget="committed", drain_seconds=0.0)
     agent = Agent(plan, [ReplaySensor(["c0"], loop=True)], system_entropy(), clock := JumpingClock(0))
-    agent._delivered(table_topic("home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
+    agent._delivered(topic_of("table", "home", "watch", "place"), bytes(MOST_WAITING_BYTES + 1))
     assert (agent.refused["too_many"], agent._events.qsize()) == (1, 0)
     for _ in range(MOST_WAITING + 5):
-        agent._delivered(table_topic("home", "watch", "place"), message(MARKED))
+        agent._delivered(topic_of("table", "home", "watch", "place"), message(MARKED))
     assert (agent.refused["too_many"], agent._events.qsize()) == (6, MOST_WAITING)
     thread = threading.Thread(target=agent.run)
     thread.start()

@@ -12,7 +12,7 @@ import pytest
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic
-from fugu.contract.topics import committed_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy
@@ -26,7 +26,7 @@ from tests.support.whole_fleet import Everything
 
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 FOUR = Window(name="four", length=4, stride=8, states="histogram", scale="40")
-TOPIC = committed_topic("home", "watch")
+TOPIC = topic_of("committed", "home", "watch")
 
 
 def _symbols(store: Path) -> dict[int, int]:

@@ -14,7 +14,7 @@ from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.policy import Policy
-from fugu.contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy
@@ -45,7 +45,7 @@ class _Heard:
     """What the broker has of a device's status."""
 
     def __init__(self, broker: Mosquitto) -> None:
-        self._recorder = Recorder(broker.broker, status_topic("home", "watch"))
+        self._recorder = Recorder(broker.broker, topic_of("status", "home", "watch"))
 
     def until(self, *codes: StatusCode, version: int = 0) -> Status:
         """Wait for a status with these codes, and with this version of every stream if one is given."""
@@ -94,15 +94,15 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     replayed = keys.signed(board_document(*first, version=1))
     operator.say(replayed)
     operator.until(lambda status: status.reason == "replayed")
-    operator.say(keys.signed_stop(2), stop_topic("home", "watch"))
+    operator.say(keys.signed_stop(2), topic_of("stop", "home", "watch"))
     heard.until(StatusCode.STOPPED)
     board.kill()
     board = BoardProcess(image, *STREAMS)
     heard.until(StatusCode.STOPPED, version=2)
-    operator.say(encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])]), root_topic("home"))
+    operator.say(encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])]), topic_of("root", "home"))
     heard.until(version=2)  # a new root ends a stop
     third = [policy.model_copy(update={"frame_ticks": 3}) for policy in _policies(3, begin=begin)]
-    operator.say(new.signed(board_document(third[0], version=3)), policy_set_topic("home", "watch"))
+    operator.say(new.signed(board_document(third[0], version=3)), topic_of("policy_set", "home", "watch"))
     operator.until(lambda status: status.version == 3)
     assert [one.stream for one in heard.until(version=3).streams] == ["hr"]
     count = len(operator.frames)
@@ -112,7 +112,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     gateway.process.terminate()
     gateway.process.wait()
     for stream, versions in (("hr", {1, 2, 3}), ("motion", {1, 2})):
-        topic = symbols_topic("home", "watch", stream)
+        topic = topic_of("symbols", "home", "watch", stream)
         frames = [SymbolFrame.decode(payload) for name, payload in every.messages if name == topic]
         by_tick(frames)  # asserts that no tick has two symbols
         assert {frame.policy_version for frame in frames} == versions

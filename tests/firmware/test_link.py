@@ -13,7 +13,7 @@ import trustme
 from firmware_sim.build import Burnt, build
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status
-from fugu.contract.topics import status_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, BoardProcess, micropython
@@ -54,7 +54,7 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
     image = tmp_path / "image"
     build(policy, image, Burnt(host="localhost", port=secured.port, ca=(tmp_path / "ca.pem").read_bytes()))
     broker = Broker("localhost", secured.port, ca_file=str(tmp_path / "ca.pem"), max_backoff=1)
-    frames, statuses = Recorder(broker), Recorder(broker, status_topic("home", "watch"))
+    frames, statuses = Recorder(broker), Recorder(broker, topic_of("status", "home", "watch"))
     board = BoardProcess(image)
     wait_until(lambda: len(frames.payloads) > 3, "frames over TLS")
     secured.restart()

@@ -17,16 +17,7 @@ from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import Health
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    health_topic,
-    release_topic,
-    status_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.javascript import installed, node
@@ -58,23 +49,23 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     points, window = (bytes.fromhex((FRAMES / f"{name}.hex").read_text()) for name in ("measure", "window"))
     status = Status(True, "0.1.0", 3, (), ())
     reports = {
-        estimate_topic("home", "watch", "hr"): REPORTS / "state_estimate.json",
-        estimate_topic("home", "watch", "place"): REPORTS / "place_estimate.json",
-        estimate_topic("home", "watch", "pair"): REPORTS / "vector_estimate.json",
-        count_topic("home", "watch", "hr"): REPORTS / "histogram.json",
-        release_topic("home", "public", "active"): REPORTS / "release.json",
+        topic_of("estimate", "home", "watch", "hr"): REPORTS / "state_estimate.json",
+        topic_of("estimate", "home", "watch", "place"): REPORTS / "place_estimate.json",
+        topic_of("estimate", "home", "watch", "pair"): REPORTS / "vector_estimate.json",
+        topic_of("count", "home", "watch", "hr"): REPORTS / "histogram.json",
+        topic_of("release", "home", "public", "active"): REPORTS / "release.json",
     }
     sent = {
         **{topic: file.read_bytes().strip() for topic, file in reports.items()},
-        symbols_topic("home", "watch", "hr"): symbols.encode(),
-        symbols_topic("home", "watch", "place"): points,
-        window_topic("home", "watch", "hr"): window,
-        status_topic("home", "watch"): status.encode(),
-        health_topic("home"): Health(online=False).encode(),
+        topic_of("symbols", "home", "watch", "hr"): symbols.encode(),
+        topic_of("symbols", "home", "watch", "place"): points,
+        topic_of("window", "home", "watch", "hr"): window,
+        topic_of("status", "home", "watch"): status.encode(),
+        topic_of("health", "home"): Health(online=False).encode(),
     }
     link = Link(broker.broker, client_id="fleet")
     link.start()
-    description = description_topic("home", "watch", "hr")
+    description = topic_of("description", "home", "watch", "hr")
     wait_until(lambda: link.publish(description, encode_description(described), retain=True) is not None)
     out = tmp_path / "out"
     with out.open("wb") as written:
@@ -91,7 +82,7 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
         for topic, payload in sent.items():
             link.publish(topic, payload)
         wait_until(lambda: all(map(heard, sent)) or reader.poll() is not None, "a line of every topic")
-        wait_until(lambda: len(heard(symbols_topic("home", "watch", "hr"))) == 5 or reader.poll() is not None)
+        wait_until(lambda: len(heard(topic_of("symbols", "home", "watch", "hr"))) == 5 or reader.poll() is not None)
         assert reader.poll() is None, out.read_text()
     finally:
         reader.kill()
@@ -107,21 +98,21 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     for name, (topic, file) in zip(names, reports.items(), strict=True):
         assert fields(topic) == (name, json.loads(file.read_text()))
     assert fields(description) == ("Description", json.loads(encode_description(described)))
-    assert heard(symbols_topic("home", "watch", "hr")) == [
+    assert heard(topic_of("symbols", "home", "watch", "hr")) == [
         f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(40 + i))}.000Z watch/hr level {symbol}"
         for i, symbol in enumerate(symbols.symbols)
     ]
-    name, found = fields(symbols_topic("home", "watch", "place"))
+    name, found = fields(topic_of("symbols", "home", "watch", "place"))
     assert name == "MeasureFrame"
     released = MeasureFrame.decode(points).released
     assert [(one["table"], tuple(one["point"])) for one in found["points"]] == [([t], p) for t, p in released]
-    name, found = fields(window_topic("home", "watch", "hr"))
+    name, found = fields(topic_of("window", "home", "watch", "hr"))
     known = WindowFrame.decode(window)
     assert (name, found["window"], found["counts"]) == ("WindowFrame", known.window, list(known.counts))
     assert (found["first"], found["shift"], found["observed"]) == (known.first, known.shift, known.observed)
-    name, found = fields(status_topic("home", "watch"))
+    name, found = fields(topic_of("status", "home", "watch"))
     assert (name, found["online"], found["agent_version"], found["outbox_depth"]) == ("Status", True, "0.1.0", 3)
-    assert fields(health_topic("home")) == ("Health", {"format": "fugu/2", "online": False})
+    assert fields(topic_of("health", "home")) == ("Health", {"format": "fugu/2", "online": False})
 
 
 FUNCTION = """
@@ -138,13 +129,16 @@ def test_the_function_of_the_node_red_flow_says_every_report_in_words() -> None:
     flow = json.loads((EXAMPLES / "node-red.json").read_text())
     (function,) = (one for one in flow if one["type"] == "function")
     cases = {
-        "state_estimate": (estimate_topic("home", "hall", "motion"), "on, sure to 90 %"),
-        "place_estimate": (estimate_topic("home", "hall", "motion"), "46.05, 14.5, within 174 m"),
-        "value_estimate": (estimate_topic("home", "hall", "motion"), "20.5 (19 to 22) C"),
-        "vector_estimate": (estimate_topic("home", "hall", "motion"), "0 1.5 (0.5 to 2.5), 1 2 (1 to 3) m"),
-        "count": (count_topic("home", "hall", "motion"), "-3 (-50 to 44) ticks"),
-        "histogram": (count_topic("home", "hall", "motion"), "off 3000 (2950 to 3050), on 597 (547 to 647) ticks"),
-        "release": (release_topic("home", "public", "active"), "low 0.3 (-3 to 4), high -4.5 (-9 to 1) ticks"),
+        "state_estimate": (topic_of("estimate", "home", "hall", "motion"), "on, sure to 90 %"),
+        "place_estimate": (topic_of("estimate", "home", "hall", "motion"), "46.05, 14.5, within 174 m"),
+        "value_estimate": (topic_of("estimate", "home", "hall", "motion"), "20.5 (19 to 22) C"),
+        "vector_estimate": (topic_of("estimate", "home", "hall", "motion"), "0 1.5 (0.5 to 2.5), 1 2 (1 to 3) m"),
+        "count": (topic_of("count", "home", "hall", "motion"), "-3 (-50 to 44) ticks"),
+        "histogram": (
+            topic_of("count", "home", "hall", "motion"),
+            "off 3000 (2950 to 3050), on 597 (547 to 647) ticks",
+        ),
+        "release": (topic_of("release", "home", "public", "active"), "low 0.3 (-3 to 4), high -4.5 (-9 to 1) ticks"),
     }
     reports = {name: json.loads((REPORTS / f"{name}.json").read_text()) for name in cases}
     messages = [{"topic": cases[name][0], "payload": reports[name]} for name in cases]

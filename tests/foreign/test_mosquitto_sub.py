@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.topics import count_topic, estimate_topic, release_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 
@@ -21,10 +21,10 @@ def test_mosquitto_sub_shows_reports_one_a_line_with_times_and_names(broker: Mos
     if program is None:
         pytest.skip("mosquitto_sub is not installed (Debian: mosquitto-clients)")
     names = {
-        estimate_topic("home", "hall", "motion"): "state_estimate",
-        estimate_topic("home", "phone", "place"): "place_estimate",
-        count_topic("home", "hall", "motion"): "histogram",
-        release_topic("home", "public", "active"): "release",
+        topic_of("estimate", "home", "hall", "motion"): "state_estimate",
+        topic_of("estimate", "home", "phone", "place"): "place_estimate",
+        topic_of("count", "home", "hall", "motion"): "histogram",
+        topic_of("release", "home", "public", "active"): "release",
     }
     sent = {topic: (REPORTS / f"{name}.json").read_bytes().strip() for topic, name in names.items()}
     link = Link(broker.broker, client_id="gateway")

@@ -13,11 +13,11 @@ import pytest
 
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 
-TOPIC = symbols_topic("home", "watch", "hr")
+TOPIC = topic_of("symbols", "home", "watch", "hr")
 
 
 def frame(first: int, ticks: int = 2) -> bytes:

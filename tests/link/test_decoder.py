@@ -10,15 +10,7 @@ import pytest
 from fugu.contract.descriptions import DescribedVersion, Description, describe, encode_description
 from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    release_topic,
-    status_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import topic_of
 from fugu.mqtt import (
     CountReading,
     Decoder,
@@ -36,9 +28,9 @@ from tests.support.scenes import policy
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-SYMBOLS = symbols_topic("home", "watch", "hr")
-WINDOWS = window_topic("home", "watch", "hr")
-DESCRIBED = description_topic("home", "watch", "hr")
+SYMBOLS = topic_of("symbols", "home", "watch", "hr")
+WINDOWS = topic_of("window", "home", "watch", "hr")
+DESCRIBED = topic_of("description", "home", "watch", "hr")
 
 
 def described(version: int = 1, **changes: object) -> Description:
@@ -153,11 +145,11 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
         {**one.model_dump(), "epoch": "2026-03-01T00:00:00Z", "place": grid}, strict=False
     )
     frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
-    topic = symbols_topic("home", one.device, one.stream)
+    topic = topic_of("symbols", "home", one.device, one.stream)
     decoder = Decoder()
     (bare,) = decoder.decode(topic, frame)
     assert bare == PointReading(one.device, one.stream, 0, 3, (4, -1))
-    decoder.decode(description_topic("home", one.device, one.stream), encode_description(place))
+    decoder.decode(topic_of("description", "home", one.device, one.stream), encode_description(place))
     (point,) = Decoder.decode(decoder, topic, MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),)).encode())
     assert isinstance(point, PointReading)
     assert point.time == EPOCH + timedelta(seconds=place.period_seconds)
@@ -168,7 +160,7 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
 def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
     """Its device has dropped the frames before it; whoever adds counts up would have them twice."""
     decoder = Decoder()
-    place = symbols_topic("home", "watch", "place")
+    place = topic_of("symbols", "home", "watch", "place")
     one = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
     points = MeasureFrame(1, 19, 20, 2, (Released(0, (1, -2)), Released(0, (3, 4))))
     counts = WindowFrame(1, "high", 1, 2, 20, 10, 10, (7,))
@@ -185,7 +177,7 @@ def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
 
 def test_what_the_gateway_says_comes_once_each() -> None:
     decoder = Decoder()
-    estimates, counts = estimate_topic("home", "watch", "hr"), count_topic("home", "watch", "hr")
+    estimates, counts = topic_of("estimate", "home", "watch", "hr"), topic_of("count", "home", "watch", "hr")
     later = replace(STATE_ESTIMATE, tick=27_001, time=STATE_ESTIMATE.time + SECOND)
     for estimate in (STATE_ESTIMATE, later, PLACE_ESTIMATE):
         payload = estimate.encode()
@@ -200,13 +192,13 @@ def test_what_the_gateway_says_comes_once_each() -> None:
 def test_no_message_is_taken_under_another_topic(name: str) -> None:
     payload = REPORTS[name].encode()
     topics = {
-        estimate_topic("home", "watch", "hr"): EstimateReading,
-        count_topic("home", "watch", "hr"): CountReading,
+        topic_of("estimate", "home", "watch", "hr"): EstimateReading,
+        topic_of("count", "home", "watch", "hr"): CountReading,
         SYMBOLS: None,
         WINDOWS: None,
         DESCRIBED: None,
-        release_topic("home", "public", "active"): None,
-        status_topic("home", "watch"): None,
+        topic_of("release", "home", "public", "active"): None,
+        topic_of("status", "home", "watch"): None,
         "something/else": None,
     }
     decoder = Decoder()
@@ -217,7 +209,7 @@ def test_no_message_is_taken_under_another_topic(name: str) -> None:
 
 
 def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -> None:
-    topic, payload = release_topic("home", "public", "active"), RELEASE_FRAME.encode()
+    topic, payload = topic_of("release", "home", "public", "active"), RELEASE_FRAME.encode()
     assert Decoder(stream="steps").decode(topic, payload) == []
     decoder = Decoder(stream="hr")
     assert decoder.decode(topic, payload) == [ReleaseReading("active", RELEASE_FRAME)]
@@ -225,8 +217,8 @@ def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -
     following = replace(RELEASE_FRAME, first=10_800, entry=13)
     assert decoder.decode(topic, following.encode()) == [ReleaseReading("active", following)]
     assert not decoder.rejected
-    assert decoder.decode(release_topic("home", "public", "other"), payload) == []
-    assert decoder.decode(release_topic("home", "other", "active"), payload) == []
+    assert decoder.decode(topic_of("release", "home", "public", "other"), payload) == []
+    assert decoder.decode(topic_of("release", "home", "other", "active"), payload) == []
     assert decoder.decode(topic, payload[:-1]) == []
     assert decoder.rejected == {"topic": 2, "malformed": 1}
 
@@ -241,7 +233,7 @@ def test_descriptions_are_readings_if_asked_for_and_each_once() -> None:
 
 def test_a_description_of_another_stream_is_refused() -> None:
     decoder = Decoder()
-    for topic in (description_topic("home", "ring", "hr"), description_topic("away", "watch", "hr")):
+    for topic in (topic_of("description", "home", "ring", "hr"), topic_of("description", "away", "watch", "hr")):
         assert decoder.decode(topic, encode_description(described())) == []
     assert decoder.rejected == {"topic": 2}
     assert list(decoder.descriptions) == []
@@ -273,16 +265,16 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
             decoder = Decoder()
             for number in range(10):
                 one = described(stream=f"s{number}")
-                decoder.decode(description_topic("home", "watch", one.stream), encode_description(one))
+                decoder.decode(topic_of("description", "home", "watch", one.stream), encode_description(one))
             streams = [one.stream for one in decoder.descriptions]
             assert streams == [f"s{number}" for number in range(len(streams))]
             assert 2 <= len(streams) <= 3
             assert decoder.rejected == {"wrong_length": 10 - len(streams)}
             again = described(stream="s0", unit="C")
-            decoder.decode(description_topic("home", "watch", "s0"), encode_description(again))
+            decoder.decode(topic_of("description", "home", "watch", "s0"), encode_description(again))
             assert next(iter(decoder.descriptions)) == again, "what is known may still change"
-            decoder.decode(description_topic("home", "watch", "s0"), b"")
-            decoder.decode(description_topic("home", "watch", "s9"), encode_description(described(stream="s9")))
+            decoder.decode(topic_of("description", "home", "watch", "s0"), b"")
+            decoder.decode(topic_of("description", "home", "watch", "s9"), encode_description(described(stream="s9")))
             assert "s9" in [one.stream for one in decoder.descriptions], "and what is withdrawn makes room"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from fugu.contract.topics import status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.probe import probe
 from tests.support.brokers import Mosquitto, free_port, wait_until
@@ -26,7 +26,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
 
 
 def test_a_broker_that_works(shipped: Shipped) -> None:
-    topics = [status_topic("home", "watch"), symbols_topic("home", "watch", "hr")]
+    topics = [topic_of("status", "home", "watch"), topic_of("symbols", "home", "watch", "hr")]
     found = probe(shipped.address("watch"), write=topics)
     assert (found.reached, found.problem) == ("done", "")
     assert found.certificate_end is not None
@@ -34,7 +34,7 @@ def test_a_broker_that_works(shipped: Shipped) -> None:
 
 
 def test_an_access_list_that_denies(shipped: Shipped) -> None:
-    mine, other = status_topic("home", "watch"), status_topic("home", "ring")
+    mine, other = topic_of("status", "home", "watch"), topic_of("status", "home", "ring")
     found = probe(shipped.address("watch"), write=[other, mine])
     assert found.writable == {other: False, mine: True}
 
@@ -53,7 +53,7 @@ def test_who_is_connected_with_the_account_loses_nothing_without_a_login(shipped
         found = probe(shipped.address("watch"), write=["x"], log_in=False)
         assert (found.reached, found.writable) == ("done", None)
         assert found.certificate_end is not None
-        assert client.publish(status_topic("home", "watch")) == 0
+        assert client.publish(topic_of("status", "home", "watch")) == 0
         assert client.lost == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
-from fugu.contract.topics import status_topic, symbols_topic, window_topic
+from fugu.contract.topics import topic_of
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
@@ -38,17 +38,17 @@ def flood(name: str, seed: int) -> Iterator[tuple[str, bytes]]:
     """A message of each kind under names that nobody knows, and of a device that is known about what is not."""
     generator, frame = random.Random(seed), FRAME.encode()
     counts = WindowFrame(1, f"w{name}", -1, 0, 0, 10, 10, (3,))
-    yield symbols_topic("home", name, "hr"), frame
-    yield symbols_topic("home", name, name), b"\xff" + generator.randbytes(50)
-    yield symbols_topic("home", "watch", name), frame
-    yield symbols_topic("home", "watch", "hr"), replace(FRAME, policy_version=2**31 + seed).encode()
-    yield symbols_topic("home", "watch", "hr"), replace(FRAME, first=2**40 + seed).encode()
-    yield symbols_topic("home", "watch", "hr"), b"\xff" + generator.randbytes(100)
-    yield window_topic("home", "watch", "hr"), counts.encode()
-    yield window_topic("home", name, "hr"), counts.encode()
-    yield status_topic("home", name), BIRTH
-    yield status_topic("home", "watch"), BIRTH
-    yield status_topic("home", "ring"), Status(True, name, seed, (), ()).encode()
+    yield topic_of("symbols", "home", name, "hr"), frame
+    yield topic_of("symbols", "home", name, name), b"\xff" + generator.randbytes(50)
+    yield topic_of("symbols", "home", "watch", name), frame
+    yield topic_of("symbols", "home", "watch", "hr"), replace(FRAME, policy_version=2**31 + seed).encode()
+    yield topic_of("symbols", "home", "watch", "hr"), replace(FRAME, first=2**40 + seed).encode()
+    yield topic_of("symbols", "home", "watch", "hr"), b"\xff" + generator.randbytes(100)
+    yield topic_of("window", "home", "watch", "hr"), counts.encode()
+    yield topic_of("window", "home", name, "hr"), counts.encode()
+    yield topic_of("status", "home", name), BIRTH
+    yield topic_of("status", "home", "watch"), BIRTH
+    yield topic_of("status", "home", "ring"), Status(True, name, seed, (), ()).encode()
 
 
 def heard(gateway: Gateway, sent: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import stop_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.contradictions import Contradictions, Stopping
 from gateway.health import Monitor, Sources
@@ -23,7 +23,7 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import catalogue, frames, write_policies
 from tests.support.whole_fleet import Everything
 
-TOPIC = stop_topic("home", "watch")
+TOPIC = topic_of("stop", "home", "watch")
 
 
 class Scene:

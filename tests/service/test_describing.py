@@ -15,7 +15,7 @@ import pytest
 from fugu.contract.descriptions import decode_description, describe, encode_description
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
-from fugu.contract.topics import description_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
 from gateway import describe as describing
 from gateway.describe import Running
@@ -72,10 +72,10 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     heart, ring = policy(1), policy(1, device="ring")
-    topics = {one.device: description_topic("home", one.device, "hr") for one in (heart, ring)}
+    topics = {one.device: topic_of("description", "home", one.device, "hr") for one in (heart, ring)}
     write_policies(tmp_path / "policies", [heart, ring])
     with listening(broker) as here:
-        here.link.publish(description_topic("home", "gone", "hr"), b"left by somebody", retain=True)
+        here.link.publish(topic_of("description", "home", "gone", "hr"), b"left by somebody", retain=True)
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.keys() == set(topics.values()), "two descriptions, and no third")
             assert decode_description(here.there[topics["ring"]]) == describe(ring, confirmed=False)
@@ -107,7 +107,7 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
 ) -> None:
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
-    topic, state = description_topic("home", "watch", "hr"), status_topic("home", "watch")
+    topic, state = topic_of("description", "home", "watch", "hr"), topic_of("status", "home", "watch")
     following = {number: encode_description(describe(one)) for number, one in versions.items()}
     with listening(broker) as here, running(broker, tmp_path) as gateway:
         sent = here.link.publish
@@ -116,7 +116,7 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
         sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
         wait_until(lambda: here.there[topic] == following[1], "the version that runs")
         sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
-        sent(symbols_topic("home", "watch", "hr"), frames([10])[0].encode())
+        sent(topic_of("symbols", "home", "watch", "hr"), frames([10])[0].encode())
         wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
         assert here.there[topic] == following[1]
     with listening(broker) as here:
@@ -132,18 +132,18 @@ def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_t
 ) -> None:
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
-    topic, made = description_topic("home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
+    topic, made = topic_of("description", "home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
     rollout = encode_description(describe(versions[2], others=[versions[1]]))
     with listening(broker) as here, running(broker, tmp_path):
         wait_until(lambda: topic in here.there, "a gateway that listens")
-        here.link.publish(symbols_topic("home", "watch", "hr"), made[0].encode())
+        here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[0].encode())
         wait_until(lambda: here.there.get(topic) == encode_description(describe(versions[1])), "the first version")
-        here.link.publish(symbols_topic("home", "watch", "hr"), made[2].encode())
+        here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[2].encode())
         wait_until(lambda: here.there.get(topic) == rollout, "both versions")
         with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
             readings = iter(late)
             assert isinstance(next(readings), DescriptionReading)
-            here.link.publish(symbols_topic("home", "watch", "hr"), made[1].encode())
+            here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[1].encode())
             first = next(reading for reading in readings if not isinstance(reading, DescriptionReading))
             assert isinstance(first, SymbolReading)
             assert (first.tick, first.time, first.label) == (10, EPOCH + timedelta(seconds=10), f"level {first.symbol}")

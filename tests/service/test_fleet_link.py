@@ -14,7 +14,7 @@ import pytest
 
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status
-from fugu.contract.topics import parse_topic, policy_set_topic, status_topic, time_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Link
 from gateway.fleet.enrolled import FleetFiles
 from gateway.fleet.registry import Registry
@@ -34,7 +34,7 @@ class Devices:
 
     def __init__(self, broker: Mosquitto, name: str = "+", client_id: str = "devices") -> None:
         self.got: list[tuple[str, bytes, bool]] = []
-        topic = policy_set_topic("home", name)
+        topic = topic_of("policy_set", "home", name)
         self.link = Link(broker.broker, client_id, (topic,), on_message=self._received)
         self.link.start()
         wait_until(lambda: self.link.connected)
@@ -357,7 +357,7 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
     """What is signed a moment too far ahead no device ever forgets."""
     new_registry(tmp_path / "fleet.db", ["watch"]).close()
     files = FleetFiles(tmp_path / "fleet.db", (), broker.broker, trusted_clock=trusted)
-    keys, link = Keys(), Link(broker.broker, "gateway", (time_topic("home"),))
+    keys, link = Keys(), Link(broker.broker, "gateway", (topic_of("time", "home"),))
     heard: list[str] = []
     link.on_message = lambda topic, _payload, _retained: heard.append(topic)
     held: list[tuple[str, ...]] = []
@@ -378,7 +378,7 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
         assert (bool(heard), held[-1]) == (signs, () if signs else ("",))
         doubting = Status(True, "0.1.0", 3, (StatusCode.GATEWAY_CLOCK,), ())
         for status, names in ((doubting, ("watch",)), (ONLINE, ())):
-            service.heard(status_topic("home", "watch"), status.encode())
+            service.heard(topic_of("status", "home", "watch"), status.encode())
             service.pump()
             assert held[-1] == (*(() if signs else ("",)), *names)
     finally:

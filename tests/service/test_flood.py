@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from gateway.inbox import Inbox, Message
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 
 def message(device: str, number: int = 0) -> Message:
-    return Message(symbols_topic("home", device, "hr"), number.to_bytes(4, "big"))
+    return Message(topic_of("symbols", "home", device, "hr"), number.to_bytes(4, "big"))
 
 
 def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> None:
@@ -58,7 +58,7 @@ def test_who_has_flooded_has_its_turn_after_a_pause_and_all_of_them_when_nothing
 
 def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() -> None:
     inbox = Inbox(1_000, 4 << 20, 0.0)
-    large = Message(symbols_topic("home", "loud", "hr"), bytes(10_000))
+    large = Message(topic_of("symbols", "home", "loud", "hr"), bytes(10_000))
     taken = 1_000 - inbox.deliver([large] * 1_000)
     assert taken == -(-(4 << 20) // 20_000)
     assert inbox.deliver([message("quiet")] * 64) == 0
@@ -130,7 +130,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
     write_policies(tmp_path / "policies")
     gateway = GatewayProcess(broker, tmp_path)
     loud, quiet = Device(broker, "watch"), Device(broker, "ring")
-    health = Recorder(broker.broker, health_topic("home"))
+    health = Recorder(broker.broker, topic_of("health", "home"))
     loud.say_birth()
     wait_until(loud.answered_after(0), "the gateway")
     loud.send(frames([20] * 50))
@@ -160,7 +160,7 @@ def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
     write_policies(tmp_path / "policies")
     gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
     payload = frames([20])[0].encode()
-    gateway._delivered([(symbols_topic("home", "watch", "hr"), payload, False)] * 1_500)
+    gateway._delivered([(topic_of("symbols", "home", "watch", "hr"), payload, False)] * 1_500)
     gateway.start()
     try:
         wait_until(lambda: gateway._monitor.latest.alarms, "the alarm")

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.contract.descriptions import Description, describe, encode_description
 from fugu.contract.frames import Status
-from fugu.contract.topics import description_topic, discovery_topic, health_topic, status_topic
+from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Link
 from gateway.home_assistant import GATEWAY, HomeAssistant
 from gateway.store.store import Store
@@ -147,17 +147,17 @@ def test_a_component_that_is_no_more_is_said_to_be_none(scene: Scene) -> None:
 def test_a_device_that_is_away_shows_so(scene: Scene, broker: Mosquitto) -> None:
     entity = "sensor.home_watch_hr_epsilon"
     scene.until_topics("watch", "ring", GATEWAY)
-    scene.link.publish(health_topic("home"), b'{"online": true}', retain=True)
-    scene.link.publish(description_topic("home", "watch", "hr"), encode_description(WATCH), retain=True)
+    scene.link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
+    scene.link.publish(topic_of("description", "home", "watch", "hr"), encode_description(WATCH), retain=True)
     assert scene.listener.state(entity) == "unavailable"
     for online in (True, False, True):
         status = Status(online=online, outbox_depth=0, agent_version="1", codes=(), streams=())
-        assert not scene.told.heard(status_topic("home", "watch"), status.encode())
+        assert not scene.told.heard(topic_of("status", "home", "watch"), status.encode())
         scene.told.pump()
         shown = str(WATCH.guarantee.epsilon) if online else "unavailable"
         wait_until(lambda shown=shown: scene.listener.state(entity) == shown)
     assert scene.listener.state("sensor.home_ring_hr_epsilon") == "unavailable"
-    assert not scene.told.heard(status_topic("home", "watch"), b"\xc1")
+    assert not scene.told.heard(topic_of("status", "home", "watch"), b"\xc1")
     del scene.devices["watch"]
     scene.told.renew()
     scene.until_topics("ring", GATEWAY)

@@ -28,7 +28,7 @@ from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import instant
-from fugu.contract.topics import symbols_topic, table_topic
+from fugu.contract.topics import topic_of
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
@@ -406,35 +406,35 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "reason"),
     [
-        (symbols_topic("home", "watch", "place"), FRAMES[0].encode(), None),
-        (symbols_topic("home", "watch", "hr"), FRAMES[0].encode(), "wrong_kind"),
-        (symbols_topic("home", "watch", "place"), SymbolFrame(1, -1, 0, b"\0").encode(), "wrong_kind"),
+        (topic_of("symbols", "home", "watch", "place"), FRAMES[0].encode(), None),
+        (topic_of("symbols", "home", "watch", "hr"), FRAMES[0].encode(), "wrong_kind"),
+        (topic_of("symbols", "home", "watch", "place"), SymbolFrame(1, -1, 0, b"\0").encode(), "wrong_kind"),
         (
-            symbols_topic("home", "watch", "place"),
+            topic_of("symbols", "home", "watch", "place"),
             replace(FRAMES[0], policy_version=9).encode(),
             "unknown_policy_version",
         ),
-        (symbols_topic("home", "watch", "other"), FRAMES[0].encode(), "unknown_stream"),
-        (symbols_topic("home", "ring", "place"), FRAMES[0].encode(), "unknown_device"),
-        (symbols_topic("away", "watch", "place"), FRAMES[0].encode(), "wrong_fleet"),
-        (symbols_topic("home", "watch", "place"), FRAMES[0].encode()[:-1], "malformed"),
+        (topic_of("symbols", "home", "watch", "other"), FRAMES[0].encode(), "unknown_stream"),
+        (topic_of("symbols", "home", "ring", "place"), FRAMES[0].encode(), "unknown_device"),
+        (topic_of("symbols", "away", "watch", "place"), FRAMES[0].encode(), "wrong_fleet"),
+        (topic_of("symbols", "home", "watch", "place"), FRAMES[0].encode()[:-1], "malformed"),
         (
-            symbols_topic("home", "watch", "place"),
+            topic_of("symbols", "home", "watch", "place"),
             MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),)).encode(),
             "point_mismatch",
         ),
         (
-            symbols_topic("home", "watch", "place"),
+            topic_of("symbols", "home", "watch", "place"),
             MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode() + b"\0",
             "oversized",
         ),
         (
-            symbols_topic("home", "watch", "place"),
+            topic_of("symbols", "home", "watch", "place"),
             MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),)).encode(),
             "from_the_future",
         ),
         (
-            symbols_topic("home", "watch", "place"),
+            topic_of("symbols", "home", "watch", "place"),
             MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),), shift=MAX_TICK).encode(),
             None,
         ),
@@ -773,7 +773,7 @@ def test_a_sent_staircase_is_the_table_that_it_stands_for() -> None:
 def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
     sending = Sending(tmp_path, at_epoch())
     sending.sender.pump()
-    assert {topic for topic, _ in sending.wire.sent} == {table_topic("home", "watch", "place")}
+    assert {topic for topic, _ in sending.wire.sent} == {topic_of("table", "home", "watch", "place")}
 
 
 def test_tables_for_likely_states_are_kept_up_to_a_number_and_those_of_the_policy_for_ever(

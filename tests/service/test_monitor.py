@@ -18,7 +18,7 @@ from fugu.cli.main import main
 from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import health_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.host.process import Answering, log_to_stderr
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
@@ -39,7 +39,7 @@ class Connection:
     said: list[Health] = field(default_factory=list)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
-        assert (topic, retain) == (health_topic("home"), True)
+        assert (topic, retain) == (topic_of("health", "home"), True)
         self.said.append(Health.decode(payload))
         return 1
 
@@ -231,7 +231,9 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     words = ["gateway", "status", str(tmp_path / "gateway.sqlite")]
 
     def said() -> list[Health]:
-        return [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        return [
+            Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
+        ]
 
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err
@@ -245,11 +247,11 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     link = Link(broker.broker, client_id="stranger")
     link.start()
     birth = Status(True, "1", 0, (), ()).encode()
-    wait_until(lambda: link.publish(status_topic("home", "stranger"), birth) is not None)
+    wait_until(lambda: link.publish(topic_of("status", "home", "stranger"), birth) is not None)
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1
     assert "ALARM unknown-device stranger, 1 x since" in capsys.readouterr().out
-    wait_until(lambda: link.publish(symbols_topic("home", "watch", "hr"), b"\xc1") is not None)
+    wait_until(lambda: link.publish(topic_of("symbols", "home", "watch", "hr"), b"\xc1") is not None)
     wait_until(lambda: [one.names for one in said()[-1].alarms if one.code == "malformed"] == [("watch",)], "its name")
     link.stop()
     gateway.kill()

@@ -11,7 +11,7 @@ import pytest
 from fugu.contract.frames import PolicyStatus
 from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import policy_status_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
@@ -111,7 +111,7 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document() -> None:
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
-            describing.heard(policy_status_topic(fleet, "watch"), said.encode())
+            describing.heard(topic_of("policy_status", fleet, "watch"), said.encode())
             assert held[-1:] == expected
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Committed, SymbolFrame, is_authentic
-from fugu.contract.topics import committed_topic
+from fugu.contract.topics import topic_of
 from gateway.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
 from tests.support.scenes import Scene, policy
@@ -109,12 +109,12 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     told = {
         topic: Committed.decode(payload)
         for topic, payload in link.sent
-        if topic in {committed_topic("home", name) for name in names}
+        if topic in {topic_of("committed", "home", name) for name in names}
     }
     for name in names:
-        message = told[committed_topic("home", name)]
+        message = told[topic_of("committed", "home", name)]
         assert message.streams[0].through == 0
         taken = {one for one, key in keys.items() if is_authentic(key, "home", name, message)}
         assert taken == {name} & keys.keys()
-    assert told[committed_topic("home", "pen")].tag == b""
+    assert told[topic_of("committed", "home", "pen")].tag == b""
     assert len({message.counter for message in told.values()}) == 3

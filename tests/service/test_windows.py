@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFrame
 from fugu.contract.policy import Policy
-from fugu.contract.topics import committed_topic, status_topic, symbols_topic, window_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.inbox import Ingest
@@ -80,7 +80,7 @@ def stored(path: Path) -> list[tuple[object, ...]]:
 )
 def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, reason: str | None) -> None:
     counters: Counter[str] = Counter()
-    meaning = Ingest(catalogue(POLICIES), counters).read(window_topic("home", "watch", "hr"), made.encode())
+    meaning = Ingest(catalogue(POLICIES), counters).read(topic_of("window", "home", "watch", "hr"), made.encode())
     assert meaning == (None if reason else Received("watch", "hr", made))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
@@ -88,13 +88,13 @@ def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, re
 @pytest.mark.parametrize(
     ("topic", "payload", "reason"),
     [
-        (window_topic("home", "ring", "hr"), frame(5).encode(), "unknown_device"),
-        (window_topic("home", "watch", "power"), frame(5).encode(), "unknown_stream"),
-        (window_topic("away", "watch", "hr"), frame(5).encode(), "wrong_fleet"),
-        (window_topic("home", "watch", "hr"), frame(5).encode()[:-1], "malformed"),
-        (window_topic("home", "watch", "hr"), frame(5).encode() + b"1", "trailing_bytes"),
-        (window_topic("home", "watch", "hr"), b"\1" + frame(5).encode()[1:], "unknown_schema"),
-        (window_topic("home", "watch", "hr"), bytes(5000), "oversized"),
+        (topic_of("window", "home", "ring", "hr"), frame(5).encode(), "unknown_device"),
+        (topic_of("window", "home", "watch", "power"), frame(5).encode(), "unknown_stream"),
+        (topic_of("window", "away", "watch", "hr"), frame(5).encode(), "wrong_fleet"),
+        (topic_of("window", "home", "watch", "hr"), frame(5).encode()[:-1], "malformed"),
+        (topic_of("window", "home", "watch", "hr"), frame(5).encode() + b"1", "trailing_bytes"),
+        (topic_of("window", "home", "watch", "hr"), b"\1" + frame(5).encode()[1:], "unknown_schema"),
+        (topic_of("window", "home", "watch", "hr"), bytes(5000), "oversized"),
     ],
 )
 def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payload: bytes, reason: str) -> None:
@@ -204,16 +204,16 @@ def test_a_gateway_stores_windows_and_tells_the_device(broker: Mosquitto, tmp_pa
     heard: list[StreamCommit] = []
     client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watch")
     client.on_message = lambda _client, _data, message: heard.extend(Committed.decode(bytes(message.payload)).streams)
-    client.on_connect = lambda *_: client.subscribe(committed_topic("home", "watch"), 1)
+    client.on_connect = lambda *_: client.subscribe(topic_of("committed", "home", "watch"), 1)
     birth = Status(True, "1.0", 0, (), ()).encode()
-    client.on_subscribe = lambda *_: client.publish(status_topic("home", "watch"), birth, qos=1, retain=True)
+    client.on_subscribe = lambda *_: client.publish(topic_of("status", "home", "watch"), birth, qos=1, retain=True)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     gateway.start()
     try:
         wait_until(lambda: heard, "the answer to the birth: the gateway has subscribed")
         for made in (frame(0), frame(1), frame(1), frame(1, counts=(5,)), frame(2, window="none")):
-            client.publish(window_topic("home", "watch", "hr"), made.encode(), qos=1)
+            client.publish(topic_of("window", "home", "watch", "hr"), made.encode(), qos=1)
         wait_until(lambda: StreamCommit("hr/high", 1, ()) in heard and gateway.counters["unknown_window"])
         assert {one.stream for one in heard} == {"hr", "steps", *SEQUENCES}
     finally:
@@ -237,9 +237,9 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     (symbols,) = frames([10])
     counters: Counter[str] = Counter()
     ingest = Ingest(catalogue((only(),)), counters)
-    assert ingest.read(symbols_topic("home", "watch", "hr"), symbols.encode()) is None
+    assert ingest.read(topic_of("symbols", "home", "watch", "hr"), symbols.encode()) is None
     assert counters["wrong_kind"] == 1
-    one = ingest.read(window_topic("home", "watch", "hr"), frame(5).encode())
+    one = ingest.read(topic_of("window", "home", "watch", "hr"), frame(5).encode())
     assert one == Received("watch", "hr", frame(5))
     here = scene(tmp_path, only())
     record(here, frame(5, -1))
@@ -254,5 +254,7 @@ def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> Non
     assert [commit.stream for commit in here.committed().streams] == ["hr", "hr/high"]
     (symbols,) = frames([10], versions=[2])
     counters: Counter[str] = Counter()
-    assert Ingest(catalogue(policies), counters).read(symbols_topic("home", "watch", "hr"), symbols.encode()) is None
+    assert (
+        Ingest(catalogue(policies), counters).read(topic_of("symbols", "home", "watch", "hr"), symbols.encode()) is None
+    )
     assert counters["wrong_kind"] == 1

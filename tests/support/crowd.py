@@ -14,7 +14,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.contract.frames import Committed, SymbolFrame
-from fugu.contract.topics import committed_topic, parse_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from tests.support.brokers import Mosquitto, wait_until
 
 __all__ = ["Crowd"]
@@ -57,7 +57,7 @@ class Crowd:
         self._subscribed = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="crowd", clean_session=False)
         self._client.max_queued_messages_set(0)
-        self._client.on_connect = lambda client, *_: client.subscribe(committed_topic("home", "+"), 1)
+        self._client.on_connect = lambda client, *_: client.subscribe(topic_of("committed", "home", "+"), 1)
         self._client.on_subscribe = lambda *_: self._subscribed.set()
         self._client.on_message = self._told
         self._client.connect_async("127.0.0.1", broker.port)
@@ -119,7 +119,7 @@ class Crowd:
                         frame, made, _ = one.waiting[last]
                         one.waiting[last] = (frame, made, now)
                 for frame in frames:
-                    self._client.publish(symbols_topic("home", name, "hr"), frame.encode(), qos=1)
+                    self._client.publish(topic_of("symbols", "home", name, "hr"), frame.encode(), qos=1)
 
     def _make(self, one: _One, now: float) -> int:
         previous = one.sent[-1].last if one.sent else -1

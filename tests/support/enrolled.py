@@ -16,7 +16,7 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.frames import PolicyStatus, SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
@@ -88,7 +88,7 @@ class Operator:
         self.link = Link(
             broker,
             client_id="operator",
-            subscriptions=(policy_status_topic("home", "watch"), symbols_topic("home", "watch", "+")),
+            subscriptions=(topic_of("policy_status", "home", "watch"), topic_of("symbols", "home", "watch", "+")),
             durable=True,
             on_connected=self._subscribed.set,
             on_message=self._received,
@@ -102,7 +102,7 @@ class Operator:
         elif payload[0] == 1:
             self.frames.append(SymbolFrame.decode(payload))
 
-    def say(self, payload: bytes, topic: str = policy_set_topic("home", "watch"), retain: bool = True) -> None:
+    def say(self, payload: bytes, topic: str = topic_of("policy_set", "home", "watch"), retain: bool = True) -> None:
         """Publish a document."""
         assert self.link.publish(topic, payload, retain=retain) is not None
 

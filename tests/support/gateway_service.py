@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.reports import StateEstimate, decode_estimate
-from fugu.contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from tests.support.brokers import PATIENCE, Mosquitto
 
 _COMMAND = (sys.executable, "-m", "tests.support.gateway_program")
@@ -113,7 +113,7 @@ class Device:
     def say_birth(self) -> None:
         """Publish a birth."""
         payload = Status(True, "1.0", len(self.outbox), (), ()).encode()
-        self._client.publish(status_topic("home", self.name), payload, qos=1, retain=True)
+        self._client.publish(topic_of("status", "home", self.name), payload, qos=1, retain=True)
 
     def stop(self) -> None:
         """Disconnect."""
@@ -121,10 +121,10 @@ class Device:
         self._client.loop_stop()
 
     def _publish(self, frame: SymbolFrame) -> None:
-        self._client.publish(symbols_topic("home", self.name, "hr"), frame.encode(), qos=1)
+        self._client.publish(topic_of("symbols", "home", self.name, "hr"), frame.encode(), qos=1)
 
     def _connected(self, client: mqtt.Client, *_: object) -> None:
-        topics = (committed_topic("home", self.name), estimate_topic("home", self.name, "hr"))
+        topics = (topic_of("committed", "home", self.name), topic_of("estimate", "home", self.name, "hr"))
         client.subscribe([(topic, 1) for topic in topics])
 
     def _received(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:

@@ -14,17 +14,7 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm, StateEstimate, WindowCount
-from fugu.contract.topics import (
-    count_topic,
-    description_topic,
-    estimate_topic,
-    health_topic,
-    policy_status_topic,
-    release_topic,
-    status_topic,
-    symbols_topic,
-    window_topic,
-)
+from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
@@ -74,19 +64,21 @@ class Told:
             ("sick", True, (StatusCode.STORAGE_FULL, StatusCode.CLOCK)),
         ):
             self.say(
-                status_topic("home", name),
+                topic_of("status", "home", name),
                 Status(online, "1.0", 3, codes, stream if online else ()).encode(),
                 retain=True,
             )
         refused = PolicyStatus(
             3, b"\1" * 8, "ceiling", "epsilon 2 of stream hr is above the owner's ceiling of 1", 1, False
         )
-        self.say(policy_status_topic("home", "sick"), refused.encode(), retain=True)
+        self.say(topic_of("policy_status", "home", "sick"), refused.encode(), retain=True)
         for made in (self.counted, self.place, self.counted.model_copy(update={"device": "quiet"})):
-            self.say(description_topic("home", made.device, "hr"), encode_description(describe(made)), retain=True)
+            self.say(
+                topic_of("description", "home", made.device, "hr"), encode_description(describe(made)), retain=True
+            )
         alarm = HealthAlarm(AlarmCode.POLICY_REFUSED, 0, 1, ("sick",), 0, "Sign a document that its owner accepts.")
-        self.say(health_topic("home"), Health(True, 10, 1, 5, 3, 7, 0, (alarm,)).encode(), retain=True)
-        self.say(release_topic("home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
+        self.say(topic_of("health", "home"), Health(True, 10, 1, 5, 3, 7, 0, (alarm,)).encode(), retain=True)
+        self.say(topic_of("release", "home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
 
     def counts(self, days: float) -> Iterator[WindowCount]:
         """Counts of a window of 5 minutes, a part of which is missing."""
@@ -106,7 +98,7 @@ class Told:
     def history(self, days: float) -> None:
         """Say a week of counts."""
         for one in self.counts(days):
-            self.say(count_topic("home", "watch", "hr"), one.encode())
+            self.say(topic_of("count", "home", "watch", "hr"), one.encode())
 
     def live(self) -> None:
         """Say an estimate of each kind, and what left the devices."""
@@ -117,13 +109,14 @@ class Told:
         tick = int(now.timestamp() * 1e6) // PERIOD_US
         symbols = bytes(self._random.randrange(2) for _ in range(10))
         for name in ("watch", "tag"):
-            self.say(symbols_topic("home", name, "hr"), SymbolFrame(1, tick - 11, tick - 10, symbols).encode())
+            self.say(topic_of("symbols", "home", name, "hr"), SymbolFrame(1, tick - 11, tick - 10, symbols).encode())
         first = tick // WINDOW * WINDOW - WINDOW
         self.say(
-            window_topic("home", "watch", "hr"), WindowFrame(1, "active", -1, 0, first, WINDOW, WINDOW, (31,)).encode()
+            topic_of("window", "home", "watch", "hr"),
+            WindowFrame(1, "active", -1, 0, first, WINDOW, WINDOW, (31,)).encode(),
         )
 
     def _estimate(self, device: str, now: datetime, shares: dict[str, float]) -> None:
         state = max(shares, key=shares.__getitem__)
         said = StateEstimate(now, now - timedelta(seconds=50), 1, 10, state, shares[state], shares, **PROMISE)  # type: ignore[arg-type]
-        self.say(estimate_topic("home", device, "hr"), said.encode())
+        self.say(topic_of("estimate", "home", device, "hr"), said.encode())

@@ -13,7 +13,7 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Address, Enrolment
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
-from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import Trust
 from fugu.mqtt import Broker, Link
 from gateway.fleet.entries import Document, RolloutPlan, Stage, Target
@@ -40,14 +40,14 @@ class Crowd:
         self.link = Link(
             self.broker,
             client_id="crowd",
-            subscriptions=(policy_set_topic("home", "+"),),
+            subscriptions=(topic_of("policy_set", "home", "+"),),
             on_connected=self._subscribed.set,
             on_message=self._received,
         )
         self.link.start()
         wait_until(self._subscribed.is_set)
         for name in self.trusts.keys() - self.offline:
-            self.link.publish(status_topic("home", name), Status(True, "1", 0, (), ()).encode(), retain=True)
+            self.link.publish(topic_of("status", "home", name), Status(True, "1", 0, (), ()).encode(), retain=True)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         name = parse_topic(topic).device
@@ -62,7 +62,7 @@ class Crowd:
             reason, detail = error.reason, str(error)[:200]
         judged = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         answer = PolicyStatus(trust.state.version, judged, reason, detail, int(bool(reason)), False)
-        self.link.publish(policy_status_topic("home", name), answer.encode(), retain=True)
+        self.link.publish(topic_of("policy_status", "home", name), answer.encode(), retain=True)
 
     def versions(self) -> list[int]:
         """The version in force of each device."""

@@ -15,7 +15,7 @@ from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import Health
-from fugu.contract.topics import health_topic, parse_topic, policy_status_topic, symbols_topic, window_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
@@ -128,9 +128,9 @@ class WholeFleet:
     def malform(self, word: bytes) -> list[tuple[str, bytes]]:
         """Publish messages with a word under the device's name, too large or malformed; returns them."""
         sent = [
-            (symbols_topic("home", "watch", "hr"), b"\xc1" + word),
-            (window_topic("home", "watch", "hr"), b"\xc1" + word * 1000),
-            (policy_status_topic("home", "watch"), b"\xc1" + word),
+            (topic_of("symbols", "home", "watch", "hr"), b"\xc1" + word),
+            (topic_of("window", "home", "watch", "hr"), b"\xc1" + word * 1000),
+            (topic_of("policy_status", "home", "watch"), b"\xc1" + word),
         ]
         copy = Link(self._broker.address("watch"), client_id="copy")
         copy.start()
@@ -142,7 +142,9 @@ class WholeFleet:
 
     def alarm(self, code: str) -> tuple[str, ...] | None:
         """The names of an alarm in the newest health message, if there is one."""
-        health = [Health.decode(payload) for topic, payload in [*self.heard.messages] if topic == health_topic("home")]
+        health = [
+            Health.decode(payload) for topic, payload in [*self.heard.messages] if topic == topic_of("health", "home")
+        ]
         return next((one.names for one in health[-1].alarms if one.code == code), None) if health else None
 
     def contradict(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from edge_agent.local_control import LocalStatusError, ask_status
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
-from fugu.contract.topics import health_topic, status_topic, stop_topic
+from fugu.contract.topics import topic_of
 from gateway.fleet.registry import Registry
 from gateway.health import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -26,7 +26,7 @@ POLICY = policy(epoch_us=0, period_us=100_000, frame_ticks=4)
 
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
     """What the health topic has said last."""
-    said = [payload for topic, payload in list(heard.messages) if topic == health_topic("home")]
+    said = [payload for topic, payload in list(heard.messages) if topic == topic_of("health", "home")]
     return {alarm.code: alarm for alarm in Health.decode(said[-1]).alarms} if said else {}
 
 
@@ -71,7 +71,7 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
             assert told["name"] == "watch/hr"
             assert told["detail"].startswith("first at tick ")
             if on_conflict == "alarm":
-                assert not [one for one, _ in list(heard.messages) if one == stop_topic("home", "watch")]
+                assert not [one for one, _ in list(heard.messages) if one == topic_of("stop", "home", "watch")]
                 return
             wait_until(lambda: all("stopped" in codes(folder) for folder in (device, clone)), "both to stop")
             assert alarms(heard)[AlarmCode.STOPPED].names == ("watch",)
@@ -79,11 +79,13 @@ def test_a_cloned_device_is_seen_and_stopped(broker: Mosquitto, tmp_path: Path, 
                 agent.kill()
             agents[1] = AgentProcess(device / "agent.toml", tmp_path / "agents.log")
             stored = len(heard.messages)
-            wait_until(lambda: status_topic("home", "watch") in [one for one, _ in heard.messages[stored:]], "a birth")
+            wait_until(
+                lambda: topic_of("status", "home", "watch") in [one for one, _ in heard.messages[stored:]], "a birth"
+            )
             wait_until(lambda: "stopped" in codes(device), "still stopped after a restart")
             add(registry, keys, policy_document(POLICY, version=2))
             wait_until(lambda: 2 in gateway.versions(), "the original goes on with a newer document")
-            wait_until(lambda: heard.messages and (stop_topic("home", "watch"), b"") in heard.messages, "an end")
+            wait_until(lambda: heard.messages and (topic_of("stop", "home", "watch"), b"") in heard.messages, "an end")
             wait_until(lambda: AlarmCode.STOPPED not in alarms(heard), "the alarm to end")
             assert agents[1].stop(PATIENCE) == 0
         finally:

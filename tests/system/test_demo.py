@@ -31,7 +31,7 @@ from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import Subscriber
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
-from fugu.contract.topics import status_topic, window_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 
 FLEET = "demo"
@@ -223,7 +223,7 @@ def test_the_sentences_and_the_report_say_the_same(night: Results) -> None:
 
 def heard(subscriber: Subscriber, status: Status) -> None:
     """Let it hear a status of the device, as the broker would."""
-    subscriber.link.on_message(status_topic(FLEET, "watch-N05"), status.encode(), False)
+    subscriber.link.on_message(topic_of("status", FLEET, "watch-N05"), status.encode(), False)
 
 
 def moving(ticks: int) -> Status:
@@ -236,7 +236,7 @@ def test_what_leaves_is_measured_from_what_was_published(replay: Replay, tmp_pat
     subscriber, frame = Subscriber(Broker(port=1), [replay]), window(replay, 4, 0)
     heard(subscriber, moving(1234))
     for payload in (frame.encode(), frame.encode(), b"\x05"):
-        subscriber.link.on_message(window_topic(FLEET, "watch-N05", "heart-rate"), payload, False)
+        subscriber.link.on_message(topic_of("window", FLEET, "watch-N05", "heart-rate"), payload, False)
     one = subscriber.heard("watch-N05")
     assert (one.windows, one.ticks, one.bytes) == ({1200: frame}, 1500, len(frame.encode()))
     page = Page(browser=False)
@@ -307,7 +307,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
         devices: dict[str, Any] = {"watch-N05": stopped, "watch-N07": goes_on}
 
         def maintain() -> None:
-            subscriber.link.on_message(status_topic(FLEET, "watch-N07"), moving(next(ticks)).encode(), False)
+            subscriber.link.on_message(topic_of("status", FLEET, "watch-N07"), moving(next(ticks)).encode(), False)
             if "watch-N05" not in devices and not goes_on.stdin.closed:  # type: ignore[union-attr]
                 goes_on.communicate(b"\n")
 

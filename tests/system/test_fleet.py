@@ -13,7 +13,7 @@ from fugu.contract.descriptions import decode_description
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import description_topic, health_topic, status_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -43,7 +43,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     registry.enrol("watch", ["wrists"], who="me", time_us=1)
     symbols = policy(epoch_us=0, period_us=PERIOD_US)
     add(registry, keys, policy_document(symbols, version=1))
-    described = Recorder(broker.broker, description_topic("home", "watch", "hr"))
+    described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
     gateway = Gateway(tmp_path, broker.port)
     agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     try:
@@ -72,7 +72,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         device = registry.device("watch")
         assert device.reported is not None
         assert (device.reported.in_force, device.reported.stale) == (2, False)
-        late = Recorder(broker.broker, description_topic("home", "watch", "+"))
+        late = Recorder(broker.broker, topic_of("description", "home", "watch", "+"))
         wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
         assert {decode_description(payload).version for payload in late.payloads} == {2}
         told = [decode_description(payload) for payload in described.payloads]
@@ -128,14 +128,18 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
     link.start()
 
     def alarms() -> list[tuple[AlarmCode, tuple[str, ...]]]:
-        said = [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        said = [
+            Health.decode(payload) for topic, payload in list(heard.messages) if topic == topic_of("health", "home")
+        ]
         return [(one.code, one.names) for one in said[-1].alarms] if said and said[-1].online else []
 
     try:
-        wait_until(lambda: any(topic == health_topic("home") for topic, _ in list(heard.messages)), "a gateway")
+        wait_until(lambda: any(topic == topic_of("health", "home") for topic, _ in list(heard.messages)), "a gateway")
         birth = Status(True, "1", 0, (), ()).encode()
         for device in ("watch", "stranger"):
-            wait_until(lambda name=device: link.publish(status_topic("home", name), birth, retain=True) is not None)
+            wait_until(
+                lambda name=device: link.publish(topic_of("status", "home", name), birth, retain=True) is not None
+            )
         wait_until(alarms, "an alarm")
         assert alarms() == [(AlarmCode.UNKNOWN_DEVICE, ("stranger",))]
     finally:

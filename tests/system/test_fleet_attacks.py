@@ -21,7 +21,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
-from fugu.contract.topics import root_topic, table_topic, time_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
@@ -147,7 +147,7 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
             said = operator.until(lambda status, count=count: status.refused >= count)
             assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
             assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted, name
-        operator.say(encode_roots([THIEF.root_envelope(2)]), root_topic("home"))
+        operator.say(encode_roots([THIEF.root_envelope(2)]), topic_of("root", "home"))
         said = operator.until(lambda status: status.refused > len(attacks))
         assert said.reason == "root", "a root that the old one did not sign"
         assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted
@@ -177,7 +177,7 @@ def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Br
     operator = Operator(secured)
     agent = AgentProcess(config, tmp_path / "agent.log")
     trust = tmp_path / "watch" / "trust.json"
-    where = table_topic("home", "watch", "place")
+    where = topic_of("table", "home", "watch", "place")
     try:
         operator.say(keys.signed(policy_document(measured, version=1)))
         said = operator.until(lambda status: status.version == 1)
@@ -185,7 +185,7 @@ def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Br
         forged = Keys()
         for count, (payload, topic, reason) in enumerate(
             (
-                (forged.signed_time(int(time.time())), time_topic("home"), "wrong_role"),
+                (forged.signed_time(int(time.time())), topic_of("time", "home"), "wrong_role"),
                 (forged.signed_table(measured.measure_tables[1]), where, "wrong_role"),
                 (keys.signed_table(measured.measure_tables[1], device="ring"), where, "not_addressed"),
                 (keys.signed_time(int(time.time())), where, "malformed"),
@@ -195,7 +195,7 @@ def test_tables_and_the_time_are_believed_from_the_gateways_key_only(secured: Br
             operator.say(payload, topic, retain=False)
             assert operator.until(lambda status, count=count: status.refused >= count).reason == reason
         assert operator.now.stale
-        operator.say(keys.signed_time(int(time.time())), time_topic("home"), retain=False)
+        operator.say(keys.signed_time(int(time.time())), topic_of("time", "home"), retain=False)
         assert not operator.until(lambda status: not status.stale).stale
         assert json.loads(trust.read_text())["time"] > SOON - 10
         refused = operator.now.refused
@@ -252,7 +252,7 @@ def test_a_root_is_rotated_over_the_air(secured: Broker, tmp_path: Path) -> None
         operator.until(lambda status: status.version == 1)
         operator.say(new.signed(document(2)))
         assert operator.until(lambda status: status.refused == 1).reason == "wrong_role", "its keys are not known yet"
-        operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), root_topic("home"))
+        operator.say(encode_roots([new.root_envelope(2, *keys.root[:2])]), topic_of("root", "home"))
         operator.until(lambda status: status.version == 2)
         assert json.loads(trust.read_text())["version"] == 2
         operator.say(keys.signed(document(3)), retain=False)

@@ -11,7 +11,7 @@ import pytest
 
 from edge_agent.config import load
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.contract.topics import policy_set_topic
+from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust, TrustState
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -66,7 +66,7 @@ def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path
         version += 1
         agent = AgentProcess(config, log)
         pause.wait(moments.uniform(0.0, 0.25) * span)
-        operator.say(signed(version), policy_set_topic("home", "watch"))
+        operator.say(signed(version), topic_of("policy_set", "home", "watch"))
         pause.wait(moments.uniform(0.4, 1.2) * span)
         agent.kill()
         now = in_force()

@@ -12,7 +12,7 @@ import pytest
 from edge_agent.local_control import ask_status
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic, sign_committed
-from fugu.contract.topics import committed_topic, parse_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import write_secret
 from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until
@@ -22,7 +22,7 @@ from tests.support.signing import Keys, policy_document
 from tests.support.whole_fleet import Everything
 
 FAR = Committed((StreamCommit("hr", 2**40, ()),), 2**64 - 1)
-TOPIC = committed_topic("home", "watch")
+TOPIC = topic_of("committed", "home", "watch")
 
 
 class Attacker(Everything):

@@ -11,7 +11,7 @@ import pytest
 from firmware_sim.devices import simulate_recording
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
-from fugu.contract.topics import committed_topic
+from fugu.contract.topics import topic_of
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
 from tests.support.processes import policy
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fresh
 
 MOST_MORE = 60 << 10
 """kB that all the attacks together may take."""
-TOPIC = committed_topic("home", "watch")
+TOPIC = topic_of("committed", "home", "watch")
 LARGEST = 1 << 19
 
 

@@ -13,7 +13,7 @@ from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import ValueEstimate
-from fugu.contract.topics import estimate_topic, table_topic
+from fugu.contract.topics import topic_of
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
@@ -78,8 +78,8 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         drain_seconds=PATIENCE,  # what came to the new broker before the gateway did is sent again after ten seconds
     )
     seen = Recorder(broker.broker)
-    sent = Recorder(broker.broker, table_topic("home", "+", "+"))
-    reports = Recorder(broker.broker, estimate_topic("home", "+", "+"))
+    sent = Recorder(broker.broker, topic_of("table", "home", "+", "+"))
+    reports = Recorder(broker.broker, topic_of("estimate", "home", "+", "+"))
     agent = AgentProcess(config, tmp_path / "agent.log")
     gateway = None
     try:

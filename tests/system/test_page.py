@@ -13,7 +13,7 @@ from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status, StreamStatus
-from fugu.contract.topics import description_topic, status_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
@@ -66,7 +66,7 @@ class Fleet:
         for number in range(DEVICES):
             codes = ("clock",) if number == 123 else ()
             self.say(
-                status_topic("home", f"ring-{number:04}"),
+                topic_of("status", "home", f"ring-{number:04}"),
                 Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),)).encode(),  # type: ignore[arg-type]
             )
 
@@ -155,7 +155,7 @@ def test_a_broker_that_dies_and_returns(fleet: Fleet, page: Site, browser: Brows
 def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: Browser) -> None:
     named = Categories(categories={"a": 0, "b": 1}, states=(EVIL, "</script><b>"))
     told = describe(policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named}))
-    fleet.say(description_topic("home", "evil", "hr"), encode_description(told))
+    fleet.say(topic_of("description", "home", "evil", "hr"), encode_description(told))
     browser.open(f"{page.address}/device/evil")
     shown = "return document.querySelector('.stream .promise')?.textContent ?? ''"  # also what is folded
     wait_until(lambda: "</script><b>" in browser.run(shown), "the description")

@@ -8,7 +8,7 @@ import pytest
 
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.topics import release_topic, status_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser
@@ -32,7 +32,7 @@ def send(watch: Client, firsts: range) -> None:
     """Frames of 10 ticks, as the watch sends them."""
     for first in firsts:
         frame = SymbolFrame(1, first - 1, first, bytes([first // 10 % 2] * 10))
-        assert watch.publish(symbols_topic("home", "watch", "hr"), frame.encode()) == 0
+        assert watch.publish(topic_of("symbols", "home", "watch", "hr"), frame.encode()) == 0
 
 
 def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
@@ -58,13 +58,13 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
             reader = Link(
                 shipped.address("reader"),
                 client_id="reader",
-                subscriptions=(release_topic("home", "street", "walk"),),
+                subscriptions=(topic_of("release", "home", "street", "walk"),),
                 on_message=lambda _topic, payload, _retained: received.append(payload),
             )
             reader.start()
             with shipped.client("watch") as watch:
                 status = Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)).encode()
-                assert watch.publish(status_topic("home", "watch"), status, retain=True) == 0
+                assert watch.publish(topic_of("status", "home", "watch"), status, retain=True) == 0
                 send(watch, range(0, TICKS + 10, 10))
             wait_until(lambda: received, "the release")
             reader.stop()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Status, StreamStatus
-from fugu.contract.topics import status_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.browser import Browser
@@ -96,7 +96,7 @@ def test_the_page_works_below_the_path_that_home_assistant_gives_it_and_for_nobo
     link = Link(Broker(port=broker.port), client_id="ring")
     link.start()
     status = Status(True, "1.0", 0, ("clock",), (StreamStatus("hr", 1, 5),))
-    wait_until(lambda: link.publish(status_topic("home", "ring"), status.encode(), retain=True) is not None)
+    wait_until(lambda: link.publish(topic_of("status", "home", "ring"), status.encode(), retain=True) is not None)
     with ingress(page) as home:
         browser.open(f"{home}{PREFIX}/")
         wait_until(lambda: browser.count("tbody a") == 1, "the device")

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
-from fugu.contract.topics import health_topic, status_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.fleet.entries import RolloutPlan, Stage
 from gateway.fleet.rollouts import Rollouts
@@ -75,12 +75,12 @@ def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
     try:
         wait_until(lambda: link.connected, "a connection")
         for number in range(2000):
-            topic, said = status_topic("home", f"watch-{number:04}"), Status(True, "1", 0, (), ()).encode()
+            topic, said = topic_of("status", "home", f"watch-{number:04}"), Status(True, "1", 0, (), ()).encode()
             wait_until(lambda topic=topic, said=said: link.publish(topic, said, retain=True) is not None)  # type: ignore[misc]
         browser.open(page.address)
         wait_until(lambda: browser.text(".tiles strong") == "2,000", "all devices")
         assert "whose report does not name them" not in browser.text("main")
-        link.publish(health_topic("home"), Health(True, alarms=(alarm,)).encode(), retain=True)
+        link.publish(topic_of("health", "home"), Health(True, alarms=(alarm,)).encode(), retain=True)
         wait_until(lambda: "At least 1,992 more devices have an alarm" in browser.text("main"), "the others")
         assert browser.text("[aria-pressed]:nth-child(2) strong") == "8"
         assert "watch-0007 and 1,992 more" in browser.text(".alarm")

@@ -26,7 +26,7 @@ from fugu.contract.reports import (
     WindowCount,
     decode_estimate,
 )
-from fugu.contract.topics import Kind, available_topic, description_topic, discovery_topic, parse_topic
+from fugu.contract.topics import Kind, available_topic, discovery_topic, parse_topic, topic_of
 from fugu.contract.trust import _decode_roots as decode_roots
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet.registry import Registry
@@ -159,7 +159,7 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
         }
         with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
             registry.remove("watch", who="me", time_us=2)
-        gone = {(description_topic("home", "watch", stream), b"") for stream in ("hr", "place")}
+        gone = {(topic_of("description", "home", "watch", stream), b"") for stream in ("hr", "place")}
         wait_until(lambda: gone <= set(fleet.heard.messages), "no description of a device that has left")
         fleet.gateway.process.terminate()
         assert fleet.gateway.process.wait(PATIENCE) == 0

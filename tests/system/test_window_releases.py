@@ -16,7 +16,7 @@ from firmware_sim.devices import simulate_recording
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.chains import BinaryChains
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
 from fugu.planning.window_plan import WantedWindow, joint_plan
@@ -63,7 +63,7 @@ def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mos
         source = tmp_path / f"{device}.csv"
         configs.append(write_device(tmp_path / device, policy, source, "value", address, loop=True, ceiling=1.0))
     write_config(tmp_path, scheduled(states=["high"], length=LENGTH), audiences=EVERYBODY)
-    public, symbols = Public(broker), Recorder(address, symbols_topic("home", "watch", "hr"))
+    public, symbols = Public(broker), Recorder(address, topic_of("symbols", "home", "watch", "hr"))
     gateway = start_gateway(broker, tmp_path)
     agents = [AgentProcess(config, tmp_path / "agent.log") for config in configs]
     wait_until(lambda: any(frame.observed == LENGTH * len(DEVICES) for frame in public.frames))

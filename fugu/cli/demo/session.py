@@ -23,7 +23,7 @@ from fugu.cli.view.terminal import say, working
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status, WindowFrame
 from fugu.contract.stretches import Stretch
-from fugu.contract.topics import parse_topic, status_topic, window_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 
 __all__ = ["run", "show_replay", "stream"]
@@ -117,7 +117,7 @@ class Subscriber:
         self._lengths = {replay.device: replay.states.size for replay in replays}
         self._lock = Lock()
         fleet = replays[0].policy.fleet
-        topics = status_topic(fleet, "+"), window_topic(fleet, "+", "+")
+        topics = topic_of("status", fleet, "+"), topic_of("window", fleet, "+", "+")
         self.link = Link(broker, client_id="replay", subscriptions=topics, on_message=self._received)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:

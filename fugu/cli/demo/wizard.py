@@ -36,7 +36,7 @@ from fugu.cli.errors import CommandError
 from fugu.cli.view.terminal import say
 from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError, cause
-from fugu.contract.topics import symbols_topic
+from fugu.contract.topics import topic_of
 from fugu.host.arguments import number
 from fugu.host.database import STORE
 from fugu.host.toml_file import toml_lines
@@ -214,7 +214,7 @@ class _Wizard:
         else:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)
-        symbols_topic(asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
+        topic_of("symbols", asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
         whose = self._plan.whose._replace(fleet=asked["fleet"], device=asked["device"])
         written = replace(self._plan, whose=whose).save(folder, broker=broker, sensor=lines)
         load(folder / "agent.toml")  # as the agent will

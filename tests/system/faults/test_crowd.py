@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.frames import Committed, SymbolFrame
-from fugu.contract.topics import committed_topic, symbols_topic
+from fugu.contract.topics import topic_of
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.memory import high_water_bytes
@@ -55,7 +55,7 @@ class Device:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._broker.port, ssl=context)
             password = (self._broker.root / self.name / "password").read_text().strip()
             writer.write(connect(self.name, self.name, password, 60))
-            writer.write(subscribe(committed_topic("home", self.name)))
+            writer.write(subscribe(topic_of("committed", "home", self.name)))
             await writer.drain()
             await reader.readexactly(4 + 5)
         listening = asyncio.ensure_future(self._listen(reader, writer))
@@ -64,7 +64,7 @@ class Device:
             symbols = bytes(random.choices((0, 1), k=TICKS))
             first = number * TICKS
             frame = SymbolFrame(1, first - 1, first, symbols).encode()
-            topic = symbols_topic("home", self.name, "hr")
+            topic = topic_of("symbols", "home", self.name, "hr")
             self._waiting.append((first + TICKS - 1, time.monotonic()))
             assert not listening.done(), f"{self.name} has lost its connection"
             writer.write(publish(Publication(topic, frame, False), 4, 1 + number % 65_000))

@@ -18,17 +18,7 @@ from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, Status, SymbolFrame, WindowFrame
-from fugu.contract.topics import (
-    committed_topic,
-    parse_topic,
-    policy_set_topic,
-    root_topic,
-    status_topic,
-    symbols_topic,
-    table_topic,
-    time_topic,
-    window_topic,
-)
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.store.store import Store
@@ -109,9 +99,9 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
         "status": Status(True, "1.0", 0, (), ()).encode(),
     }
     topics = [
-        *(2 * [symbols_topic("home", "watch", "hr"), window_topic("home", "watch", "hr")]),
-        *(symbols_topic("home", name, stream) for name, stream in (("stranger", "hr"), ("watch", "place"))),
-        status_topic("home", "watch"),
+        *(2 * [topic_of("symbols", "home", "watch", "hr"), topic_of("window", "home", "watch", "hr")]),
+        *(topic_of("symbols", "home", name, stream) for name, stream in (("stranger", "hr"), ("watch", "place"))),
+        topic_of("status", "home", "watch"),
     ]
     generator = random.Random(many)
     attacker = Attacker(broker)
@@ -124,7 +114,7 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
         farewells += topic.endswith("/status") and _is_farewell(payload)
         attacker.say(topic, payload)
         _memory(gateway.process.pid, WARM, number, before)
-    attacker.say(symbols_topic("home", "ring", "hr"), whole["symbols"])
+    attacker.say(topic_of("symbols", "home", "ring", "hr"), whole["symbols"])
     attacker.stop()
     wait_until(lambda: gateway.counters()["received"] > many, "the gateway to have read everything")
     wait_until(lambda: _stored(tmp_path, "ring"), "a whole frame to be stored")
@@ -157,16 +147,16 @@ def test_mutated_documents_through_a_live_agent(broker: Mosquitto, tmp_path: Pat
     recorder = Recorder(Broker(port=broker.port))
     attacker = Attacker(broker)
     wait_until(lambda: _status(tmp_path).get("connected"), "the agent")
-    attacker.say(policy_set_topic("home", "watch"), document)
+    attacker.say(topic_of("policy_set", "home", "watch"), document)
     wait_until(lambda: recorder.payloads, "the first frame")
     seeds = [document, keys.signed_time(5), encode_roots([keys.root_envelope()]), *SEEDS]
     topics = [
-        *(4 * [committed_topic("home", "watch")]),
+        *(4 * [topic_of("committed", "home", "watch")]),
         *(
-            policy_set_topic("home", "watch"),
-            table_topic("home", "watch", "hr"),
-            root_topic("home"),
-            time_topic("home"),
+            topic_of("policy_set", "home", "watch"),
+            topic_of("table", "home", "watch", "hr"),
+            topic_of("root", "home"),
+            topic_of("time", "home"),
         ),
     ]
     generator = random.Random(many)

@@ -15,7 +15,7 @@ import pytest
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
-from fugu.contract.topics import parse_topic, symbols_topic
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.eavesdropping import features, records, told_apart
@@ -140,7 +140,7 @@ def _event_driven(scene: Scene, recording: str, lines: Lines) -> Line:
     link = Link(scene.address(line), client_id="watch", on_connected=connected.set)
     link.start()
     wait_until(connected.is_set)
-    topic, readings, tick, before = symbols_topic("home", "watch", "hr"), RECORDINGS[recording], 0, None
+    topic, readings, tick, before = topic_of("symbols", "home", "watch", "hr"), RECORDINGS[recording], 0, None
     while not _has_frames(line):
         reading = readings[tick % len(readings)]
         if reading != before or tick % FRAME_TICKS == 0:
