@@ -8,27 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
-from fugu.audit.exact.chains.claims import recompute
-from fugu.audit.exact.numbers import exp_up
-from fugu.audit.findings import (
-    Bound,
-    Finding,
-    above,
-    against_owner,
-    alternatives,
-    bound,
-    judged,
-    other_certificate,
-    slack,
-)
-from fugu.contract.errors import PolicyError
+from fugu.audit.exact.chains.claims import recompute, stream_loss
+from fugu.audit.exact.numbers import exp_up, log_up
+from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.leakage import Adversary
-from fugu.contract.pins import pins_of
+from fugu.contract.pins import SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
@@ -36,9 +27,14 @@ from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
 from gateway.audit.access import Listed, listed
 
-__all__ = ["Statement", "policy_statement"]
+__all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 
 
+_LASTING = (2, 10)
+_SUSPECT = 1.1
+_WIDEST = 64.0
+_SEARCHES = 10
+_HALVINGS = 20
 ASSUMPTIONS = (
     "the sequence of states, after the discretiser, is a chain of the class",
     "ticks are a period apart or more, by a monotonic clock that is honest",
@@ -48,6 +44,25 @@ ASSUMPTIONS = (
     "protected are stretches of as many ticks as each claim says, one if it says none",
 )
 """Assumptions that no recomputation can check; docs/privacy.md, "What this rests on"."""
+
+
+class Bound(NamedTuple):
+    """Loss under an assumption, in nats, rounded up; `None` if no bound is known, and then `why`."""
+
+    truth: str
+    epsilon: float | None
+    why: str = ""
+
+
+class Finding(NamedTuple):
+    """Notice to a reviewer: a name that is the same for all policies, and a sentence about it.
+
+    `wrong` says whether the policy must not be trusted; if not, what it promises is true all the same.
+    """
+
+    name: str
+    about: str
+    wrong: bool = True
 
 
 class Output(NamedTuple):
@@ -157,12 +172,12 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
     outputs = _outputs(policy)
     found: list[Finding] = []
     for claim in claims:
-        found += judged(given, claim)
-    found += other_certificate(policy, claims)
+        found += _judged(given, claim)
+    found += _other_certificate(policy, claims)
     if not found:
-        found += slack(given)
+        found += _slack(given)
     if enrolment is not None:
-        found += against_owner(policy, enrolment)
+        found += _against_owner(policy, enrolment)
     if broker is not None:
         known = listed(broker)
         outputs = [one._replace(readers=known.readers(one.topic)) for one in outputs]
@@ -171,11 +186,11 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
     windows: tuple[Bound, ...] = ()
     if isinstance(policy, Policy):
         who, rate = get_args(Adversary), (exp_up(window_rate(given)),) * 2
-        told = tuple(bound(one, given["chains"], tick_ratios(given), one) for one in who)
+        told = tuple(_bound(one, given["chains"], tick_ratios(given), one) for one in who)
         if policy.windows_guarantee is not None:
-            windows = tuple(bound(one, given["chains"], rate, one) for one in who)
+            windows = tuple(_bound(one, given["chains"], rate, one) for one in who)
     stated = tuple(_stated(claim) for claim in claims)
-    others = tuple(alternatives(given)) if isinstance(policy, Policy) else ()
+    others = tuple(_alternatives(given)) if isinstance(policy, Policy) else ()
     digest = hashlib.sha256(content).hexdigest()
     return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found))
 
@@ -194,7 +209,7 @@ def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
 
 
 def _stated(claim: Claim) -> Stated:
-    recomputed = None if claim.loss is None else above(claim.loss)
+    recomputed = None if claim.loss is None else _above(claim.loss)
     return Stated(claim.of, float(claim.stated), claim.adversary, recomputed, claim.why)
 
 
@@ -215,3 +230,149 @@ def _outputs(policy: AnyPolicy) -> list[Output]:
     found.append(Output("what the gateway makes of these", topic_of("estimate", *name), ()))
     found.append(Output("the policy's constants", topic_of("description", *name), ()))
     return found
+
+
+def _judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
+    """Findings about one claim."""
+    if claim.loss is None:
+        yield Finding(
+            "not-recomputed", f"{claim.of}: epsilon {float(claim.stated):.10g} is NOT RECOMPUTED: {claim.why}"
+        )
+        return
+    if claim.loss <= claim.stated:
+        return
+    yield Finding(
+        "epsilon-understated",
+        f"{claim.of}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and recomputed "
+        f"it is {_above(claim.loss):.10g}",
+    )
+    apart = [{**one, "stride": max(one["stride"], one["length"])} for one in given.get("windows") or ()]
+    if apart and any(one.of == claim.of and _confirmed(one) for one in recompute({**given, "windows": apart})):
+        shared = ", ".join(f"{one['name']} {-(-one['length'] // one['stride'])}" for one in given["windows"])
+        yield Finding(
+            "windows-overlap",
+            f"{claim.of}: windows that share a tick ({shared}) add {float(window_rate(given)):.6g} nats to it, and "
+            f"{_allowance(given, claim):.6g} are allowed: without overlap it would hold",
+        )
+
+
+def _confirmed(claim: Claim) -> bool:
+    return claim.loss is not None and claim.loss <= claim.stated
+
+
+def _allowance(given: Mapping[str, Any], claim: Claim) -> float:
+    """The most that windows may add to a tick under a claim, in nats, rounded down."""
+    beside = tick_ratios({**given, "windows": ()}) if claim.of != "windows alone" else (Fraction(1),) * 2
+    low, high = 0.0, float(claim.stated)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        rate = exp_up(Fraction(middle))
+        loss = stream_loss(given["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
+        low, high = (middle, high) if loss <= claim.stated else (low, middle)
+    return low
+
+
+def _other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
+    """Check whether the certificate that devices compute says otherwise."""
+    try:
+        policy.verify()
+    except GuaranteeError as error:
+        if all(_confirmed(claim) for claim in claims):
+            yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
+
+
+def _slack(given: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check whether the noise would do for a wider class than the policy names; more than a tenth wider is wrong."""
+    if given.get("kind") == "points" or not _wider_holds(given, 1.01):
+        return
+    low, high = 1.01, _WIDEST
+    for _ in range(_SEARCHES):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if _wider_holds(given, middle) else (low, middle)
+    wider = _widened(given["chains"], low)
+    assert wider is not None
+    limits = {name: wider[name] for name in ("q", "r", "odds_ratio") if wider.get(name) is not None}
+    told = ", ".join(f"{name} {_rounded(value)}" for name, value in limits.items())
+    about = f"the class is narrower than its noise allows: every epsilon also holds for {told}"
+    yield Finding("class-narrower-than-noise-allows", about, wrong=_wider_holds(given, _SUSPECT))
+
+
+def _rounded(value: float | tuple[float, float]) -> str:
+    return f"in {value[0]:.4g}..{value[1]:.4g}" if isinstance(value, tuple) else f"up to {value:.4g}"
+
+
+def _wider_holds(given: Mapping[str, Any], factor: float) -> bool:
+    wider = _widened(given["chains"], factor)
+    try:
+        return wider is not None and all(_confirmed(claim) for claim in recompute({**given, "chains": wider}))
+    except NotRecomputed:
+        return False
+
+
+def _against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]:
+    """Findings where a policy contradicts the owner of a device."""
+    if not isinstance(policy, Policy):
+        epsilon, most = policy.epsilon, enrolment.measurement_ceiling or 0.0
+    else:
+        most, ceiling = enrolment.ceiling.epsilon, enrolment.ceiling
+        epsilon = policy.bound().epsilon(ceiling.ticks(policy.clock.period_us))
+        if enrolment.adversaries is not None and policy.guarantee.adversary not in enrolment.adversaries:
+            wanted = " or ".join(enrolment.adversaries)
+            yield Finding("adversary-not-accepted", f"{policy.guarantee.adversary}: the owner accepts {wanted}")
+    if epsilon > most:
+        yield Finding("above-ceiling", f"epsilon {epsilon:.10g} is above the owner's ceiling of {most:.10g}")
+    pins = enrolment.pins.get(policy.stream)
+    if pins is None:
+        if enrolment.pins:
+            yield Finding("not-pinned", f"the owner has pinned other streams, and nothing of {policy.stream}")
+        return
+    for violation in violations(policy, pins):
+        narrow = (
+            isinstance(pins, SymbolPins) and isinstance(policy, Policy) and not contains(policy.chains, pins.chains)
+        )
+        named = "class-narrower-than-pinned" if narrow and "class of chains" in violation else "pins-violated"
+        yield Finding(named, violation)
+
+
+def _above(value: Fraction) -> float:
+    """The least float that is not below."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
+    """A bound for a class of chains, what a tick tells at most, and an adversary."""
+    try:
+        return Bound(truth, _above(stream_loss(chains, ratios, adversary)))
+    except NotRecomputed as error:
+        return Bound(truth, None, str(error))
+
+
+def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
+    """A class whose chains may keep a state, or change it, so many times more rarely; None for known chains.
+
+    An odds ratio is of two such probabilities, and grows with the square of the factor, which is at least 1.
+    """
+    if chains["kind"] == "binary":
+        wider = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
+        return {**chains, **wider}
+    if chains.get("odds_ratio") is not None:
+        return {**chains, "odds_ratio": chains["odds_ratio"] * factor**2}
+    return None
+
+
+def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
+    """Loss of all symbols and windows of a policy in other classes of chains, against its adversary."""
+    chains, adversary, ratios = policy["chains"], policy["guarantee"]["adversary"], tick_ratios(policy)
+    yield Bound(
+        "independent readings, which is what ordinary differential privacy assumes", _above(log_up(max(ratios)))
+    )
+    if (wider := _widened(chains, 1.1)) is not None:
+        yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider, ratios, adversary)
+    yield _bound(
+        "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"
+    )
+    for ticks in _LASTING if chains["kind"] != "joint" else ():
+        longer = (ratios[0] ** ticks, ratios[1] ** ticks)
+        yield _bound(f"longer memory: a state lasts {ticks} ticks before the chain moves", chains, longer, adversary)
+    yield Bound("any chain at all", None, "no finite one: what a state that never changes adds to every tick adds up")

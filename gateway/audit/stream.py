@@ -18,7 +18,6 @@ from fugu.attackers.evaluation import attack
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, PARTS
 from fugu.audit.device import inside_distribution
-from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source, paths
 from fugu.audit.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
@@ -39,6 +38,7 @@ from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
 from gateway.audit.recordings import Message, draws_of, frames_of, placed
+from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
 from gateway.releases.config import ReleaseConfig
 

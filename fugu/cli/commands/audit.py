@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
-from fugu.audit.findings import Finding
 from fugu.cli.app import BrokerOption, JsonOption, command, command_group
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
@@ -33,7 +32,7 @@ from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit.access import Listed, audiences, listed, may_read, planned_audiences
 from gateway.audit.recordings import Message, heard_topics, read_messages
-from gateway.audit.statement import Statement, policy_statement
+from gateway.audit.statement import Finding, Statement, policy_statement
 from gateway.audit.stream import audit_stream
 from gateway.fleet.keys import key_files, read_root, unlock
 from gateway.fleet.signing import policies_in

@@ -17,9 +17,8 @@ from gateway.releases.entries import nats
 
 if TYPE_CHECKING:
     from fugu.audit.device import Tested
-    from fugu.audit.findings import Bound
     from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
-    from gateway.audit.statement import Statement
+    from gateway.audit.statement import Bound, Statement
     from gateway.audit.stream import StreamAudit
 
 
