@@ -1,4 +1,5 @@
-.PHONY: papers dist addon demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
+.PHONY: papers dist addon demo demo-location test all-tests plain-tests quick quick-tests mutants soak bench docs constraints \
+    lint setup-demo setup-test
 
 # Tests wait as much as they compute: four at a time keep two cores busy.
 FOUR = --workers 4
@@ -15,13 +16,22 @@ demo: setup-demo
 demo-location: setup-demo
 	.venv/bin/fugu demo walk
 
-test: setup-test lint
+# Types and the kernels' plain twins are looked at while the tests of all begin, which one processor does.
+test: setup-test
+	$(MAKE) --no-print-directory --jobs 3 lint all-tests plain-tests
+
+all-tests:
 	.venv/bin/python -m pytest $(FOUR)
+
+plain-tests:
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py \
 	    --ignore tests/chain/test_kernel.py -k 'not recovers and not long_stream and not expects_to_win'
 
 # No broker, no other processes, nothing that takes long. With ROOM=gateway.releases, of that room and those above it.
-quick: setup-test lint
+quick: setup-test
+	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests:
 	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long' \
 	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))
 
