@@ -14,7 +14,6 @@ import faulthandler
 import gc
 import importlib
 import json
-import logging
 import os
 import pkgutil
 import runpy
@@ -30,7 +29,7 @@ from typing import Any, NoReturn
 
 from tests.support.compiling import take_turns
 
-__all__ = ["MOST", "listen", "load", "serve"]
+__all__ = ["MOST"]
 
 MOST = 150_000
 """Bytes of a request: its environment is most of it."""
@@ -195,26 +194,10 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
     os._exit(code or 0)
 
 
-def listen(path: Path) -> socket.socket:
-    """A socket for requests."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listening.bind(str(path))
-    listening.listen(100)
-    return listening
-
-
-def serve(listening: socket.socket) -> NoReturn:
-    """Answer until the standard input is at its end; a fork is what it was asked to be.
-
-    It has nothing of a process of pytest that it is a fork of: neither what that does at its end, nor its logs.
-    """
-    atexit._clear()
-    logging.root.handlers.clear()
-    end(*_Forks(listening).serve())
-
-
 if __name__ == "__main__":
     load()
-    _listening = listen(Path(sys.argv[1]))
+    _listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _listening.bind(sys.argv[1])
+    _listening.listen(100)
     print("ready", flush=True)
-    serve(_listening)
+    end(*_Forks(_listening).serve())

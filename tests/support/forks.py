@@ -21,10 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support import fork_server
 from tests.support.fork_server import MOST
 
-__all__ = ["REAL", "Popen", "fork_now", "programs", "server_process", "shell_words"]
+__all__ = ["REAL", "Popen", "programs", "server_process", "shell_words"]
 
 _PROGRAMS = ("fugu", "edge_agent", "tests.support.gateway_program")
 _AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
@@ -32,15 +31,12 @@ _AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "NUMBA_", "OMP_", "OPENBLAS_", "PY
 _PR_SET_CHILD_SUBREAPER = 36
 _adopting = threading.Lock()
 _started: list[subprocess.Popen[bytes]] = []
-_forked: tuple[int, Path] | None = None
 REAL = subprocess.Popen
 
 
 @cache
 def _server() -> Path:
     """The socket of a server that ends with this process."""
-    if _forked:
-        return _forked[1]
     folder = tempfile.mkdtemp(prefix="fugu-forks-", dir=os.environ.get("TMPDIR", "/tmp"))  # a test may change tempdir
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "socket"
@@ -53,31 +49,9 @@ def _server() -> Path:
     return path
 
 
-def fork_now(others: list[int]) -> None:
-    """Let the server be a fork of this process, which has imported all that it would: before any test has run.
-
-    Args:
-        others: descriptors that it is not to hold.
-    """
-    global _forked
-    folder = tempfile.mkdtemp(prefix="fugu-forks-", dir=os.environ.get("TMPDIR", "/tmp"))
-    path = Path(folder) / "socket"
-    reading, writing = os.pipe()
-    listening = fork_server.listen(path)
-    if (process := os.fork()) == 0:
-        for other in [writing, *others]:
-            os.close(other)
-        os.dup2(reading, 0)
-        fork_server.serve(listening)
-    os.close(reading)
-    listening.close()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    _forked = process, path
-
-
 def server_process() -> int | None:
     """The process of the server, if there is one."""
-    return _forked[0] if _forked else _started[0].pid if _started else None
+    return _started[0].pid if _started else None
 
 
 class Popen(REAL):  # type: ignore[type-arg]

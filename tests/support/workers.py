@@ -25,7 +25,6 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.support import fork_server, forks
 from tests.support.brokers import WORKER
 
 __all__ = ["run"]
@@ -47,7 +46,6 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
     for some in lists:
         queues.append(_queue(range(first, first + len(some))))
         first += len(some)
-    fork_server.load()
     capturing: Any = session.config.pluginmanager.getplugin("capturemanager")
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
     capturing.stop_global_capturing()
@@ -214,7 +212,6 @@ def _be(
     status = 1
     try:
         atexit._clear()
-        forks.fork_now([writing, *queues])
         plugins = session.config.pluginmanager
         for plugin in ("terminalreporter", "cacheprovider"):
             plugins.unregister(name=plugin)
