@@ -128,7 +128,7 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
     assert min(drawn.count("first"), drawn.count("second")) > 90
 
 
-@pytest.mark.parametrize("scale", [(1, 2), (5, 2), (1000, 7), (300, 1)])
+@pytest.mark.parametrize("scale", [(5, 2), (1000, 7), (300, 1), (1, 2)])  # a fault can spin for ever in the last
 def test_from_the_same_bytes_comes_the_same_noise(scale: tuple[int, int]) -> None:
     agent, board = uniform_below(tape(3)), NOISE.uniform_below(tape(3))
     noise = [NOISE.discrete_laplace(board, *scale) for _ in range(300)]
