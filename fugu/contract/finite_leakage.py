@@ -25,11 +25,12 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise, product
 
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.inner_maximum import LARGEST, Matrix, Tree, Work, closed, largest, largest_ratio, unbounded, widening
+from fugu.contract.inner_maximum import Tree, largest_ratio, widening
 from fugu.contract.rounding import CLOSED_FORM, HAIR, OUTWARD, UNIT, reversal_error
 
 __all__ = ["finite_loss", "informed_loss", "soft_loss"]
@@ -39,6 +40,38 @@ _CHECK_EVERY = 16
 _CLOSE = 1e-3
 _RAREST = 1e-250
 """Of a probability: whatever is less might be taken for impossible."""
+
+
+Matrix = list[list[float]]
+LARGEST = 300.0
+"""Bounds in nats from here on are none."""
+
+
+@dataclass
+class Work:
+    """Remaining budget of a check, in steps of the simplex method."""
+
+    pivots: int
+
+
+def largest(matrix: Matrix) -> float:
+    """Return the largest entry."""
+    return max(map(max, matrix))
+
+
+def unbounded(kernel: Matrix) -> Matrix:
+    """Return infinity off the diagonal, of the size of a kernel."""
+    return [[0.0 if x == y else math.inf for y in range(len(kernel))] for x in range(len(kernel))]
+
+
+def closed(bounds: Matrix) -> Matrix:
+    """Return bounds M on log h_y / h_z under the triangle inequality: at most M[y][w] + M[w][z]."""
+    result = [list(row) for row in bounds]
+    for w, through in enumerate(result):
+        for row in result:
+            for z, more in enumerate(through):
+                row[z] = min(row[z], row[w] + more)
+    return result
 
 
 def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work: Work) -> Matrix:

@@ -8,12 +8,11 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from fugu.contract.rounding import HAIR, UNIT
 
-__all__ = ["LARGEST", "Matrix", "Tree", "Work", "closed", "largest", "largest_ratio", "unbounded", "widening"]
+__all__ = ["Tree", "largest_ratio", "widening"]
 
 
 _SMALL = 1e-15
@@ -134,35 +133,3 @@ def largest_ratio(
                     enter_u, enter_v = y, z
         upper[edge], lower[edge] = enter_u, enter_v
     return best, visited
-
-
-Matrix = list[list[float]]
-LARGEST = 300.0
-"""Bounds in nats from here on are none."""
-
-
-@dataclass
-class Work:
-    """Remaining budget of a check, in steps of the simplex method."""
-
-    pivots: int
-
-
-def largest(matrix: Matrix) -> float:
-    """Return the largest entry."""
-    return max(map(max, matrix))
-
-
-def unbounded(kernel: Matrix) -> Matrix:
-    """Return infinity off the diagonal, of the size of a kernel."""
-    return [[0.0 if x == y else math.inf for y in range(len(kernel))] for x in range(len(kernel))]
-
-
-def closed(bounds: Matrix) -> Matrix:
-    """Return bounds M on log h_y / h_z under the triangle inequality: at most M[y][w] + M[w][z]."""
-    result = [list(row) for row in bounds]
-    for w, through in enumerate(result):
-        for row in result:
-            for z, more in enumerate(through):
-                row[z] = min(row[z], row[w] + more)
-    return result

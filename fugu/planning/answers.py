@@ -1,7 +1,6 @@
-"""The worth of answers: shares of windows, true and as they are released, the state now, and guesses.
+"""The worth of windows: their shares, true and as they are released, and the error of one noisy count.
 
-The error of a noisy count follows exactly from the distribution of its discrete Laplace noise; shares from randomised
-symbols come by inverting the noise.
+That follows exactly from the distribution of its discrete Laplace noise.
 """
 
 from __future__ import annotations
@@ -9,33 +8,15 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from fugu.attackers.evaluation import mean_transitions
-from fugu.attackers.outputs import release_symbols
-from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.windows import Window
-from fugu.planning.question import Cut
 
-__all__ = [
-    "Assessed",
-    "Shares",
-    "WindowError",
-    "assess_now",
-    "assess_shares",
-    "error_of",
-    "group_error",
-    "guess_error",
-    "noisy_shares",
-    "true_shares",
-    "window_error",
-]
+__all__ = ["Shares", "WindowError", "error_of", "group_error", "noisy_shares", "true_shares", "window_error"]
 
 _CONFIDENCE = 0.95
 _LONGEST_REACH = 2.0**23
@@ -117,30 +98,6 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     return float(absolute @ error), min(most, whole) / whole
 
 
-def guess_error(
-    known: Floats, truth: Floats, devices: int, rng: np.random.Generator, times: tuple[Ints, Ints] | None = None
-) -> float:
-    """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
-
-    Of a group, the average is guessed, each device like a window taken at random, of those that have the same of
-    `times` (w,) and (v,), the part of the day: devices have that in common.
-    """
-    if devices > 1:
-        parts = (np.zeros(len(known)), np.zeros(len(truth))) if times is None else times
-        known, truth = (_groups(*pair, devices, rng) for pair in zip((known, truth), parts, strict=True))
-    return float(np.abs(truth - np.median(known, axis=0)).mean())
-
-
-_GROUPS = 400
-
-
-def _groups(answers: Floats, times: NDArray[Any], devices: int, rng: np.random.Generator) -> Floats:
-    """The averages of some groups of devices, as many of each time."""
-    alike = [answers[times == time] for time in np.unique(times)]
-    size = (math.ceil(_GROUPS / len(alike)), min(devices, 1000))
-    return np.concatenate([some[rng.integers(len(some), size=size)].mean(axis=1) for some in alike])
-
-
 class WindowError(NamedTuple):
     """The mean and 95 % error of one number of a window, in ticks, and of its share of the window's ticks, in 0..1."""
 
@@ -168,82 +125,3 @@ def window_error(scale: Fraction | float, length: int) -> WindowError:
 def error_of(window: Window) -> WindowError:
     """The error of one number of a window, cut off at the most it can be."""
     return window_error(Fraction(window.scale), window.query.most(window.length))
-
-
-_RUNS = 20
-_BLOCKS = 8
-
-
-class Assessed(NamedTuple):
-    """The mean absolute error of answers, what 95 % are within, the error of always guessing, and how many answers."""
-
-    mean: float
-    most: float
-    guess: float
-    judged: int
-
-
-def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.random.Generator) -> Assessed:
-    """How often the most likely state, given all symbols up to its tick, is wrong.
-
-    A subscriber's chain is learned from `fit`; 95 % of stretches of `stretch` ticks are wrong no more often than is
-    told.
-    """
-    k = table.states
-    transition = mean_transitions(*fit, k, more=1.0)
-    distribution = stationary_distribution(transition)
-    wrong = _wrong(table, judged, transition, distribution, rng)
-    alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
-    blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
-    each = len(alike) / _BLOCKS
-    spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
-    most = float(np.mean(blocks)) + float(stdtrit(len(blocks) - 1, _CONFIDENCE)) * spread
-    stated = judged.states[judged.states >= 0]
-    # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
-    guess = 1.0 - float(np.bincount(stated, minlength=k).max()) / max(len(stated), 1)
-    return Assessed(float(wrong.mean()), min(1.0, max(most, float(wrong.mean()))), guess, len(wrong))
-
-
-def assess_shares(
-    table: NoiseTable, fit: Cut, judged: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
-) -> Assessed | None:
-    """How far off shares of `length` ticks are that come from counts of symbols; None if there are too few windows.
-
-    The guess is learned from `fit`, where 95 % of the errors are looked for as well.
-    """
-    inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
-    errors, known = [], []
-    for cut in (fit, judged):
-        shares = true_shares(cut.states, cut.segments, length, bins)
-        if len(shares.counts) < 2:
-            return None
-        rows = shares.first[:, None] + np.arange(length)
-        told = []
-        for _ in range(_RUNS):
-            symbols = _symbols(cut.states, table, rng)[rows]
-            seen = np.stack([(symbols == symbol).mean(axis=1) for symbol in range(table.symbols)], axis=1)
-            states = seen @ inverse
-            answers = np.stack([states[:, list(some)].sum(axis=1) for some in bins], axis=1)
-            told.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
-        errors.append(np.concatenate(told))
-        known.append(shares.truth)
-    every = np.concatenate(errors).ravel()
-    guess = guess_error(known[0], np.concatenate(known), 1, rng)
-    # A quantile of so many simulated answers is off by little; half a per cent more covers it.
-    return Assessed(
-        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, known))
-    )
-
-
-def _wrong(table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator) -> Floats:
-    symbols = _symbols(cut.states, table, rng)
-    emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
-    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=lengths).beliefs
-    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
-
-
-def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
-    """Symbols of all ticks: one without a state has that of a row taken at random."""
-    drawn = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
-    return np.asarray(release_symbols(drawn, table, rng).symbols)

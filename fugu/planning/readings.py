@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import ENTITY_COLUMN, TIME_COLUMNS, Recorded, csv_rows, moment
 from fugu.planning.errors import PlanningError
-from fugu.planning.recording import BOUNDARIES, column_missing, from_changes, from_samples, in_order, is_changes
+from fugu.planning.recording import BOUNDARIES, column_missing, ticks_of
 
 __all__ = ["Readings", "joined", "read_readings"]
 
@@ -160,18 +160,14 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         steady, rows = period is not None, np.arange(len(table.cells), dtype=np.int64)
         found = Readings(values, table.parts, period, steady, False, "numbers", table.column, file, 0.0, (), rows=rows)
         return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
-    order, notes = in_order(table.times, table.parts)
-    times, parts, works = table.times[order], table.parts[order], works[order]
-    changes = table.changes or is_changes(times, parts)
-    if period is not None and not changes:
-        raise PlanningError("--period is for logs of changes; here every row is a tick")
-    ticks = from_changes(times, parts, works, period) if changes else from_samples(times, parts)
+    order, ticks = ticks_of(table.times, table.parts, works, changes=table.changes, period=period)
+    times, moments = table.times[order], ticks.moments
+    changes = moments is not None
     rows = np.where(ticks.rows < 0, -1, order[ticks.rows])
     if isinstance(values, list):
         taken: Floats | list[str | None] = [None if row < 0 else values[row] for row in rows.tolist()]
     else:
         taken = np.where(rows < 0, np.nan, values[rows])
-    told, moments = (*notes, *ticks.notes), ticks.moments
     if moments is None:
         at = np.flatnonzero(ticks.rows >= 0)
         moments = np.interp(np.arange(len(rows)), at, times[ticks.rows[at]])
@@ -179,7 +175,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         rows = np.floor((moments - times.min()) / ticks.period_seconds + 1e-6).astype(np.int64)
     found = Readings(
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
-        *("numbers", table.column, file, 0.0, told),
+        *("numbers", table.column, file, 0.0, ticks.notes),
         time=table.time,
         rows=rows,
         moments=moments,

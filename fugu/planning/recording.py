@@ -33,10 +33,6 @@ __all__ = [
     "MOST_MISSING",
     "Recording",
     "column_missing",
-    "from_changes",
-    "from_samples",
-    "in_order",
-    "is_changes",
     "median_period",
     "number",
     "place_columns",
@@ -44,6 +40,7 @@ __all__ = [
     "read_states",
     "states_of",
     "steps_inside",
+    "ticks_of",
 ]
 
 
@@ -72,7 +69,29 @@ class Ticks(NamedTuple):
     moments: Floats | None = None
 
 
-def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
+def ticks_of(
+    times: Floats, parts: Ints, works: NDArray[np.bool_], *, changes: bool, period: float | None
+) -> tuple[Ints, Ticks]:
+    """The order of rows in time, and what they are as ticks, which has moments if they are a log of changes.
+
+    Rows (n,) are one if they say so, or are too uneven in time to be ticks. `works`, of rows as they came, says whether
+    the source does; `period` is from tick to tick of changes, the usual one if it is None.
+
+    Raises:
+        PlanningError: there are no steps of time, or too many ticks; or rows are ticks, and a period was given.
+    """
+    order, notes = _in_order(times, parts)
+    times, parts = times[order], parts[order]
+    if changes or _is_changes(times, parts):
+        ticks = _from_changes(times, parts, works[order], period)
+    elif period is not None:
+        raise PlanningError("--period is for logs of changes; here every row is a tick")
+    else:
+        ticks = _from_samples(times, parts)
+    return order, ticks._replace(notes=(*notes, *ticks.notes))
+
+
+def _in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
     """Indices of rows in the order of their times, part by part, the last of those of one time; and what was done.
 
     `times` are (n,) in seconds; rows of different parts have nothing to do with one another.
@@ -88,14 +107,14 @@ def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
     return order, tuple(notes)
 
 
-def is_changes(times: Floats, parts: Ints) -> bool:
+def _is_changes(times: Floats, parts: Ints) -> bool:
     """True if rows in order are too uneven in time to be ticks: fewer than 4 of 5 steps are near the median one."""
     steps = steps_inside(times, parts)
     middle = np.median(steps) if steps.size else np.nan
     return bool(steps.size and ((steps >= middle / 2.0) & (steps <= 2.0 * middle)).mean() < _EVEN_SHARE)
 
 
-def from_samples(times: Floats, parts: Ints) -> Ticks:
+def _from_samples(times: Floats, parts: Ints) -> Ticks:
     """Rows that are ticks, in order; where they are steady, absent rows become ticks without a reading.
 
     Raises:
@@ -128,7 +147,7 @@ def from_samples(times: Floats, parts: Ints) -> Ticks:
     return Ticks(filled, held, period, True, notes)
 
 
-def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: float | None) -> Ticks:
+def _from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: float | None) -> Ticks:
     """A log of changes as ticks: what holds at the end of each period.
 
     Rows (n,) are in order; a row that does not work, as the source says, begins a gap until the next one. The period is
@@ -235,7 +254,7 @@ def _after_gaps(times: Floats | None, segments: Ints) -> NDArray[np.bool_]:
     """(n,) whether rows are absent before a row, where times are steady."""
     found = np.zeros(len(segments), dtype=np.bool_)
     if times is not None and not (np.diff(times, prepend=0.0)[1:][np.diff(segments) == 0] <= 0.0).any():
-        ticks = from_samples(times, segments)
+        ticks = _from_samples(times, segments)
         found[1:] = np.diff(np.flatnonzero(ticks.rows >= 0)) > 1
         found[1:] |= np.diff(ticks.segments[ticks.rows >= 0]) != np.diff(segments)
     return found

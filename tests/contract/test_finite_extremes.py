@@ -12,9 +12,8 @@ import pytest
 from fugu.contract import finite_leakage
 from fugu.contract.chains import FiniteChains
 from fugu.contract.errors import GuaranteeError
+from fugu.contract.finite_leakage import Work, finite_loss, largest, soft_loss, stationary_distribution
 from fugu.contract.finite_leakage import _step as step
-from fugu.contract.finite_leakage import finite_loss, soft_loss, stationary_distribution
-from fugu.contract.inner_maximum import Work, largest
 from tests.support.oracle import Array, worst_loss
 
 

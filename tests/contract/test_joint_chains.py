@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import GuaranteeError
+from fugu.contract.finite_leakage import Work, closed, stationary_distribution
 from fugu.contract.finite_leakage import odds_table as soft_odds
-from fugu.contract.finite_leakage import stationary_distribution
 from fugu.contract.finite_leakage import worst_weights as soft_step
-from fugu.contract.inner_maximum import Work, closed
 from fugu.contract.leakage import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import stream_losses

@@ -9,7 +9,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from fugu.planning.answers import group_error, guess_error, noisy_shares, true_shares, window_error
+from fugu.planning.answers import (
+    group_error,
+    noisy_shares,
+    true_shares,
+    window_error,
+)
+from fugu.planning.candidates import guess_error
 
 
 def naive_error(scale: float, length: int, devices: int) -> tuple[float, float]:

@@ -17,9 +17,9 @@ from fugu.chains import simulate
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.view.auto_plan import candidate_document, verdict
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.planning.answers import assess_now, noisy_shares, true_shares
+from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.auto import AutoPlan, _least_epsilon, auto_policy, plan_auto
-from fugu.planning.candidates import useful_for
+from fugu.planning.candidates import assess_now, useful_for
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.planning.readings import Readings, read_readings
