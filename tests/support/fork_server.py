@@ -4,6 +4,9 @@
 environment, and its three standard streams. A fork is a process as any other, with a number and files of its own; it
 may be killed, and ends as any process of Python ends. It is a child of who started this one, if that has asked, or of
 this one, which tells others how it ended, and ends it when they are gone.
+
+What an agent starts to judge a document has little memory, so that it cannot be a fork of this process: it is one of a
+smaller process of this kind, which this one starts for the first agent.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ import os
 import pkgutil
 import runpy
 import select
+import shlex
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -37,6 +42,14 @@ _PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway",
 _LIBRARIES = ("psycopg", "scipy.optimize", "scipy.stats", "starlette.applications", "uvicorn")
 _LATE = ("gateway.cluster", "gateway.history", "fugu.cli.commands.history", "edge_agent.judge")
 """What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
+_OF_JUDGES = ("edge_agent.config_schema", "edge_agent.enrolled", "fugu.host.process", "fugu.host.toml_file")
+CLIENT = Path(__file__).with_name("fork_client.py")
+_INTERPRETER = """#!/bin/sh
+[ "$1 $2 $3" = "-P -m edge_agent.judge" ] || exec {python} "$@"
+shift 3
+exec {client} -m edge_agent.judge "$1" "$2" "$3" {parent} "$5"
+"""
+"""Stands for the interpreter in an agent: the parent of a judge is the process that it is a fork of."""
 
 
 def load() -> None:
@@ -59,6 +72,7 @@ class _Forks:
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
+        self._judges: subprocess.Popen[bytes] | None = None
         self._poll = select.poll()
         self._poll.register(listening, select.POLLIN)
         self._poll.register(0, select.POLLIN)
@@ -84,10 +98,14 @@ class _Forks:
             asking.close()
             return None
         request = json.loads(payload)
+        if request["words"][:2] == ["-m", "edge_agent"]:
+            request["interpreter"] = self._for_agents()
         process = _fork_twice() if request["adopted"] else os.fork()
         if process == 0:
             self._listening.close()
             asking.close()
+            if self._judges is not None and self._judges.stdin is not None:
+                self._judges.stdin.close()
             for _, _, other in self._waiting.values():
                 other.close()
             return request, streams
@@ -103,6 +121,19 @@ class _Forks:
         self._poll.register(ended, select.POLLIN)
         self._poll.register(asking, select.POLLIN)
         return None
+
+    def _for_agents(self) -> str:
+        """The path of what stands for the interpreter in an agent, once there is a process for its judges."""
+        folder = Path(self._listening.getsockname()).parent
+        if self._judges is None:
+            with listen(folder / "judges") as listening:
+                words = [sys.executable, "-m", "tests.support.fork_server", str(listening.fileno())]
+                self._judges = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listening.fileno()])
+            client = shlex.join([sys.executable, "-I", "-S", str(CLIENT), str(folder / "judges")])
+            text = _INTERPRETER.format(python=sys.executable, client=client, parent=self._judges.pid)
+            (folder / "python").write_text(text)
+            (folder / "python").chmod(0o755)
+        return str(folder / "python")
 
     def _end(self, ready: int) -> None:
         """Either a fork has ended, or who waits for it has."""
@@ -161,6 +192,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     sys.stderr.reconfigure(line_buffering=True, write_through=through)
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable(sys.stderr)
+    sys.executable = request.get("interpreter", sys.executable)
     kind, program, *words = request["words"]
     sys.argv = [program, *words]
     sys.path[0] = request["cwd"]
@@ -195,6 +227,10 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if sys.argv[1].isdecimal():
+        for _name in _OF_JUDGES:
+            importlib.import_module(_name)
+        serve(socket.socket(fileno=int(sys.argv[1])))
     load()
     _listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     _listening.bind(sys.argv[1])

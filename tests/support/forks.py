@@ -100,7 +100,7 @@ def _take_orphans(yes: bool) -> None:
 
 def shell_words() -> list[str]:
     """What to put before `-m MODULE` or `-c PROGRAM`, in place of an interpreter."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("fork_client.py")), str(_server())]
+    return [sys.executable, "-I", "-S", str(fork_server.CLIENT), str(_server())]
 
 
 @cache
