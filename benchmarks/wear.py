@@ -87,7 +87,7 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from edge_agent.config import load
     from edge_agent.outbox import Outbox
     from edge_agent.randomiser import system_entropy
-    from edge_agent.stream import open_sensors
+    from edge_agent.sensors.opening import open_sensors
     from firmware_sim.devices import simulate_recording
     from fugu.cli.demo.location import _write_device as write_device
     from fugu.contract.chains import BinaryChains

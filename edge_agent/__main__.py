@@ -88,7 +88,7 @@ def _run(words: Sequence[str]) -> int:
     # Loaded while the child is at work.
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
-    from edge_agent.stream import open_sensors
+    from edge_agent.sensors.opening import open_sensors
     from fugu.host.process import Notifier
 
     plan = checked()
@@ -105,7 +105,7 @@ def _check(config: str, plan: AgentPlan) -> int:
     from edge_agent.doctor import tried
     from edge_agent.limits import limits
     from edge_agent.local_control import LocalStatusError, ask_status
-    from edge_agent.sensors import silence_warning
+    from edge_agent.sensors.opening import silence_warning
 
     print(f"{config}: {len(plan.streams)} stream(s), every guarantee holds")
     for line in limits(config):

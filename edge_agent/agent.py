@@ -19,7 +19,7 @@ from edge_agent.local_control import LocalStatus, Pause
 from edge_agent.outbox import Outbox, identifiers
 from edge_agent.plan import AgentPlan
 from edge_agent.sender import Sender
-from edge_agent.sensors import Sensor
+from edge_agent.sensors.source import Sensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode

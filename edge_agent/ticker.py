@@ -20,11 +20,13 @@ from math import lcm
 from edge_agent.device_clock import SMALL_US, DeviceClock, TickClock
 from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors import Sensor
-from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
+from edge_agent.randomiser import Mechanism
+from edge_agent.sensors.opening import Sensors, SharedSensor, check_shared
+from edge_agent.sensors.source import Sensor
+from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowFile, WindowRecord
-from fugu.contract.errors import StatusCode
+from fugu.contract.errors import FuguError, StatusCode, cause
 from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.host.database import FileLostError, is_full
 
@@ -42,6 +44,92 @@ MADE_UP = 8
 """A live stream's ticks are at least a period apart, less one part in so many."""
 MOST_MULTIPLE = 1 << 42
 """Shifts are no multiples of larger numbers: those of a hundred such changes have to be below the largest tick."""
+
+
+class Stream:
+    """A stream: its plan, its sensor, what it draws from, and where it is.
+
+    `clock` counts the ticks of all streams of an epoch and a period. `last_tick` is the last ever committed, or -1.
+
+    Attributes:
+        drawn_us: elapsed time at which it, or one of its clock, may have been drawn for last, if any was.
+        trouble: why no tick is drawn now, if none is.
+        refusal: why the newest table was refused, if it was; for the journal.
+        watch: over its class, if there is anything to see; for the owner only.
+        ticks, silent: how many were drawn for since the start, and how many of them had no reading.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        clock: TickClock,
+        sensor: SharedSensor,
+        entropy: Callable[[memoryview], None],
+        last_tick: int,
+        windows: StreamWindows,
+    ) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.drawn_us: int | None = None
+        self.sensor = sensor
+        self.windows = windows
+        self.discretiser = sensor.discretiser(plan.discretiser)
+        self.last_tick = last_tick
+        self.next_tick = last_tick + 1
+        self.finished = False
+        self.trouble: StatusCode | None = None
+        self.refusal = ""
+        self.ticks = 0
+        self.watch = None if plan.watch is None else Watch(len(plan.discretiser["states"]), plan.watch)
+        self.silent = 0
+        self._told: set[str] = set()
+        nothing = Mechanism(lambda _tick, _state, _shift: None, None)
+        self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
+
+    def observe(self, tick: int) -> int | None:
+        """The state of a tick, or None; what is wrong with the sensor is told once, to the journal only."""
+        reading = self.sensor.read(tick)
+        state = self.discretiser.observe(tick, None if reading is None else reading.reveal())
+        self.ticks += 1
+        if self.watch is not None:
+            self.watch.observe(tick, state)
+        self.silent += reading is None
+        if self.sensor.trouble:
+            self._tell(f"sensor: {self.sensor.trouble}")
+        if self.discretiser.unusable:
+            self._tell("a reading is no number, category or place of its policy")
+        return state
+
+    def first_share_us(self, now_us: int) -> int | None:
+        """Wall time at which its first whole window or full frame leaves; None if it draws nothing."""
+        tick = max(self.next_tick, self.clock.at(now_us) + 1)
+        ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
+        if self.plan.noise is not None:
+            ends.append(tick + self.plan.frame_ticks - 1)
+        return self.clock.time_of(min(ends)) if ends else None
+
+    def _tell(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            _log.warning("stream %s: %s", self.plan.stream, trouble)
+
+    def offer_table(self, payload: bytes) -> bool:
+        """Take a table that has arrived, or say in `refusal` why not."""
+        if self.mechanism.offer is None:
+            return False
+        try:
+            self.mechanism.offer(payload, self.next_tick)
+        except FuguError as error:
+            refusal = str(error)
+        except Exception as error:  # what nobody thought of must not stop the device either
+            refusal = cause(error)
+        else:
+            self.refusal = ""
+            return True
+        if refusal != self.refusal:
+            _log.warning("table for %s refused: %s", self.plan.stream, refusal)
+        self.refusal = refusal
+        return False
 
 
 class Ticker:

@@ -10,7 +10,6 @@ holds until the next, or until the source itself, whatever it measures, shows th
 
 from __future__ import annotations
 
-from edge_agent.sensors.opening import only_one, open_sensor, silence_warning
-from edge_agent.sensors.source import Sensor, UnavailableError
+from edge_agent.sensors.source import UnavailableError
 
-__all__ = ["Sensor", "UnavailableError", "only_one", "open_sensor", "silence_warning"]
+__all__ = ["UnavailableError"]

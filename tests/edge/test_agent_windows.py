@@ -14,8 +14,9 @@ from edge_agent.device_clock import TickClock
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import WindowPlan
 from edge_agent.randomiser import system_entropy
+from edge_agent.sensors.opening import SharedSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.stream import SharedSensor, Stream
+from edge_agent.ticker import Stream
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.topics import topic_of

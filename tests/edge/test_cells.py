@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config_file import ConfigError
-from edge_agent.sensors import open_sensor
+from edge_agent.sensors.opening import open_sensor
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Cells
 

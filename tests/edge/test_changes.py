@@ -9,7 +9,7 @@ import pytest
 from edge_agent.config_file import ConfigError, sensor_values
 from edge_agent.config_schema import StreamConfig
 from edge_agent.recording import read_changes
-from edge_agent.sensors import open_sensor
+from edge_agent.sensors.opening import open_sensor
 from fugu.mqtt import Broker
 
 CHANGES = """entity_id,state,last_changed

@@ -11,8 +11,8 @@ from gpiozero.pins.mock import MockFactory
 
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors import Sensor, open_sensor
-from edge_agent.stream import Sensors, open_sensors
+from edge_agent.sensors.opening import Sensors, open_sensor, open_sensors
+from edge_agent.sensors.source import Sensor
 from tests.support.agents import stream_plan
 
 SECRET = "71.53194726"

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import edge_agent.stream
 import edge_agent.ticker
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
@@ -162,7 +161,7 @@ def test_a_stream_that_looks_at_another_is_noticed(
     tmp_path: Path, plans: list[StreamPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first test can fail: a device that draws again where two streams are in one state draws other words."""
-    observe, draw = edge_agent.stream.Stream.observe, edge_agent.ticker.Ticker._tick
+    observe, draw = edge_agent.ticker.Stream.observe, edge_agent.ticker.Ticker._tick
     states: list[Any] = [None]
 
     def seen(stream: Any, tick: int) -> Any:
@@ -174,7 +173,7 @@ def test_a_stream_that_looks_at_another_is_noticed(
         if states[-1] == states[-2] == 1:
             stream.mechanism.draw(0, 0, 0)
 
-    monkeypatch.setattr(edge_agent.stream.Stream, "observe", seen)
+    monkeypatch.setattr(edge_agent.ticker.Stream, "observe", seen)
     monkeypatch.setattr(edge_agent.ticker.Ticker, "_tick", leaking)
     runs = [replay(tmp_path / f"{tick}", plans, changed((1,), tick)) for tick in (12, 13)]
     assert runs[0].order != runs[1].order

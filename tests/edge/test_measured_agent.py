@@ -18,7 +18,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.stream import Stream
+from edge_agent.ticker import Stream
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status

@@ -14,8 +14,9 @@ import pytest
 
 from edge_agent.device_clock import TickClock
 from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
+from edge_agent.sensors.opening import SharedSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.stream import SharedSensor, Stream
+from edge_agent.ticker import Stream
 from edge_agent.window import StreamWindows
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
 from fugu.contract.measure_frames import unpack_released

@@ -20,10 +20,10 @@ from edge_agent.measurer import _public_row as public_row
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
-from edge_agent.sensors import Sensor
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.opening import _LineSensor as LineSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.source import Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable

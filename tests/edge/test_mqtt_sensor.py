@@ -13,9 +13,9 @@ import pytest
 from edge_agent import local_broker
 from edge_agent.config_file import ConfigError
 from edge_agent.local_broker import LocalBrokerError, dial, is_local
-from edge_agent.sensors import Sensor, open_sensor
 from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
-from edge_agent.sensors.source import SensorUpdate
+from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.source import Sensor, SensorUpdate
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.wiretap import Wiretap

@@ -12,10 +12,10 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import Sensor
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.opening import _LineSensor as LineSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.source import Sensor
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker

@@ -18,11 +18,12 @@ import pytest
 from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import StreamConfig
 from edge_agent.recording import read_recording
-from edge_agent.sensors import UnavailableError, open_sensor, silence_warning
+from edge_agent.sensors import UnavailableError
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
 from edge_agent.sensors.opening import _LineSensor as LineSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.opening import open_sensor, silence_warning
 from edge_agent.sensors.source import Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
 

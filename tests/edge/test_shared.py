@@ -14,10 +14,9 @@ from edge_agent.agent import Agent
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import Sensor
+from edge_agent.sensors.opening import SharedSensor, open_sensors
 from edge_agent.sensors.opening import _LineSensor as LineSensor
-from edge_agent.sensors.source import Reading, SensorUpdate
-from edge_agent.stream import SharedSensor, open_sensors
+from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan

@@ -14,8 +14,9 @@ from edge_agent.device_clock import TickClock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.recording import read_recording
+from edge_agent.sensors.opening import SharedSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.stream import SharedSensor, Stream
+from edge_agent.ticker import Stream
 from edge_agent.window import StreamWindows
 from firmware_sim.compiled_policy import compile_policy
 from fugu.contract.chains import BinaryChains, BoundedChains

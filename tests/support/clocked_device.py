@@ -10,8 +10,7 @@ from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import Sensor
-from edge_agent.sensors.source import Reading, SensorUpdate
+from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from edge_agent.ticker import MADE_UP, Ticker
 from tests.support.agents import stream_plan
 from tests.support.clocks import SECOND, TwoClocks

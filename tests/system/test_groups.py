@@ -14,7 +14,7 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.stream import open_sensors
+from edge_agent.sensors.opening import open_sensors
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.main import main
 from fugu.contract.policy import Policy

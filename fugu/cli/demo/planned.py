@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_agent.sensors import open_sensor
+from edge_agent.sensors.opening import open_sensor
 from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
 from fugu.cli.commands.auto_plan import (

@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from edge_agent.config import load
 from edge_agent.config_schema import Mqtt
 from edge_agent.local_broker import LocalBrokerError, dial
-from edge_agent.sensors import open_sensor
+from edge_agent.sensors.opening import open_sensor
 from fugu.cli.commands.doctor import of_gateway
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.connection import broker_of
