@@ -12,19 +12,15 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, ModelError, StreamStates
-from fugu.privacy.covering_class import covered_words
+from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
 __all__ = [
     "ChainSource",
     "Matrix",
-    "attack_words",
     "bare_chains",
-    "class_words",
     "file_source",
     "interval_source",
-    "learned_words",
 ]
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -130,9 +126,9 @@ def _fitted(path: Path, model: ChainModel) -> ChainSource:
     chains = model.chains
     if chains is None:
         raise ModelError(f"{path}: {model.source}: {model.refused}")
-    notes = [f"class of chains from {model.source}: {class_words(model)}"]
+    notes = [f"class of chains from {model.source}: {model.class_words}"]
     if model.attacked is not None:
-        notes.append(attack_words(model.attacked))
+        notes.append(model.attacked.words)
     if model.missing_state is not None:
         notes.append(
             f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
@@ -170,42 +166,6 @@ def _learned(path: Path, model: LearnedModel) -> ChainSource:
     """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
     if model.chains is None:
         raise ModelError(f"{path}: {model.source}: {model.refused}")
-    found, note = model.discretiser, f"class of chains learned from {learned_words(model)}"
+    found, note = model.discretiser, f"class of chains learned from {model.words}"
     missing = None if found.missing is None else found.states.index(found.missing)
     return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, found, missing)
-
-
-def learned_words(model: LearnedModel) -> str:
-    """Words for the source of a class and what it covers."""
-    devices = "1 device" if model.devices == 1 else f"{model.devices} devices"
-    what = f"the symbols of stream {model.stream} of {devices}, {model.ticks} ticks"
-    if model.chains is None:
-        return what
-    lengths = sorted(scale.ticks for scale in model.scales)
-    return (
-        f"{what}: steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it "
-        f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
-    )
-
-
-def class_words(model: ChainModel) -> str:
-    """The class of a fitted chain in a few words."""
-    lengths = [stretch.ticks for stretch in model.stretches]
-    over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
-    assert model.chains is not None
-    if not model.chains.changes:
-        return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
-    return (
-        f"steps of odds ratios up to {model.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
-        f"{covered_words(min(stretch.covered for stretch in model.stretches))} of {over} ticks"
-    )
-
-
-def attack_words(attacked: Attacked) -> str:
-    """Sentence about what attackers reached and what is proven."""
-    last = attacked.steps[-1]
-    return (
-        f"proven if the readings are in the class; on that recording the strongest of {attacked.attackers} attackers "
-        f"named {last.success:.3f} of the states at epsilon {attacked.epsilon:g} ({last.low:.3f} to {last.high:.3f}; "
-        f"{last.guess:.3f} without what was released, {last.ceiling:.3f} allowed)"
-    )

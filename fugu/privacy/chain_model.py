@@ -57,6 +57,7 @@ beside the keys above, or otherwise:
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -87,6 +88,7 @@ __all__ = [
     "Tried",
     "clopper_pearson",
     "count_transitions",
+    "covered_words",
     "interval_cells",
     "likelihood_ratio",
     "log_likelihood",
@@ -271,6 +273,16 @@ class Attacked(Document):
     attackers: int = Field(ge=1)
     steps: tuple[Tried, ...]
 
+    @property
+    def words(self) -> str:
+        """Sentence about what attackers reached and what is proven."""
+        last = self.steps[-1]
+        return (
+            f"proven if the readings are in the class; on that recording the strongest of {self.attackers} attackers "
+            f"named {last.success:.3f} of the states at epsilon {self.epsilon:g} ({last.low:.3f} to {last.high:.3f}; "
+            f"{last.guess:.3f} without what was released, {last.ceiling:.3f} allowed)"
+        )
+
 
 class ModelFile(Document):
     """A fitted chain as a file.
@@ -351,6 +363,19 @@ class ChainModel(ModelFile):
         if self.chains is not None and self.chains.states != k:
             raise ValueError(f"the class of chains has {self.chains.states} states, not {k}")
         return self
+
+    @property
+    def class_words(self) -> str:
+        """The class, which it has, in a few words."""
+        lengths = [stretch.ticks for stretch in self.stretches]
+        over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
+        assert self.chains is not None
+        if not self.chains.changes:
+            return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
+        return (
+            f"steps of odds ratios up to {self.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
+            f"{covered_words(min(stretch.covered for stretch in self.stretches))} of {over} ticks"
+        )
 
     def cells(self, confidence: float) -> Cells:
         """Clopper-Pearson intervals of every transition probability, each for itself."""
@@ -437,3 +462,8 @@ class JointModel(ModelFile):
 
     def _squares(self) -> list[tuple[tuple[float, ...], ...]]:
         return [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
+
+
+def covered_words(share: float) -> str:
+    """The share of stretches that a class covers, rounded down."""
+    return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"

@@ -52,7 +52,6 @@ __all__ = [
     "Covered",
     "CoveringChains",
     "bounded_class",
-    "covered_words",
     "covering_class",
     "local_transitions",
     "stretch_lengths",
@@ -455,8 +454,3 @@ def _two_digits(value: float, rounding: str) -> Decimal:
     with localcontext(prec=800):
         exact = Decimal(value)
         return exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=rounding) if value else exact
-
-
-def covered_words(share: float) -> str:
-    """The share of stretches that a class covers, rounded down."""
-    return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"

@@ -92,6 +92,19 @@ class LearnedModel(ModelFile):
     chains: BoundedChains | None
     refused: str | None
 
+    @property
+    def words(self) -> str:
+        """Words for the source of the class and what it covers."""
+        devices = "1 device" if self.devices == 1 else f"{self.devices} devices"
+        what = f"the symbols of stream {self.stream} of {devices}, {self.ticks} ticks"
+        if self.chains is None:
+            return what
+        lengths = sorted(scale.ticks for scale in self.scales)
+        return (
+            f"{what}: steps of odds ratios up to {self.chains.odds_ratio:.4g}, which may change from tick to tick; it "
+            f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
+        )
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for square in (self.transition, self.low, self.high):

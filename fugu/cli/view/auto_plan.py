@@ -24,7 +24,7 @@ from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import Candidate, useful
 from fugu.planning.gaps import Gaps
-from fugu.privacy.covering_class import covered_words
+from fugu.privacy.chain_model import covered_words
 
 __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "tell_auto", "time_words", "verdict"]
 

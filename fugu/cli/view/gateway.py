@@ -111,7 +111,6 @@ def tell_learned(as_json: bool, model: LearnedModel) -> None:
 
 
 def _show_learned(model: LearnedModel) -> None:
-    from fugu.planning.chain_source import learned_words
 
     labels, k = model.discretiser.states, range(model.states)
     rows = [
@@ -124,7 +123,7 @@ def _show_learned(model: LearnedModel) -> None:
         for y in k
         if x != y
     ]
-    say(f"Learned from {learned_words(model)}.")
+    say(f"Learned from {model.words}.")
     show_table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [
         (f"{one.ticks}", f"{one.stretches}", f"{one.odds_ratio:.4g}", f"{one.p_value:.2g}") for one in model.scales

@@ -10,7 +10,6 @@ import numpy as np
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.sentences import protected_sentence
-from fugu.planning.chain_source import attack_words, class_words
 from fugu.planning.grid_model import GridModel, Traces
 from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, SlowRegime, Stretches
 
@@ -68,7 +67,7 @@ def _show_class(model: ChainModel) -> None:
     show_stretches(model.stretches, model.regimes)
     if model.attacked is not None:
         show_attacked(model.attacked)
-    say(f"No class: {model.refused}" if model.refused else f"Class: {class_words(model)}.")
+    say(f"No class: {model.refused}" if model.refused else f"Class: {model.class_words}.")
 
 
 def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
@@ -98,7 +97,7 @@ def show_attacked(attacked: Attacked) -> None:
     title = f"{attacked.attackers} attackers on what would be released, at epsilon {attacked.epsilon:g}, universal"
     columns = ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed")
     show_table(title, columns, rows)
-    say(attack_words(attacked))
+    say(attacked.words)
 
 
 def _estimates(model: ChainModel) -> None:
