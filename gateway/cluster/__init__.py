@@ -3,9 +3,3 @@
 Ray knows the machines, and starts the actors again. Sessions at the database say which part nobody has, the store who
 may write.
 """
-
-from __future__ import annotations
-
-from gateway.cluster.cluster import run_cluster
-
-__all__ = ["run_cluster"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gateway.cluster.actor  # noqa: F401
+import gateway.cluster.cluster  # noqa: F401
 from gateway.process import prepare
 
 prepare()

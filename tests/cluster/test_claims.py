@@ -19,10 +19,10 @@ import pytest
 from fugu.host.database import AwayError, FileLostError
 from fugu.host.process import LogSettings
 from fugu.mqtt import Broker
-from gateway.cluster import actor as part_module
-from gateway.cluster.actor import Claim, Given
-from gateway.cluster.actor import _serve_part as serve_part
-from gateway.cluster.actor import _Vacancies as Vacancies
+from gateway.cluster import cluster as part_module
+from gateway.cluster.cluster import Claim, Given
+from gateway.cluster.cluster import _serve_part as serve_part
+from gateway.cluster.cluster import _Vacancies as Vacancies
 from gateway.location import Server
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import KIND, ShardChannelError, channel_of

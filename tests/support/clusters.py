@@ -18,8 +18,7 @@ import psycopg
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
-from gateway.cluster.actor import served
-from gateway.cluster.cluster import Cluster
+from gateway.cluster.cluster import Cluster, served
 from gateway.location import Server
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside

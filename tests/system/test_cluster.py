@@ -11,8 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.cluster.actor import served
-from gateway.cluster.cluster import Cluster
+from gateway.cluster.cluster import Cluster, served
 from gateway.location import Server
 from gateway.shard_watch import KIND, channel_of
 from gateway.store.engine import Lease

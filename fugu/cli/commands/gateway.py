@@ -103,7 +103,7 @@ def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: 
         shards (N 2..): So many processes share the devices.
         address (HOST:PORT): Ray's head node; auto: that of the cluster of this machine.
     """
-    from gateway.cluster import run_cluster
+    from gateway.cluster.cluster import run_cluster
 
     logs.begin()
     settings = gateway_of(config).settings(shards=shards)
