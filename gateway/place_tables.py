@@ -26,7 +26,7 @@ from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
 from fugu.places.graphs import GraphError, delta_set, surrogates
-from fugu.places.hull import capped, complete_hull
+from fugu.places.hull import complete_hull
 from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
@@ -51,7 +51,7 @@ def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noi
     found = protect_likely(values, graph, possible, likely, objective=policy.objective, cap=policy.factor)
     hull = found.hull
     if found.factor > policy.factor:
-        hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
+        hull = hull.capped(complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
     noise = compile_noise(hull, values, possible, policy.epsilon, likely, short=True)
     check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
     return noise, found.added

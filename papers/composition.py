@@ -13,7 +13,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.rounding import OUTWARD
 from fugu.places.composition import between_any
 from fugu.places.graphs import GraphError, lattice
-from fugu.places.hull import Hull, ceil_gauges
+from fugu.places.hull import Hull
 
 __all__ = ["joint_epsilon", "joint_loss", "sequence_epsilon", "stacked", "staircase_loss", "trajectory_loss"]
 
@@ -30,7 +30,7 @@ def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     Returns:
         N x N in nats, rounded up; infinite off the span of K.
     """
-    powers = np.array([ceil_gauges(hull, value - values) for value in values])
+    powers = np.array([hull.ceil_gauges(value - values) for value in values])
     return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.measure_plan import graph_svg
 from fugu.places.graphs import complete, lattice
-from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull, largest_gauge
-from fugu.places.noise import area, noise_error
+from fugu.places.hull import complete_hull, difference_hull, graph_hull
+from fugu.places.noise import noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
@@ -72,7 +72,7 @@ def examples(setting: Setting) -> Found:
     rows = [
         Row("example 5.1: L1 sensitivity", float(l1_sensitivity(VALUES, GRAPH)), 5.0, "printed"),
         Row("example 5.1: corners of the hull", _words(sorted(corners)), _words(sorted(printed)), "printed"),
-        Row("example 5.1: area of the hull", float(area(hull)), 11.0, "formula"),
+        Row("example 5.1: area of the hull", float(hull.area), 11.0, "formula"),
         Row("example 5.1: degrees of protection of s1 to s6", _words(degrees.tolist()), "4 6 3 5 4 4", "formula"),
         Row("example 5.1: K-norm error, epsilon 1", math.sqrt(noise_error(hull)), 6.55050310350975, "formula", 1e-12),
         Row(laplace, error, 5 * math.sqrt(2.0), "claim", 1e-9, why=why, counterexample=case, computed=True),
@@ -90,9 +90,9 @@ def examples(setting: Setting) -> Found:
 def _example_5_2() -> list[Row]:
     graph, constraint = explicit(6, [(1, 2)]), chosen(2, 3, 5)
     hull, ball = graph_hull(VALUES, graph), difference_hull([[2, 0], [0, 2]])
-    told = gauge(ball, (VALUES[4] - VALUES[2]).tolist())
+    told = ball.gauge((VALUES[4] - VALUES[2]).tolist())
     alone = [_NAMES[state] for state in exposed(hull, VALUES, constraint)]
-    inside = largest_gauge(hull, VALUES[constraint])
+    inside = hull.largest_gauge(VALUES[constraint])
     added = protect(VALUES, graph, constraint, objective="nearest").added
     return [
         Row("example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(told), 1.5, "printed"),
@@ -116,7 +116,7 @@ def _example_5_3() -> list[Row]:
 def _figure_9() -> list[Row]:
     hull, constraint = graph_hull(VALUES, TRIANGLE), chosen(2, 4, 5, 6)
     degrees = degree_of_protection(hull, VALUES, constraint).tolist()
-    gauges = [gauge(hull, (VALUES[1] - VALUES[other]).tolist()) for other in (3, 4, 5)]
+    gauges = [hull.gauge((VALUES[1] - VALUES[other]).tolist()) for other in (3, 4, 5)]
     return [
         Row("figure 9(a): degrees of protection", _words(degrees), "0 3 0 4 4 3", "formula"),
         Row("figure 9(a): gauges of s2 to s4, s5, s6", _words(gauges), "2/3 1 5/3", "formula"),
@@ -129,7 +129,7 @@ def _example_6_1() -> list[Row]:
     rows = [Row("example 6.1: exposed states", _words(alone), "s3", "printed")]
     for partner, size in ((4, 14.0), (6, 20.0), (5, 16.0)):
         hull = graph_hull(VALUES, TRIANGLE | explicit(6, [(2, partner - 1)]))
-        rows.append(Row(f"example 6.1: area with s3s{partner}", float(area(hull)), size, "formula"))
+        rows.append(Row(f"example 6.1: area with s3s{partner}", float(hull.area), size, "formula"))
         rows.append(Row(f"example 6.1: error with s3s{partner}, epsilon 1", math.sqrt(noise_error(hull))))
     nearest, smallest, best = (
         edge_names(protect(VALUES, TRIANGLE, constraint, objective=objective).added) for objective in _OBJECTIVES

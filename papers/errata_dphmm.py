@@ -9,8 +9,8 @@ import numpy as np
 
 from fugu.cli.view.measure_plan import _edge_list as edge_list
 from fugu.places.graphs import complete, lattice
-from fugu.places.hull import complete_hull, extended, gauge, graph_hull
-from fugu.places.noise import area, noise_error
+from fugu.places.hull import complete_hull, graph_hull
+from fugu.places.noise import noise_error
 from fugu.places.protection import exposed, protect
 from papers.dphmm import GRAPH, TRIANGLE, VALUES, chosen, edge_names
 from papers.graphs import explicit, one_step
@@ -25,7 +25,7 @@ def _definition_4_4(setting: Setting) -> Iterator[Row]:
     """Definition 4.4 is met by every state through itself, and algorithm 1 adds an edge to the state itself."""
     graph, constraint = explicit(6, [(1, 2)]), chosen(2, 3, 5)
     hull = graph_hull(VALUES, graph)
-    least = min(gauge(hull, (VALUES[4] - VALUES[other]).tolist()) for other in (1, 2))
+    least = min(hull.gauge((VALUES[4] - VALUES[other]).tolist()) for other in (1, 2))
     about, why = "example 5.2: least gauge of s5 to a state that protects it", "the partner must be another state"
     yield Row(about, str(least), "0", "claim", why=f"{why}, the same one for every output")
     added = edge_names(protect(VALUES, graph, constraint, objective="nearest").added)
@@ -36,8 +36,8 @@ def _definition_4_4(setting: Setting) -> Iterator[Row]:
 def _algorithm_3(setting: Setting) -> Iterator[Row]:
     """Algorithm 3 takes the largest hull, and area is the wrong objective."""
     hull = graph_hull(VALUES, TRIANGLE)
-    hulls = {f"s3s{partner}": extended(hull, VALUES[2] - VALUES[partner - 1]) for partner in (4, 5, 6)}
-    sizes = {name: area(one) for name, one in hulls.items()}
+    hulls = {f"s3s{partner}": hull.extended(VALUES[2] - VALUES[partner - 1]) for partner in (4, 5, 6)}
+    sizes = {name: one.area for name, one in hulls.items()}
     errors = {name: noise_error(one) for name, one in hulls.items()}
     corners = hulls["s3s6"].vertices[::-1]  # clockwise, as the algorithm goes round
     turned = sum(int(a[0] * b[1] - a[1] * b[0]) for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True))
@@ -77,7 +77,7 @@ def _theorem_7_1(setting: Setting) -> Iterator[Row]:
     told = []
     for values, edge in ((first, (1, 2)), (second, (1, 3))):
         hull = graph_hull(values, explicit(4, [edge]))
-        told.append([gauge(hull, (values[0] - values[other]).tolist()) for other in (1, 2, 3)])
+        told.append([hull.gauge((values[0] - values[other]).tolist()) for other in (1, 2, 3)])
     joint = min(a + b for a, b in zip(*told, strict=True))
     about = "four states, queries 9 1 0 10 and 2 10 3 9: epsilon of s1's best partner over that of a query"
     why = "s1 has gauge 1 to s4 in the first, to s3 in the second: one stacked query sees that"
@@ -86,8 +86,8 @@ def _theorem_7_1(setting: Setting) -> Iterator[Row]:
 
 def _section_10_6(setting: Setting) -> Iterator[Row]:
     """Case I: a state that an added edge protects is exposed once its partner is ruled out."""
-    hull = extended(graph_hull(VALUES, TRIANGLE), VALUES[2] - VALUES[3])
-    least = gauge(hull, (VALUES[2] - VALUES[4]).tolist())
+    hull = graph_hull(VALUES, TRIANGLE).extended(VALUES[2] - VALUES[3])
+    least = hull.gauge((VALUES[2] - VALUES[4]).tolist())
     about = "example 6.1 with s3s4, then C = {s3, s5}: gauge of s3 to its only partner"
     why = "s4 was its partner, and is ruled out: the graph is found anew for every C"
     yield at_most(about, float(least), 1.0, why, computed=False)

@@ -20,7 +20,6 @@ import numpy as np
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull, complete_hull
-from fugu.places.noise import simplices
 
 __all__ = [
     "attack_points",
@@ -40,7 +39,7 @@ def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Gener
     """Draw continuous K-norm noise, size x d, for simulation: a gamma radius times a uniform point of K."""
     if hull.rank == 0:
         return np.zeros((size, hull.dimensions))
-    pieces = list(simplices(hull))
+    pieces = list(hull.simplices())
     corners = np.array([chosen for chosen, _ in pieces], dtype=np.float64) / hull.scale
     weights = np.array([weight for _, weight in pieces], dtype=np.float64)
     chosen = generator.choice(len(pieces), size=size, p=weights / weights.sum())
@@ -76,7 +75,7 @@ def laplace_error(values: Ints, graph: Bools, epsilon: float) -> float:
 def measure(hull: Hull) -> float:
     """The length, area or volume of K within its own span; 1 for the point 0."""
     total = 0.0
-    for chosen, _ in simplices(hull):
+    for chosen, _ in hull.simplices():
         gram = [[sum(a * b for a, b in zip(left, right, strict=True)) for right in chosen] for left in chosen]
         total += math.sqrt(float(np.linalg.det(np.array(gram, dtype=np.float64))))
     return total / (math.factorial(hull.rank) * float(hull.scale) ** hull.rank) if hull.rank else 1.0

@@ -20,7 +20,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import read_policy
 from fugu.places.composition import accepted_loss
 from fugu.places.graphs import complete, lattice
-from fugu.places.hull import graph_hull, largest_gauge
+from fugu.places.hull import graph_hull
 from fugu.places.tables import build_table, table_loss
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant import ChainAccountant
@@ -44,7 +44,7 @@ def sequences(setting: Setting) -> Found:
     if setting.policy is None:
         hull = graph_hull(VALUES, GRAPH)
         loss = table_loss(build_table(hull, VALUES, chosen(), 1.0).weights)
-        epsilon, factor, about = 1.0, math.ceil(largest_gauge(hull, VALUES)), "example 5.1, epsilon 1"
+        epsilon, factor, about = 1.0, math.ceil(hull.largest_gauge(VALUES)), "example 5.1, epsilon 1"
     else:
         policy = read_policy(setting.policy.read_bytes())
         if not isinstance(policy, MeasurePolicy):
@@ -229,7 +229,7 @@ def beliefs(setting: Setting) -> Found:
             weights[:, None, :] / weights[None, :, :]
         )  # a belief that is all but certain of j: posterior over prior
         known = explicit(6, [(a, b) for a, b in product(range(6), repeat=2) if a < b and graph[a, b]])
-        factor = math.ceil(largest_gauge(hull, VALUES))
+        factor = math.ceil(hull.largest_gauge(VALUES))
         near = float(np.log(ratios[known].max()))
         rows.append(at_most(f"{name}: ln of the most, beliefs on two joined states", near, one, computed=False))
         anyone = float(np.log(ratios.max()))

@@ -11,8 +11,9 @@ point, and a facet that it misses would have to be found exactly anyway.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +24,10 @@ from fugu.places.graphs import GraphError
 
 __all__ = [
     "Hull",
-    "capped",
-    "ceil_gauges",
     "complete_hull",
     "difference_hull",
-    "differences_within",
     "distinct",
-    "extended",
-    "gauge",
     "graph_hull",
-    "largest_gauge",
-    "pairs_within",
 ]
 
 _FLAGS_PER_POINT = 16
@@ -252,6 +246,113 @@ class Hull(NamedTuple):
         """Dimensions of K itself."""
         return len(self.axes)
 
+    def extended(self, difference: Ints) -> Hull:
+        """Conv(K and +-difference); difference has d integers."""
+        return difference_hull(np.concatenate([self.vertices, self.scale * difference[None, :]]), scale=self.scale)
+
+    def capped(self, everything: Hull, cap: Fraction | int) -> Hull:
+        """K_c = Conv(K and K_complete / c), of finite factor: no pair of states is further apart than gauge c.
+
+        `everything` is K_complete, the hull of all differences within the constraint set.
+
+        Raises:
+            GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
+        """
+        if cap < 1:
+            raise GraphError(f"a cap is at least 1, got {cap}")
+        if max(Fraction(cap).as_integer_ratio()) > 1 << 16:
+            raise GraphError(f"a cap is a fraction of numbers up to 65536, got {cap}")
+        ratio = Fraction(cap) * everything.scale
+        scale = math.lcm(self.scale, ratio.numerator)
+        ours = self.vertices * (scale // self.scale)
+        return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
+
+    def gauge(self, point: Sequence[int | Fraction]) -> Fraction | float:
+        """The least t >= 0 with the point in t K: a fraction, exactly 1 on the boundary; `math.inf` off K's span."""
+        exact = [Fraction(value) for value in point]
+        if any(_dot(equation, exact) != 0 for equation in self.equations.tolist()):
+            return math.inf
+        sides = zip(self.normals.tolist(), self.offsets.tolist(), strict=True)
+        return max((self.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
+
+    def largest_gauge(self, values: Ints) -> Fraction | float:
+        """The largest gauge among differences of points, theorem 6.3's factor; `math.inf` if one leaves K's span."""
+        spread = values - values[0]
+        if np.any(spread @ self.equations.T):
+            return math.inf
+        heights = self._products(spread)
+        widths = heights.max(axis=0) - heights.min(axis=0)
+        rough = widths / self.offsets
+        near = rough * _CLOSE >= rough.max(initial=0.0)
+        sides = zip(widths[near].tolist(), self.offsets[near].tolist(), strict=True)
+        return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
+
+    def differences_within(self, left: Ints, right: Ints) -> Bools:
+        """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, by integers; n >= 1."""
+        inside = np.ones((len(left), len(right)), dtype=np.bool_)
+        for here, there in zip((left @ self.equations.T).T, (right @ self.equations.T).T, strict=True):
+            inside &= here[:, None] == there[None, :]
+        ours = self._products(left).T
+        theirs = ours if right is left else self._products(right).T
+        if not len(left) or not len(self.offsets):
+            return inside
+        low = theirs.min(axis=1)
+        cuts = np.flatnonzero(ours.max(axis=1) - low > self.offsets)  # the other facets cut nobody off
+        low, limits = low[cuts, None], self.offsets[cuts, None]
+        ours, theirs = ours[cuts] - low, theirs[cuts] - low + limits
+        # narrow integers are compared several times faster
+        if len(cuts) and max(ours.max(), theirs.max(), -ours.min()) < 1 << 15:
+            ours, theirs = ours.astype(np.int16), theirs.astype(np.int16)
+        for here, there in zip(ours, theirs, strict=True):
+            inside &= (here[:, None] <= there[None, :]).astype(np.bool_)
+        return inside
+
+    def pairs_within(self, values: Ints) -> Bools:
+        """Which differences f(i) - f(j) of n x d points lie in K: n x n, true on the diagonal; n at least 1."""
+        leading = self.normals[np.arange(len(self.normals)), np.argmax(self.normals != 0, axis=1)]
+        half = self._replace(normals=self.normals[leading > 0], offsets=self.offsets[leading > 0])
+        inside = half.differences_within(values, values)  # of two opposite facets one is enough, both ways
+        return inside & inside.T
+
+    def ceil_gauges(self, points: Ints) -> Ints:
+        """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
+        result = np.zeros(len(points), dtype=np.int64)
+        for height, offset in zip(self._products(points).T, self.offsets.tolist(), strict=True):
+            np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
+        if len(self.equations):
+            result[np.any(points @ self.equations.T, axis=1)] = -1
+        return result
+
+    def _products(self, points: Ints) -> NDArray[Any]:
+        """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
+        reach = int(np.abs(points).max(initial=0)) * self.scale * int(np.abs(self.normals).max(initial=0)) * 6
+        kind: Any = np.int64 if reach < _SAFE else object
+        product: NDArray[Any] = (points.astype(kind) * self.scale) @ self.normals.T.astype(kind)
+        return product
+
+    @property
+    def area(self) -> Fraction:
+        """The length, area or volume of K in its d-dimensional space, exactly; 0 if its rank is lower."""
+        if self.rank < self.dimensions:
+            return Fraction(0)
+        return Fraction(
+            sum(weight for _, weight in self.simplices()), math.factorial(self.rank) * self.scale**self.rank
+        )
+
+    def simplices(self) -> Iterator[tuple[tuple[tuple[int, ...], ...], int]]:
+        """Cut a hull of rank at least 1 into simplices with a corner at 0.
+
+        Yields:
+            The `rank` other corners, times the hull's scale, and rank! times the volume in the coordinates `axes`.
+        """
+        corners = [tuple(vertex) for vertex in self.vertices.tolist()]
+        for face in self.faces:
+            # a facet of rank 3 is a fan of triangles; an edge and an end are one simplex each
+            parts = [(face[0], *pair) for pair in pairwise(face[1:])] if self.rank == 3 else [face]
+            for part in parts:
+                chosen = tuple(corners[index] for index in part)
+                yield chosen, abs(_determinant([[corner[axis] for axis in self.axes] for corner in chosen]))
+
 
 def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
     """The hull of differences (n, d), d in 1..3, of their negatives, and of 0; n may be 0.
@@ -316,98 +417,6 @@ def complete_hull(values: Ints) -> Hull:
     return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
 
 
-def extended(hull: Hull, difference: Ints) -> Hull:
-    """Conv(K and +-difference); difference has d integers."""
-    return difference_hull(np.concatenate([hull.vertices, hull.scale * difference[None, :]]), scale=hull.scale)
-
-
-def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
-    """K_c = Conv(K and K_complete / c), of finite factor: no pair of states is further apart than gauge c.
-
-    `everything` is K_complete, the hull of all differences within the constraint set.
-
-    Raises:
-        GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
-    """
-    if cap < 1:
-        raise GraphError(f"a cap is at least 1, got {cap}")
-    if max(Fraction(cap).as_integer_ratio()) > 1 << 16:
-        raise GraphError(f"a cap is a fraction of numbers up to 65536, got {cap}")
-    ratio = Fraction(cap) * everything.scale
-    scale = math.lcm(hull.scale, ratio.numerator)
-    ours = hull.vertices * (scale // hull.scale)
-    return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
-
-
-def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
-    """The least t >= 0 with the point in t K: a fraction, exactly 1 on the boundary; `math.inf` off the span of K."""
-    exact = [Fraction(value) for value in point]
-    if any(_dot(equation, exact) != 0 for equation in hull.equations.tolist()):
-        return math.inf
-    sides = zip(hull.normals.tolist(), hull.offsets.tolist(), strict=True)
-    return max((hull.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
-
-
-def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
-    """The largest gauge among differences of points, theorem 6.3's factor; `math.inf` if one leaves the span of K."""
-    spread = values - values[0]
-    if np.any(spread @ hull.equations.T):
-        return math.inf
-    heights = _products(hull, spread)
-    widths = heights.max(axis=0) - heights.min(axis=0)
-    rough = widths / hull.offsets
-    near = rough * _CLOSE >= rough.max(initial=0.0)
-    sides = zip(widths[near].tolist(), hull.offsets[near].tolist(), strict=True)
-    return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
-
-
-def differences_within(hull: Hull, left: Ints, right: Ints) -> Bools:
-    """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, decided in integers; n >= 1."""
-    inside = np.ones((len(left), len(right)), dtype=np.bool_)
-    for here, there in zip((left @ hull.equations.T).T, (right @ hull.equations.T).T, strict=True):
-        inside &= here[:, None] == there[None, :]
-    ours = _products(hull, left).T
-    theirs = ours if right is left else _products(hull, right).T
-    if not len(left) or not len(hull.offsets):
-        return inside
-    low = theirs.min(axis=1)
-    cuts = np.flatnonzero(ours.max(axis=1) - low > hull.offsets)  # the other facets cut nobody off
-    low, limits = low[cuts, None], hull.offsets[cuts, None]
-    ours, theirs = ours[cuts] - low, theirs[cuts] - low + limits
-    # narrow integers are compared several times faster
-    if len(cuts) and max(ours.max(), theirs.max(), -ours.min()) < 1 << 15:
-        ours, theirs = ours.astype(np.int16), theirs.astype(np.int16)
-    for here, there in zip(ours, theirs, strict=True):
-        inside &= (here[:, None] <= there[None, :]).astype(np.bool_)
-    return inside
-
-
-def pairs_within(hull: Hull, values: Ints) -> Bools:
-    """Which differences f(i) - f(j) of points lie in K: n x n, true on the diagonal; values are n x d, n at least 1."""
-    leading = hull.normals[np.arange(len(hull.normals)), np.argmax(hull.normals != 0, axis=1)]
-    half = hull._replace(normals=hull.normals[leading > 0], offsets=hull.offsets[leading > 0])
-    inside = differences_within(half, values, values)  # of two opposite facets one is enough, both ways
-    return inside & inside.T
-
-
-def ceil_gauges(hull: Hull, points: Ints) -> Ints:
-    """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
-    result = np.zeros(len(points), dtype=np.int64)
-    for height, offset in zip(_products(hull, points).T, hull.offsets.tolist(), strict=True):
-        np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
-    if len(hull.equations):
-        result[np.any(points @ hull.equations.T, axis=1)] = -1
-    return result
-
-
-def _products(hull: Hull, points: Ints) -> NDArray[Any]:
-    """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
-    reach = int(np.abs(points).max(initial=0)) * hull.scale * int(np.abs(hull.normals).max(initial=0)) * 6
-    kind: Any = np.int64 if reach < _SAFE else object
-    product: NDArray[Any] = (points.astype(kind) * hull.scale) @ hull.normals.T.astype(kind)
-    return product
-
-
 def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
     if len(axes) == 2:
         return mirrored_polygon(points, axes)
@@ -419,3 +428,12 @@ def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
 
 def _dot(left: Sequence[int], right: Sequence[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+
+
+def _determinant(rows: list[list[int]]) -> int:
+    if len(rows) == 1:
+        return rows[0][0]
+    if len(rows) == 2:
+        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)

@@ -10,9 +10,7 @@ never runs on a device; `fugu.contract.measure_table` draws a staircase. Errors 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
@@ -23,37 +21,7 @@ from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull
 
-__all__ = [
-    "area",
-    "floor_exp",
-    "noise_error",
-    "noise_ratio",
-    "simplices",
-    "staircase",
-    "staircase_error",
-]
-
-
-def simplices(hull: Hull) -> Iterator[tuple[tuple[tuple[int, ...], ...], int]]:
-    """Cut a hull of rank at least 1 into simplices with a corner at 0.
-
-    Yields:
-        The `rank` other corners, times the hull's scale, and rank! times the volume in the coordinates `axes`.
-    """
-    corners = [tuple(vertex) for vertex in hull.vertices.tolist()]
-    for face in hull.faces:
-        # a facet of rank 3 is a fan of triangles; an edge and an end are one simplex each
-        parts = [(face[0], *pair) for pair in pairwise(face[1:])] if hull.rank == 3 else [face]
-        for part in parts:
-            chosen = tuple(corners[index] for index in part)
-            yield chosen, abs(_determinant([[corner[axis] for axis in hull.axes] for corner in chosen]))
-
-
-def area(hull: Hull) -> Fraction:
-    """The length, area or volume of K in its d-dimensional space, exactly; 0 if its rank is lower."""
-    if hull.rank < hull.dimensions:
-        return Fraction(0)
-    return Fraction(sum(weight for _, weight in simplices(hull)), math.factorial(hull.rank) * hull.scale**hull.rank)
+__all__ = ["floor_exp", "noise_error", "noise_ratio", "staircase", "staircase_error"]
 
 
 def second_moment(hull: Hull) -> list[list[Fraction]]:
@@ -64,7 +32,7 @@ def second_moment(hull: Hull) -> list[list[Fraction]]:
     space, rank = hull.dimensions, hull.rank
     totals = [[0] * space for _ in range(space)]
     weights = 0
-    for chosen, weight in simplices(hull):
+    for chosen, weight in hull.simplices():
         weights += weight
         corners = [*chosen, tuple(sum(column) for column in zip(*chosen, strict=True))]
         for row in range(space):
@@ -102,15 +70,6 @@ def boundary_points(hull: Hull) -> int:
             "above 100 states, the hull's lattice points must lie in a segment or a plane polygon, not capped"
         )
     return sum(math.gcd(*step) for step in (np.roll(hull.vertices, -1, axis=0) - hull.vertices).tolist())
-
-
-def _determinant(rows: list[list[int]]) -> int:
-    if len(rows) == 1:
-        return rows[0][0]
-    if len(rows) == 2:
-        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
-    (a, b, c), (d, e, f), (g, h, i) = rows
-    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:

@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import shortest_path
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import lattice, surrogates
-from fugu.places.hull import Hull, ceil_gauges, largest_gauge, pairs_within
+from fugu.places.hull import Hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import protected_pairs
 from fugu.places.tables import MOST_OUTPUTS, MOST_STATES, TableError, TableWeights, certified, check_table
@@ -79,7 +79,7 @@ def optimal_table(
     places = np.unique(values[constraint], axis=0)
     if constraint.sum() < 2 or len(places) < 2:
         raise TableError("there is nothing to choose among measurements that are all the same: use the fallback table")
-    if largest_gauge(hull, places) == math.inf:
+    if hull.largest_gauge(places) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
     choice = places if outputs is None else np.unique(lattice(outputs), axis=0)
     if choice.shape[1] != places.shape[1]:
@@ -113,11 +113,11 @@ def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
 
 def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[_Demand]:
     """Constraints on the rows of n distinct places: epsilon for pairs within K, and theorem 6.3 for all others."""
-    near = pairs_within(hull, places)
+    near = hull.pairs_within(places)
     np.fill_diagonal(near, False)
     found = [_Demand(near, floor_exp(epsilon))]
     steps = shortest_path(csr_array(near), unweighted=True)
-    gauges = np.array([ceil_gauges(hull, place - places) for place in places])
+    gauges = np.array([hull.ceil_gauges(place - places) for place in places])
     for size in np.unique(gauges[gauges < steps]).tolist():
         pairs = np.zeros_like(near)
         for i, j in np.argwhere(np.triu(gauges == size, 1)):

@@ -15,7 +15,6 @@ Every cell of a table is above 0, so no output rules a state out, and the constr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
@@ -24,19 +23,8 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError, restrict, surrogates
-from fugu.places.hull import (
-    Hull,
-    capped,
-    complete_hull,
-    differences_within,
-    distinct,
-    extended,
-    gauge,
-    graph_hull,
-    largest_gauge,
-    pairs_within,
-)
-from fugu.places.noise import area, noise_error, simplices
+from fugu.places.hull import Hull, complete_hull, distinct, graph_hull
+from fugu.places.noise import noise_error
 
 __all__ = [
     "Objective",
@@ -51,10 +39,10 @@ __all__ = [
 _CLOSE = 1.0 + 1e-9
 
 
-def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *, by_error: bool) -> int:
+def cheapest(hull: Hull, differences: Ints, *, by_error: bool) -> int:
     """The difference whose addition makes the cheapest hull, by exact cost; of equals the one of the lowest index.
 
-    `by_error` says that the cost is the error, not the area. Estimates in floating point only leave out what cannot be
+    The cost is the error, or the area. Estimates in floating point only leave out what cannot be
     the least.
     """
     signs = np.sign(differences)
@@ -63,7 +51,8 @@ def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *,
     candidates = distinct(upright)
     estimates = _errors(hull, candidates) if by_error else _areas(hull, candidates)
     candidates = candidates[estimates <= estimates.min() * _CLOSE]
-    costs = [cost(extended(hull, candidate)) for candidate in candidates]
+    grown = [hull.extended(candidate) for candidate in candidates]
+    costs = [noise_error(one) if by_error else one.area for one in grown]
     least = min(costs)
     winners = [candidate for candidate, value in zip(candidates, costs, strict=True) if value == least]
     return min(int(np.argmax(np.all(upright == winner, axis=1))) for winner in winners)
@@ -103,7 +92,7 @@ def _grown(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[
     differences lie in the span of K, whose `axes` carry the signs of the volumes.
     """
     points = hull.scale * differences.astype(np.float64)
-    pieces = list(simplices(hull))
+    pieces = list(hull.simplices())
     corners = np.array([chosen for chosen, _ in pieces], dtype=np.float64)
     own = np.array([size for _, size in pieces], dtype=np.float64)
     squares, totals = np.sum(corners**2, axis=(1, 2)), corners.sum(axis=1)
@@ -152,7 +141,7 @@ def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
     """The pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: every edge, and usually more."""
     states = np.flatnonzero(constraint)
     result = np.zeros((len(values), len(values)), dtype=np.bool_)
-    result[np.ix_(states, states)] = pairs_within(hull, values[states])
+    result[np.ix_(states, states)] = hull.pairs_within(values[states])
     np.fill_diagonal(result, False)
     return result
 
@@ -162,7 +151,7 @@ def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
     states = np.flatnonzero(constraint)
     counts = np.zeros(len(values), dtype=np.int64)
     if len(states):
-        counts[states] = np.count_nonzero(pairs_within(hull, values[states]), axis=1)
+        counts[states] = np.count_nonzero(hull.pairs_within(values[states]), axis=1)
     return counts
 
 
@@ -176,7 +165,7 @@ def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
 
     Epsilon times a state's factor bounds what a point tells between it and absence; `math.inf` off the span of K.
     """
-    return tuple(gauge(hull, value) for value in values.tolist())
+    return tuple(hull.gauge(value) for value in values.tolist())
 
 
 def protect(
@@ -214,12 +203,12 @@ def protect(
         partner = _partner(hull, values, state, states, objective)
         added.append((state, partner))
         final[state, partner] = final[partner, state] = True
-        hull = extended(hull, values[state] - values[partner])
-    within = largest_gauge(hull, values[states])
+        hull = hull.extended(values[state] - values[partner])
+    within = hull.largest_gauge(values[states])
     needs_cap = cap is not None and within == math.inf
     if needs_cap and cap is not None:
-        hull = capped(hull, complete_hull(values[states]), cap)
-        within = largest_gauge(hull, values[states])
+        hull = hull.capped(complete_hull(values[states]), cap)
+        within = hull.largest_gauge(values[states])
     return Protection(final, tuple(added), hull, within, needs_cap, (int(states[0]),) if len(states) == 1 else ())
 
 
@@ -272,7 +261,7 @@ def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints
     """Rest of a list of states, from the first exposed state on."""
     for start in range(0, len(waiting), _AT_ONCE):
         block = waiting[start : start + _AT_ONCE]
-        alone = np.count_nonzero(differences_within(hull, values[block], values[states]), axis=1) == 1
+        alone = np.count_nonzero(hull.differences_within(values[block], values[states]), axis=1) == 1
         if alone.any():
             return waiting[start + int(np.argmax(alone)) :]
     return waiting[:0]
@@ -284,9 +273,9 @@ def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Obje
     if objective == "nearest":
         best = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
     elif objective == "area":
-        best = cheapest(hull, differences, area, by_error=False)
+        best = cheapest(hull, differences, by_error=False)
     elif objective == "error":
-        best = cheapest(hull, differences, noise_error, by_error=True)
+        best = cheapest(hull, differences, by_error=True)
     else:
         raise GraphError(f"the objective is error, nearest or area, not {objective}")
     return int(others[best])

@@ -30,7 +30,7 @@ from fugu.contract.measurement import MOST_EPSILON, RATIO_BITS
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
 from fugu.contract.rounding import CLOSED_FORM, OUTWARD
 from fugu.places.graphs import GraphError, complete, surrogates
-from fugu.places.hull import Hull, ceil_gauges, complete_hull, difference_hull, largest_gauge, pairs_within
+from fugu.places.hull import Hull, complete_hull, difference_hull
 from fugu.places.noise import floor_exp, noise_ratio, staircase
 from fugu.places.protection import protected_pairs
 
@@ -126,7 +126,7 @@ def _distribution(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: floa
     """q^ceil(gauge(step m - residue)) for -reach <= m <= reach, as an array of d axes."""
     shape = tuple((2 * reach + 1).tolist())
     points = (step * (np.indices(shape).reshape(len(shape), -1).T - reach) - residue).astype(np.int64)
-    powers = ceil_gauges(hull, points)
+    powers = hull.ceil_gauges(points)
     return np.where(powers < 0, 0.0, ratio ** np.maximum(powers, 0)).reshape(shape)
 
 
@@ -258,11 +258,11 @@ def build_table(
         raise TableError("the constraint set leaves one state or none: use the fallback table")
     if not np.any(inside - inside[0]):
         raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
-    if largest_gauge(hull, inside) == math.inf:
+    if hull.largest_gauge(inside) == math.inf:
         raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
     protected = protected_pairs(hull, values, constraint)
     demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
-    factor = math.ceil(largest_gauge(hull, inside))
+    factor = math.ceil(hull.largest_gauge(inside))
     if factor * Fraction(epsilon) <= MOST_EPSILON:
         demands.append((complete(len(inside)), floor_exp(factor * Fraction(epsilon))))
     full, places, basis = unrolled(hull, inside)
@@ -408,7 +408,7 @@ def noise_loss(noise: Noise, values: Ints) -> NDArray[np.float64]:
         return table_loss(np.rint(emission(noise, values).probabilities * SCALE).astype(np.int64))
     centres, hull = _centres(noise, values), _polygon(noise.noise.vertices)
     step = -float(np.log(float(noise.noise.ratio))) * (1.0 + OUTWARD)
-    return np.array([ceil_gauges(hull, centre - centres) * step for centre in centres])
+    return np.array([hull.ceil_gauges(centre - centres) * step for centre in centres])
 
 
 def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -> Bools:
@@ -422,7 +422,7 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
         within = np.array([np.all(row <= most, axis=1) for row in weights])
         result[np.ix_(states, states)] = within & within.T
     else:
-        result[np.ix_(states, states)] = pairs_within(_polygon(noise.noise.vertices), _centres(noise, values)[states])
+        result[np.ix_(states, states)] = _polygon(noise.noise.vertices).pairs_within(_centres(noise, values)[states])
     np.fill_diagonal(result, False)
     return result
 

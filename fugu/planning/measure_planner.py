@@ -26,12 +26,7 @@ from fugu.contract.stretches import Stretch
 from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
 from fugu.places.graphs import GraphError, delta_set, restrict
 from fugu.places.hull import Hull, complete_hull, graph_hull
-from fugu.places.noise import (
-    area,
-    noise_error,
-    staircase,
-    staircase_error,
-)
+from fugu.places.noise import noise_error, staircase, staircase_error
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely, unbounded_factors
 from fugu.places.tables import (
@@ -97,7 +92,7 @@ class SetPlan(NamedTuple):
     @property
     def area(self) -> Fraction:
         """Of the hull; 0 if it is flat."""
-        return area(self.hull)
+        return self.hull.area
 
 
 def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
@@ -220,7 +215,7 @@ def _released(distribution: Emission, values: Ints, prior: Floats) -> tuple[floa
 
 
 def _staircase_error(hull: Hull, epsilon: float) -> float | None:
-    if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2) or 2 * area(hull) > _MOST_CLASSES:
+    if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2) or 2 * hull.area > _MOST_CLASSES:
         return None
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 

@@ -17,7 +17,7 @@ from fugu.places.composition import (
     stream_loss,
 )
 from fugu.places.graphs import GraphError, complete, lattice
-from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull, largest_gauge
+from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, fallback_table, table_loss
 from fugu.privacy.accountant import ChainAccountant
@@ -214,9 +214,9 @@ def test_theorem_6_3_needs_whole_steps_for_staircases_and_tables(epsilon: float)
     loss = table_loss(build_table(HULL, VALUES, states(6), epsilon).weights)
     steps = staircase_loss(HULL, VALUES, epsilon)
     assert np.all(loss <= steps + 1e-9)
-    gauges = np.array([[float(gauge(HULL, (a - b).tolist())) for b in VALUES] for a in VALUES])
+    gauges = np.array([[float(HULL.gauge((a - b).tolist())) for b in VALUES] for a in VALUES])
     assert np.any(loss > epsilon * gauges + 0.1)
-    size = largest_gauge(HULL, VALUES)
+    size = HULL.largest_gauge(VALUES)
     assert loss.max() <= between_any(epsilon, math.ceil(size))
     assert 1.5 <= between_any(1.0, Fraction(3, 2)) < 1.5 + 1e-9
 
@@ -277,4 +277,4 @@ def test_streams_that_cannot_be_accounted_for() -> None:
 def test_powers_are_those_of_the_staircase() -> None:
     steps = staircase_loss(HULL, VALUES, 1.0)
     for i in range(6):
-        assert steps[i] == pytest.approx(ceil_gauges(HULL, VALUES - VALUES[i]).astype(float), rel=1e-11)
+        assert steps[i] == pytest.approx(HULL.ceil_gauges(VALUES - VALUES[i]).astype(float), rel=1e-11)

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.cli.view.measure_plan import _edge_list as edge_list
 from fugu.places.graphs import complete, lattice
-from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
+from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import degree_of_protection, exposed, protect
 from papers.graphs import explicit, one_step
@@ -26,13 +26,13 @@ def test_counterexample_8_an_isolated_state_is_exposed_though_it_is_its_own_part
     """Definition 4.4 as printed is met by s_k = s_j: s5 of example 5.2 has gauge 0 to itself, infinity to others."""
     hull = graph_hull(VALUES, explicit(6, [(1, 2)]))
     constraint = states(6, 2, 3, 5)
-    assert gauge(hull, (0, 0)) == 0
+    assert hull.gauge((0, 0)) == 0
     assert exposed(hull, VALUES, constraint) == [4]
     assert degree_of_protection(hull, VALUES, constraint)[4] == 1
     # algorithm 1 as printed takes the nearest state, which is the state itself, and adds nothing
     printed = PAPER["ex5.2"]["greedy_printed_argmin_includes_self"]
     assert (printed["added"], printed["def44"]) == (["s5s5"], False)
-    assert extended(hull, VALUES[4] - VALUES[4]).vertices.tolist() == hull.vertices.tolist()
+    assert hull.extended(VALUES[4] - VALUES[4]).vertices.tolist() == hull.vertices.tolist()
     found = protect(VALUES, explicit(6, [(1, 2)]), constraint, objective="nearest")
     assert (found.added, exposed(found.hull, VALUES, constraint)) == (((4, 1),), [])
 
@@ -41,7 +41,7 @@ def test_counterexample_9_algorithm_3_takes_the_largest_hull_and_area_is_the_wro
     candidates = PAPER["ex6.1"]["add"]
     by_area = {name: Fraction(candidate["area"]) for name, candidate in candidates.items()}
     hull = graph_hull(VALUES, TRIANGLE)
-    errors = {name: noise_error(extended(hull, VALUES[2] - VALUES[int(name[3]) - 1])) for name in candidates}
+    errors = {name: noise_error(hull.extended(VALUES[2] - VALUES[int(name[3]) - 1])) for name in candidates}
     assert by_area == {"s3s4": 14, "s3s6": 20, "s3s5": 16}
     assert [round(math.sqrt(errors[name]), 3) for name in ("s3s4", "s3s6", "s3s5")] == [7.348, 7.071, 6.856]
     literal = PAPER["ex6.1"]["alg3_clockwise_literal"]["added"]
@@ -63,7 +63,7 @@ def test_counterexample_10_a_protectable_graph_can_reveal_the_component() -> Non
         found = protect(VALUES, GRAPH, constraint, cap=cap)
         assert (found.capped, found.hull.rank) == (True, 2)
         assert found.factor <= cap
-        assert np.all(pairs_within(found.hull, VALUES) >= pairs_within(flat.hull, VALUES))
+        assert np.all(found.hull.pairs_within(VALUES) >= flat.hull.pairs_within(VALUES))
 
 
 def test_counterexample_11_laplace_beats_knorm_in_three_dimensions() -> None:
@@ -96,7 +96,7 @@ def test_counterexample_12_two_protected_queries_together_expose_a_state() -> No
         values = lattice(f)
         hull = graph_hull(values, explicit(3, [(1, 2)]))
         assert exposed(hull, values, states(3)) == []
-        gauges.append([gauge(hull, (values[0] - values[other]).tolist()) for other in (1, 2)])
+        gauges.append([hull.gauge((values[0] - values[other]).tolist()) for other in (1, 2)])
     assert np.array(gauges, dtype=float) == pytest.approx(np.array(golden["gauge_s1_to_s2_s3"]), rel=1e-12)
     joint = [first + second for first, second in zip(*gauges, strict=True)]
     assert float(min(joint)) == pytest.approx(golden["best_joint"], rel=1e-12)
@@ -113,14 +113,14 @@ def test_counterexample_12_a_hull_does_not_protect_a_smaller_constraint_set(
 ) -> None:
     """Section 10.6, case I: a state protected by an added edge is exposed once its partner is ruled out."""
     edge, inside, alone, gauges = case
-    hull = extended(graph_hull(VALUES, TRIANGLE), VALUES[2] - VALUES[int(edge[3]) - 1])
+    hull = graph_hull(VALUES, TRIANGLE).extended(VALUES[2] - VALUES[int(edge[3]) - 1])
     constraint = states(6, *(int(name[1]) for name in inside))
     found = exposed(hull, VALUES, constraint)
     assert [f"s{state + 1}" for state in found] == alone
     nearest = []
     pairs = [(2, int(inside[1][1]) - 1)] * 2 if len(inside) == 2 else [(2, int(name[1]) - 1) for name in inside[1:]]
     for here, there in pairs:
-        nearest.append(gauge(hull, (VALUES[here] - VALUES[there]).tolist()))
+        nearest.append(hull.gauge((VALUES[here] - VALUES[there]).tolist()))
     assert nearest == [exact(written) for _, written in gauges]
     assert min(nearest) > 1
 
@@ -142,6 +142,6 @@ def test_laplace_noise_does_not_protect_a_pair_without_an_edge() -> None:
     ball = difference_hull([[2, 0], [0, 2]])
     for name, ratio in PAPER["ex5.2"]["laplace_log_ratio_over_eps"].items():
         difference = VALUES[4] - VALUES[int(name[4]) - 1]
-        assert gauge(ball, difference.tolist()) == Fraction(ratio)
-    assert largest_gauge(graph_hull(VALUES, explicit(6, [(1, 2)])), VALUES[states(6, 2, 3, 5)]) == math.inf
-    assert largest_gauge(ball, VALUES[[1, 2]]) == 1
+        assert ball.gauge(difference.tolist()) == Fraction(ratio)
+    assert graph_hull(VALUES, explicit(6, [(1, 2)])).largest_gauge(VALUES[states(6, 2, 3, 5)]) == math.inf
+    assert ball.largest_gauge(VALUES[[1, 2]]) == 1

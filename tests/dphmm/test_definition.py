@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import complete, restrict
-from fugu.places.hull import gauge
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protected_pairs
 from fugu.places.tables import TableError, build_table, check_table, fallback_table, table_loss
@@ -26,7 +25,7 @@ def test_no_output_separates_a_protected_pair(seed: int) -> None:
     found: Protection = protect(values, graph, constraint, objective=OBJECTIVES[seed // 3 % 3])  # type: ignore[arg-type]
     states = np.flatnonzero(constraint).tolist()
     for state in states:
-        gauges = [gauge(found.hull, (values[state] - values[k]).tolist()) for k in states]
+        gauges = [found.hull.gauge((values[state] - values[k]).tolist()) for k in states]
         near = [k for k, size in zip(states, gauges, strict=True) if size <= 1]
         assert degree_of_protection(found.hull, values, constraint)[state] == len(near) >= 2
     if found.hull.rank == 0:

@@ -11,7 +11,7 @@ from fugu.chains.arrays import Bools, Ints
 from fugu.cli.view.measure_plan import _edge_list as edge_list
 from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import GraphError, complete, delta_set, lattice, restrict, surrogates
-from fugu.places.hull import difference_hull, gauge, graph_hull
+from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
 from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
@@ -122,7 +122,7 @@ def brute_degrees(found: Protection, values: Ints, possible: Bools, likely: Bool
     hull = found.hull
     counts = [0] * len(values)
     for i in inside:
-        counts[i] = sum(gauge(hull, [a - b for a, b in zip(rows[i], rows[j], strict=True)]) <= 1 for j in inside)
+        counts[i] = sum(hull.gauge([a - b for a, b in zip(rows[i], rows[j], strict=True)]) <= 1 for j in inside)
     return counts
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import GraphError, complete, lattice
-from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.hull import complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_covariance, noise_error
 from fugu.places.protection import protect
 from papers.graphs import explicit, within_radius
@@ -56,7 +56,7 @@ def test_likelihoods_and_beliefs_of_the_forward_example() -> None:
         belief /= belief.sum()
         assert belief == pytest.approx(np.array(step["p_plus"]), abs=1e-9)
         inside = VALUES[states(6, *step["C"])]
-        loss += max(gauge(hull, (a - b).tolist()) for a in inside for b in inside)  # type: ignore[assignment]
+        loss += max(hull.gauge((a - b).tolist()) for a in inside for b in inside)  # type: ignore[assignment]
     assert loss == example["exact_pair_loss"]
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.graphs import GraphError, complete, lattice
-from fugu.places.hull import ceil_gauges, graph_hull
+from fugu.places.hull import graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import protect, protected_pairs
@@ -138,7 +138,7 @@ def test_no_output_of_an_optimal_table_separates_a_protected_pair(seed: int) -> 
             assert neighbour in partners
     loss = table_loss(table.weights)
     for i, k in combinations(inside, 2):
-        power = int(ceil_gauges(found.hull, (values[i] - values[k])[None, :])[0])
+        power = int(found.hull.ceil_gauges((values[i] - values[k])[None, :])[0])
         assert max(loss[i, k], loss[k, i]) <= min(epsilon * power, 20.0) + 1e-9
     pairs = protected_pairs(found.hull, values, constraint)
     check_table(table.weights, pairs, epsilon)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import GraphError, complete, lattice
-from fugu.places.hull import capped, complete_hull, extended, graph_hull, largest_gauge
-from fugu.places.noise import area, noise_error
+from fugu.places.hull import complete_hull, graph_hull
+from fugu.places.noise import noise_error
 from fugu.places.protection import (
     Objective,
     cheapest,
@@ -42,9 +42,9 @@ def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> 
     assert [state + 1 for state in exposed(plain, VALUES, constraint)] == case["exposed"]
     nearest = protect(VALUES, GRAPH, constraint, objective="nearest", cap=None)
     assert added(nearest.added) == case["greedy_added"]
-    assert (nearest.hull.rank, area(nearest.hull)) == (case["rank"], Fraction(case["area"]))
+    assert (nearest.hull.rank, nearest.hull.area) == (case["rank"], Fraction(case["area"]))
     assert degree_of_protection(nearest.hull, VALUES, constraint).tolist() == case["dop"]
-    assert nearest.factor == exact(case["factor"]) == largest_gauge(nearest.hull, VALUES[constraint])
+    assert nearest.factor == exact(case["factor"]) == nearest.hull.largest_gauge(VALUES[constraint])
     assert math.sqrt(noise_error(nearest.hull)) == pytest.approx(case["rmse_eps1"], rel=1e-12)
     best = protect(VALUES, GRAPH, constraint, cap=None)
     assert added(best.added) == case["alg3_rmse_added"]
@@ -76,7 +76,7 @@ def test_edges_added_in_the_paper_s_examples(example: str, objective: Objective)
     found = protect(VALUES, graph, constraint, objective=objective)
     expected = golden[OBJECTIVES[objective]]
     assert [f"s{state + 1}s{partner + 1}" for state, partner in found.added] == expected["added"]
-    assert area(found.hull) == expected["area"]
+    assert found.hull.area == expected["area"]
     assert math.sqrt(noise_error(found.hull)) == pytest.approx(expected["rmse"], rel=1e-12)
 
 
@@ -87,7 +87,7 @@ def test_each_candidate_of_example_6_1(partner: str) -> None:
     constraint = states(6, 3, 4, 5, 6)
     hull = graph_hull(VALUES, graph)
     assert degree_of_protection(hull, VALUES, constraint).tolist() == golden["dop"]
-    assert largest_gauge(hull, VALUES[constraint]) == Fraction(golden["factor_exact"])
+    assert hull.largest_gauge(VALUES[constraint]) == Fraction(golden["factor_exact"])
     assert math.dist(VALUES[2], VALUES[int(partner[3]) - 1]) == pytest.approx(golden["dist_s3"], rel=1e-12)
 
 
@@ -110,7 +110,7 @@ def test_the_order_of_the_states_matters() -> None:
         values = lattice([points[state] for state in order])
         found = protect(values, explicit(5, [(0, 1)]), states(5), objective="nearest")
         assert [[order[state], order[partner]] for state, partner in found.added] == edges
-        assert area(found.hull) == size
+        assert found.hull.area == size
         assert math.sqrt(noise_error(found.hull)) == pytest.approx(rmse, rel=1e-12)
         found_degrees = degree_of_protection(found.hull, values, states(5)).tolist()
         assert [found_degrees[order.index(state)] for state in range(5)] == degrees
@@ -150,11 +150,12 @@ def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
     values = generator.integers(-5, 6, (9, space))
     hull = graph_hull(values, explicit(9, [(0, 1), (2, 3), (4, 5)][: 1 + seed % 4]))
     if seed % 2 and hull.rank:
-        hull = capped(hull, complete_hull(values), Fraction(5, 2))
+        hull = hull.capped(complete_hull(values), Fraction(5, 2))
     differences = generator.integers(-7, 8, (25, space))
-    for cost, by_error in ((area, False), (noise_error, True)):
-        costs = [cost(extended(hull, difference)) for difference in differences]
-        assert cheapest(hull, differences, cost, by_error=by_error) == costs.index(min(costs))
+    grown = [hull.extended(difference) for difference in differences]
+    for by_error in (False, True):
+        costs = [noise_error(one) if by_error else one.area for one in grown]
+        assert cheapest(hull, differences, by_error=by_error) == costs.index(min(costs))
 
 
 def test_refusals() -> None:

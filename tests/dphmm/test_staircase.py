@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.measure_table import Staircase, draw, normaliser, shell_weights
 from fugu.places.graphs import GraphError, complete
-from fugu.places.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.hull import Hull, complete_hull, difference_hull, graph_hull
 from fugu.places.noise import floor_exp, noise_ratio, staircase, staircase_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, probability, stairs
 
@@ -72,7 +72,7 @@ def test_closed_forms_against_enumeration(shape: str) -> None:
     hull = SHAPES[shape]
     noise = stairs(hull, Fraction(1, 9))
     points = points_near(hull, 14)
-    powers = ceil_gauges(hull, points)
+    powers = hull.ceil_gauges(points)
     weights = np.where(powers < 0, 0.0, (1 / 9) ** np.maximum(powers, 0))
     assert float(normaliser(noise)) == pytest.approx(weights.sum(), rel=1e-9)
     error = float(weights @ np.sum(points * points, axis=1)) / weights.sum()
@@ -83,7 +83,7 @@ def test_closed_forms_against_enumeration(shape: str) -> None:
 def test_no_step_within_the_hull_changes_a_probability_by_more_than_the_ratio(shape: str) -> None:
     """Exactly, for all points of the first shells and all lattice points of K."""
     hull = SHAPES[shape]
-    steps = [step for step in points_near(hull, 1).tolist() if gauge(hull, step) <= 1]
+    steps = [step for step in points_near(hull, 1).tolist() if hull.gauge(step) <= 1]
     noise = staircase(hull, epsilon=1)
     for point in points_near(hull, 2)[::7].tolist():
         here = probability(noise, tuple(point))
@@ -188,7 +188,7 @@ def test_epsilons_out_of_range(epsilon: float) -> None:
 
 def test_shapes_that_have_no_staircase() -> None:
     for hull in (
-        capped(HULL, complete_hull(VALUES), Fraction(3, 2)),
+        HULL.capped(complete_hull(VALUES), Fraction(3, 2)),
         difference_hull(GOLDEN["hull3d"]["points"]),
         difference_hull([[1, 0, 1], [0, 1, 1]]),
         graph_hull(VALUES, ~complete(6) & complete(6)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import GraphError, lattice
-from fugu.places.hull import Hull, complete_hull, difference_hull, gauge
+from fugu.places.hull import Hull, complete_hull, difference_hull
 from fugu.places.tables import bezout, lattice_basis, unrolled
 
 FLAT = [
@@ -50,7 +50,7 @@ def test_gauges_stay_and_coordinates_lead_back(hull: Hull) -> None:
     assert inner.rank == inner.dimensions == hull.rank
     assert np.array_equal(values[0] + places @ basis, values)
     for value, place in zip(values - values[0], places, strict=True):
-        assert gauge(hull, value.tolist()) == gauge(inner, place.tolist())
+        assert hull.gauge(value.tolist()) == inner.gauge(place.tolist())
 
 
 def test_a_hull_of_full_rank_stays_and_one_too_flat_is_refused() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import lattice
-from fugu.places.hull import gauge
 from papers.graphs import explicit
 from papers.neighbour_noise import attack_points, local_hulls, local_points, planes, point_densities
 from tests.support.dphmm_cases import GOLDEN, VALUES, knorm_log_density
@@ -47,7 +46,7 @@ def test_example_10_8_a_clique_has_one_hull_and_hides_its_states() -> None:
     assert (
         1 / 3 - 0.03 < found.named <= np.exp(epsilon) / (np.exp(epsilon) + 2) + 0.03
     )  # all three gauges are 1 at most
-    assert max(gauge(hulls[0], (a - b).tolist()) for a in THREE for b in THREE) == 1
+    assert max(hulls[0].gauge((a - b).tolist()) for a in THREE for b in THREE) == 1
 
 
 def test_densities_are_those_of_the_noise_and_states_of_one_plane_share_points() -> None:

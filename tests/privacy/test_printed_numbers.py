@@ -17,7 +17,7 @@ from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.places.hull import gauge, graph_hull
+from fugu.places.hull import graph_hull
 from fugu.places.tables import build_table, table_loss
 from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.recording import read_recording
@@ -158,7 +158,7 @@ def test_accounts_of_several_audiences(number: int) -> None:
 def test_a_staircase_loses_whole_steps() -> None:
     hull = graph_hull(VALUES, GRAPH)
     lost = table_loss(build_table(hull, VALUES, states(6), 1).weights)
-    pairs = [(i, j) for i in range(6) for j in range(6) if 3 * gauge(hull, (VALUES[i] - VALUES[j]).tolist()) == 5]
+    pairs = [(i, j) for i in range(6) for j in range(6) if 3 * hull.gauge((VALUES[i] - VALUES[j]).tolist()) == 5]
     check_printed("example loses {} on a pair of gauge 5/3", max(lost[pair] for pair in pairs))
 
 

@@ -17,7 +17,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measure_table import Staircase, normaliser
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import lattice
-from fugu.places.hull import Hull, gauge
+from fugu.places.hull import Hull
 from fugu.places.tables import TableWeights
 from papers.graphs import explicit
 from papers.neighbour_noise import measure
@@ -92,7 +92,7 @@ def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fractio
         -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
     """
     total = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
-    return -epsilon * float(gauge(hull, offset)) - total
+    return -epsilon * float(hull.gauge(offset)) - total
 
 
 def stairs(hull: Hull, ratio: Fraction) -> Staircase:

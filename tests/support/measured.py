@@ -18,7 +18,7 @@ from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.measurement import Measurement
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock
-from fugu.places.hull import capped, complete_hull
+from fugu.places.hull import complete_hull
 from fugu.places.protection import protect
 from fugu.places.tables import compile_noise, fallback_noise
 
@@ -82,7 +82,7 @@ def measure_policy(
         measurement = Measurement.of({**given, "transition": given["transition"]})
         neighbours = np.array([[bool(others >> y & 1) for y in range(count)] for others in measurement.neighbours])
         found = protect(values, neighbours, everywhere)
-        hull = found.hull if found.factor <= factor else capped(found.hull, complete_hull(values), factor)
+        hull = found.hull if found.factor <= factor else found.hull.capped(complete_hull(values), factor)
         noise = compile_noise(hull, values, everywhere, epsilon)
         encoded = [encoded_table(TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise))]
     return MeasurePolicy.model_validate({**given, "fallback": encoded_table(fallback), "tables": tuple(encoded)})
