@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 from tests.support.compiling import take_turns
 
-__all__ = ["MOST"]
+__all__ = ["CLIENT", "MOST"]
 
 MOST = 150_000
 """Bytes of a request: its environment is most of it."""
@@ -126,7 +126,7 @@ class _Forks:
         """The path of what stands for the interpreter in an agent, once there is a process for its judges."""
         folder = Path(self._listening.getsockname()).parent
         if self._judges is None:
-            with listen(folder / "judges") as listening:
+            with _listen(folder / "judges") as listening:
                 words = [sys.executable, "-m", "tests.support.fork_server", str(listening.fileno())]
                 self._judges = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listening.fileno()])
             client = shlex.join([sys.executable, "-I", "-S", str(CLIENT), str(folder / "judges")])
@@ -226,14 +226,20 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
     os._exit(code or 0)
 
 
+def _listen(path: str | Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(str(path))
+    listening.listen(100)
+    return listening
+
+
 if __name__ == "__main__":
     if sys.argv[1].isdecimal():
         for _name in _OF_JUDGES:
             importlib.import_module(_name)
-        serve(socket.socket(fileno=int(sys.argv[1])))
-    load()
-    _listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    _listening.bind(sys.argv[1])
-    _listening.listen(100)
-    print("ready", flush=True)
+        _listening = socket.socket(fileno=int(sys.argv[1]))
+    else:
+        load()
+        _listening = _listen(sys.argv[1])
+        print("ready", flush=True)
     end(*_Forks(_listening).serve())

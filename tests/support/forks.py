@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.fork_server import MOST
+from tests.support.fork_server import CLIENT, MOST
 
 __all__ = ["REAL", "Popen", "programs", "server_process", "shell_words"]
 
@@ -100,7 +100,7 @@ def _take_orphans(yes: bool) -> None:
 
 def shell_words() -> list[str]:
     """What to put before `-m MODULE` or `-c PROGRAM`, in place of an interpreter."""
-    return [sys.executable, "-I", "-S", str(fork_server.CLIENT), str(_server())]
+    return [sys.executable, "-I", "-S", str(CLIENT), str(_server())]
 
 
 @cache
