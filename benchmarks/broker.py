@@ -24,7 +24,7 @@ from pathlib import Path
 from figures import show
 
 from fugu.mqtt import Broker, Link
-from gateway.deployment.broker_files import BrokerFolder, create_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 
 FRAME = 74
@@ -54,7 +54,7 @@ def written(saving: str, frames: int) -> float:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
         settings = Settings(fleet="home", hosts=("127.0.0.1",), port=port, bind="127.0.0.1", in_place=True)
-        deployed = create_broker(folder / "broker", settings, datetime.now(UTC))
+        deployed = BrokerFolder.create(folder / "broker", settings, datetime.now(UTC))
         clients = {role: _account(folder, deployed, role) for role in ("gateway", "watch")}
         configuration = deployed.path / "mosquitto.conf"
         text = configuration.read_text()

@@ -13,7 +13,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.policy import PolicyHeader
 from fugu.contract.topics import topic_of
 from fugu.host.files import read_text
-from gateway.deployment.broker_files import open_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Promise
 
@@ -125,7 +125,7 @@ def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -
 
 def listed(broker: Path) -> Listed:
     """The access list in a broker's folder. DeploymentError if it is none, or cannot be read."""
-    accounts = open_broker(broker).settings.accounts
+    accounts = BrokerFolder.open(broker).settings.accounts
     rules = read_access(read_text(broker / "access.acl", "the access list"))
     named = [rule.user for rule in rules if rule.user is not None]
     roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}

@@ -27,7 +27,7 @@ from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
-from gateway.deployment.broker_files import open_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, float_above, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
@@ -111,7 +111,7 @@ def audit_ledger(
             classes of chains, noise tables and windows are the ledger's own.
         promises: what each audience is promised; `None` for what the ledger says.
     """
-    accounts = open_broker(broker).settings.accounts if broker is not None else ()
+    accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
     found = verify(ledger, policies=trusted)
     differing = [] if promises is None else sorted(set(_promise_problems(found.told, promises)))

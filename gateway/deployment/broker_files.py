@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pydantic import ValidationError
 
@@ -35,9 +35,12 @@ from gateway.deployment.mosquitto import AUTHORITY_DAYS, Account, Role, Settings
 from gateway.deployment.units import DeploymentError
 
 if TYPE_CHECKING:
+    from fugu.contract.leakage import Adversary
+    from fugu.contract.stretches import Ceiling
     from gateway.deployment.certificates import Authority, Issued
+    from gateway.releases.config import Bound
 
-__all__ = ["BrokerFolder", "Credentials", "check_name", "create_broker", "open_broker"]
+__all__ = ["BrokerFolder", "Credentials", "check_name"]
 
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -78,6 +81,41 @@ class BrokerFolder:
 
     path: Path
     settings: Settings
+
+    @classmethod
+    def create(cls, path: Path, settings: Settings, now: datetime) -> Self:
+        """Write the folder of a new broker, without any account.
+
+        Raises DeploymentError if it is not empty, or cannot be written; UsageError for a bad name or address.
+        """
+        check_name(settings.fleet, "fleet")
+        for host in settings.hosts:
+            named = len(host) <= _MOST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
+            if not (named or _is_address(host)):
+                raise UsageError(f"{host[:80]!r} is neither a host name nor an address")
+        if settings.bind is not None and not _is_address(settings.bind):
+            raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
+        folder = cls(new_folder(path), settings)
+        new_folder(folder.authority_key.parent, private=True)
+        from gateway.deployment.certificates import Authority
+
+        authority = Authority.create(settings.fleet, now, AUTHORITY_DAYS)
+        write_secret(folder.authority_key, authority.pem().key)
+        write_public(path / "ca.pem", authority.pem().certificate)
+        folder._certify(authority, now)
+        if not settings.mutual:
+            write_secret(path / "passwords", "")
+        folder._keep(())
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read the folder of a broker. DeploymentError if it is none."""
+        try:
+            settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
+        except ValidationError as error:
+            raise DeploymentError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
+        return cls(path, settings)
 
     @property
     def address(self) -> str:
@@ -181,6 +219,71 @@ class BrokerFolder:
             raise DeploymentError(f"there is no account {name}")
         return found[0]
 
+    def new_reader(
+        self,
+        name: str,
+        audiences: tuple[str, ...],
+        releases: Path,
+        policies: Path,
+        *,
+        limit: Ceiling | None = None,
+        adversary: Adversary | None = None,
+    ) -> tuple[Account, list[Bound]]:
+        """An account of audiences, not added yet, and what it may be told, by files of releases and policies.
+
+        Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
+        cannot be computed.
+        """
+        from gateway.releases.config import audience_of, load_releases
+
+        first = audience_of(load_releases(releases), name, audiences[0])
+        account = Account(
+            name=name,
+            role="reader",
+            audiences=tuple(dict.fromkeys(audiences)),
+            epsilon=first.epsilon if limit is None else limit.epsilon,
+            adversary=adversary or first.adversary,
+            seconds=first.protect if limit is None else limit.seconds,
+        )
+        return account, self._told(account, releases, policies)
+
+    def join(self, name: str, audience: str, releases: Path, policies: Path) -> tuple[Account, list[Bound]]:
+        """Let a reader belong to one audience more; what it is then, and may be told. Raises as `new_reader`."""
+        account = self._reader(name)
+        if audience in account.audiences:
+            raise DeploymentError(f"the account {name} belongs to audience {audience}")
+        left = tuple(one for one in account.left if one != audience)
+        account = account.model_copy(update={"audiences": (*account.audiences, audience), "left": left})
+        bounds = self._told(account, releases, policies)
+        self.change(account)
+        return account, bounds
+
+    def leave(self, name: str, audience: str) -> None:
+        """Let a reader leave an audience; what it was told still counts. DeploymentError if it is not in it."""
+        account = self._reader(name)
+        if audience not in account.audiences:
+            raise DeploymentError(f"the account {name} does not belong to audience {audience}")
+        others = tuple(one for one in account.audiences if one != audience)
+        self.change(account.model_copy(update={"audiences": others, "left": (*account.left, audience)}))
+
+    def _reader(self, name: str) -> Account:
+        account = self.account(name)
+        if account.role != "reader":
+            reads = "; the site reads symbols and all releases" if account.role == "site" else ""
+            raise DeploymentError(f"the account {name} is no reader of audiences, but {account.role}{reads}")
+        return account
+
+    def _told(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
+        """What a reader may be told about each stream, within its limit. Raises FuguError if it is not."""
+        from gateway.estimates.catalogue import Catalogue
+        from gateway.releases.config import Reader, check_reader, load_releases
+
+        assert account.epsilon is not None
+        assert account.adversary is not None
+        limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
+        reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
+        return check_reader(reader, load_releases(releases), Catalogue.load(policies, self.settings.fleet))
+
     def change(self, account: Account) -> None:
         """Let an account be another one of the same name."""
         self._keep(tuple(account if one.name == account.name else one for one in self.settings.accounts))
@@ -223,41 +326,6 @@ def _password_line(name: str, password: str, salt: bytes | None = None) -> str:
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
-
-
-def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:
-    """Write the folder of a new broker, without any account.
-
-    Raises DeploymentError if it is not empty, or cannot be written; UsageError for a bad name or address.
-    """
-    check_name(settings.fleet, "fleet")
-    for host in settings.hosts:
-        named = len(host) <= _MOST_HOST and all(map(_LABEL.fullmatch, host.split(".")))
-        if not (named or _is_address(host)):
-            raise UsageError(f"{host[:80]!r} is neither a host name nor an address")
-    if settings.bind is not None and not _is_address(settings.bind):
-        raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
-    folder = BrokerFolder(new_folder(path), settings)
-    new_folder(folder.authority_key.parent, private=True)
-    from gateway.deployment.certificates import Authority
-
-    authority = Authority.create(settings.fleet, now, AUTHORITY_DAYS)
-    write_secret(folder.authority_key, authority.pem().key)
-    write_public(path / "ca.pem", authority.pem().certificate)
-    folder._certify(authority, now)
-    if not settings.mutual:
-        write_secret(path / "passwords", "")
-    folder._keep(())
-    return folder
-
-
-def open_broker(path: Path) -> BrokerFolder:
-    """Read the folder of a broker. DeploymentError if it is none."""
-    try:
-        settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
-    except ValidationError as error:
-        raise DeploymentError(f"{path / 'broker.json'}: {error.errors(include_url=False)[0]['msg']}") from None
-    return BrokerFolder(path, settings)
 
 
 def check_name(name: str, what: str) -> None:

@@ -17,7 +17,7 @@ from fugu.contract.policy import Clock
 from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
-from gateway.deployment.broker_files import create_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, joint_loss, smallest_scale
 from gateway.releases.config import _joint_charge as joint_charge
@@ -253,7 +253,7 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
     allowed = [granted(ledger, 0.5, audience=audience, base=base) for audience in ("public", "press")]
     for audience, units in zip(("public", "press"), allowed, strict=True):
         reserve(ledger, release(0, 99, units - base, audience=audience))
-    made = create_broker(
+    made = BrokerFolder.create(
         tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
     )
     for name, audiences, limit in (("anna", ("public",), 0.5), ("both", ("public", "press"), 0.9)):
@@ -464,7 +464,7 @@ def test_a_shorter_period_of_the_auditors_policies_counts(lasting: Bench) -> Non
 
 
 def test_the_limit_of_a_reader_may_be_of_another_stretch(lasting: Bench, tmp_path: Path) -> None:
-    made = create_broker(
+    made = BrokerFolder.create(
         tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
     )
     for name, epsilon, seconds in (("anna", 1.0, 5), ("bert", 1.0, 60), ("carl", 1.0, 0)):

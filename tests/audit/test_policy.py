@@ -19,7 +19,7 @@ from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
 from gateway.audit.access import may_read, read_access
 from gateway.audit.statement import policy_statement
-from gateway.deployment.broker_files import create_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.fleet.keys import write_key
 from tests.support.audited import CHAINS, WINDOWS, planned
@@ -193,7 +193,7 @@ SUBSCRIBER = Account(name="weather", role="reader", audiences=("public",), epsil
 
 def site(folder: Path) -> Path:
     """A broker's folder with accounts of every kind."""
-    made = create_broker(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
+    made = BrokerFolder.create(folder, Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
     for account in (
         Account(name="gateway", role="gateway"),
         Account(name="watch", role="device", streams=("hr",)),

@@ -14,9 +14,9 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.broker_files import _new_password as new_password
 from gateway.deployment.broker_files import _password_line as password_line
-from gateway.deployment.broker_files import open_broker
 from gateway.deployment.certificates import Authority
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.deployment.units import DeploymentError
@@ -198,9 +198,9 @@ def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -
     refused = fugu(*again)
     assert refused.err == "fugu: the account watch exists, as device; fugu deploy renew gives it new credentials\n"
     before = (broker / "passwords").read_text()
-    known = open_broker(broker).account("watch")
+    known = BrokerFolder.open(broker).account("watch")
     assert fugu("deploy", "renew", "watch", tmp_path / "anew", "--broker", broker).code == 0
-    assert open_broker(broker).account("watch") == known
+    assert BrokerFolder.open(broker).account("watch") == known
     assert (tmp_path / "anew" / "password").stat().st_mode & 0o077 == 0
     assert (tmp_path / "anew" / "broker.toml").exists()
     after = (broker / "passwords").read_text()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.main import main
-from gateway.deployment.broker_files import open_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, limits
 from tests.support.brokers import wait_until
 from tests.support.flood import ROOT, Flood
@@ -48,10 +48,10 @@ def flood(
     broker = Shipped(tmp_path)
     for name in ("watch", "ring"):
         broker.add("device", name)
-    folder = open_broker(broker.folder)
+    folder = BrokerFolder.open(broker.folder)
     crowd = (Account(name=f"device-{number}", role="device") for number in range(devices - 2))
     folder._keep((*folder.settings.accounts, *crowd))
-    allowed = limits(open_broker(broker.folder).settings.accounts)
+    allowed = limits(BrokerFolder.open(broker.folder).settings.accounts)
     with broker, ExitStack() as attackers, broker.client("watch") as watch:
         assert watch.publish(SYMBOLS) == 0
         attacks = [
@@ -102,7 +102,7 @@ def test_one_account_that_subscribes_without_end_is_put_out_and_nobody_else_is(t
     for name in ("watch", "ring"):
         broker.add("device", name)
     configuration = broker.folder / "mosquitto.conf"
-    heap = f"memory_limit {limits(open_broker(broker.folder).settings.accounts).heap}"
+    heap = f"memory_limit {limits(BrokerFolder.open(broker.folder).settings.accounts).heap}"
     assert configuration.read_text().count(heap) == 1
     configuration.write_text(configuration.read_text().replace(heap, f"memory_limit {10 << 20}"))
     with broker, broker.client("ring") as ring:

@@ -18,8 +18,8 @@ from fugu.contract.frames import (
     WindowFrame,
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.broker_files import _password_line as password_line
-from gateway.deployment.broker_files import open_broker
 from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
@@ -121,7 +121,7 @@ def test_what_a_removed_device_has_left_is_cleared(tmp_path: Path, mutual: bool)
         assert broker.publish("operator", "fugu/2/home/watch/status", b"", retain=True) == DENIED
         broker.reload()
         wait_until(lambda: main([*remove, *operator]) == 0)
-        assert open_broker(broker.folder).uncleared("watch") is None
+        assert BrokerFolder.open(broker.folder).uncleared("watch") is None
         broker.reload()
         wait_until(lambda: broker.publish("operator", "fugu/2/home/watch/status", b"", retain=True) == DENIED)
         assert broker.publish("operator", "fugu/2/home/ring/status", b"", retain=True) == DENIED
@@ -138,7 +138,7 @@ def test_a_name_that_was_removed_can_be_given_again_and_what_it_left_is_not_forg
     assert main(["deploy", "operator", "--broker", str(broker.folder), str(tmp_path / "o"), "--name", "watch"]) == 1
     broker.root = tmp_path / "again"
     broker.add("device", "watch", "--stream", "steps")
-    account = open_broker(broker.folder).account("watch")
+    account = BrokerFolder.open(broker.folder).account("watch")
     assert (account.streams, account.former, account.uncleared) == (("steps",), ("hr",), False)
 
 

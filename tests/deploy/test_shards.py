@@ -15,7 +15,7 @@ from fugu.contract.errors import UsageError
 from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from gateway.deployment.broker_files import open_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
 from gateway.duties import _shard_account as shard_account
 from gateway.location import Server
@@ -147,7 +147,7 @@ def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_p
     assert fugu(*added, tmp_path / "one").code == 0
     assert not list((tmp_path / "one").glob("password-*"))
     assert fugu(*added, tmp_path / "four", "--renew", "--shards", 4).code == 0
-    assert [one.name for one in open_broker(broker).settings.accounts] == [
+    assert [one.name for one in BrokerFolder.open(broker).settings.accounts] == [
         "gateway",
         *(f"gateway-{n}" for n in range(4)),
     ]

@@ -19,7 +19,7 @@ from fugu.contract.class_of_chains import Shown
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.deployment.broker_files import create_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
 from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Promise, Release, peak_of_sum, units_above
@@ -336,7 +336,7 @@ def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(l
     allowed = guild(ledger, "guild", "town")
     told(ledger, "hr", "guild", allowed)
     told(ledger, "steps", "town", allowed)
-    made = create_broker(
+    made = BrokerFolder.create(
         tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
     )
     for name, audiences in (("one", ("guild",)), ("both", ("guild", "town"))):

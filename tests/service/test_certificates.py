@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import AlarmCode
-from gateway.deployment.broker_files import open_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from tests.support.brokers import wait_until
@@ -19,7 +19,7 @@ from tests.support.shipped import Shipped
 @pytest.mark.parametrize(("days", "mutual"), [(40, True), (20, False), (20, True)])
 def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutual: bool) -> None:
     broker = Shipped(tmp_path / "deployed", mutual=mutual)
-    folder = open_broker(broker.folder)
+    folder = BrokerFolder.open(broker.folder)
     folder.settings = folder.settings.model_copy(update={"days": days})
     folder._keep(())
     folder.renew(datetime.now(UTC))
@@ -35,7 +35,7 @@ def test_a_certificate_near_its_end_is_an_alarm(tmp_path: Path, days: int, mutua
             if days > 30:
                 assert gateway._certificates()["broker"] - datetime.now(UTC).timestamp() < days * 86_400
                 return
-            folder = open_broker(broker.folder)
+            folder = BrokerFolder.open(broker.folder)
             folder.settings = folder.settings.model_copy(update={"days": 365})
             folder.renew(datetime.now(UTC) + timedelta(hours=1))
             broker.restart()  # the gateway sees the new one when it connects

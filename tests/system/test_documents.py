@@ -22,7 +22,7 @@ from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.demo.session import NIGHTS
 from fugu.mqtt import Broker
-from gateway.deployment.broker_files import create_broker
+from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry
 from gateway.health import NotRunningError, asked
@@ -185,7 +185,9 @@ def test_what_shows_a_proof(proof: Path, tmp_path: Path) -> None:
 def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
     Store(tmp_path / "home.db").close()
     Ledger(ledger_beside(tmp_path / "home.db")).close()
-    create_broker(tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC))
+    BrokerFolder.create(
+        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
+    )
     replace = {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 4", "check stream": FEWER_TRIALS}
     with Page("docs/audit.md", tmp_path, replace) as page:
         assert page.run() == 10

@@ -19,7 +19,7 @@ from fugu.host.checks import certificate_end
 from fugu.host.clock import synchronised
 from fugu.host.files import new_folder
 from gateway.deployment import folders
-from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name, create_broker, open_broker
+from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
 from gateway.deployment.mosquitto import Account, Role, Settings, limits
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
@@ -116,9 +116,7 @@ def subscriber(
         epsilon (E@TIME): The most it may be told in all, about any stretch of a time (default: its first audience's).
         adversary: Against whom that holds (default: as its first audience's).
     """
-    from gateway.deployment.readers import new_reader
-
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     wanted = tuple(audience or ())
     if not wanted:
         raise CommandLineError("say with --audience what it may read; site reads symbols too")
@@ -130,10 +128,10 @@ def subscriber(
         _add_client(out, opened, Account(name=name, role="site"))
         return
     with working("adding up what it may be told"):
-        account, bounds = new_reader(
+        account, bounds = opened.new_reader(
             name,
             wanted,
-            *_promises(releases, policies, opened),
+            *_promises(releases, policies),
             limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
@@ -161,12 +159,9 @@ def join(
     Args:
         audience: The audience that it is to belong to as well.
     """
-    from gateway.deployment.readers import joined
-
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     with working("adding up what it may be told"):
-        account, bounds = joined(opened.account(name), audience, *_promises(releases, policies, opened))
-    opened.change(account)
+        account, bounds = opened.join(name, audience, *_promises(releases, policies))
     _show_bounds(account, bounds)
 
 
@@ -183,10 +178,7 @@ def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -
     Args:
         audience: The audience whose releases it is to read no longer.
     """
-    from gateway.deployment.readers import left
-
-    opened = open_broker(broker)
-    opened.change(left(opened.account(name), audience))
+    BrokerFolder.open(broker).leave(name, audience)
     print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
@@ -201,21 +193,19 @@ def retire(audience: Annotated[str, typer.Argument(metavar="AUDIENCE")], *, brok
     examples:
       fugu deploy retire street --broker broker
     """
-    from gateway.deployment.readers import left
-
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     readers = [one for one in opened.settings.accounts if one.role == "reader" and audience in one.audiences]
     if not readers:
         raise CommandLineError(f"no account reads releases for {audience}")
     for one in readers:
-        opened.change(left(one, audience))
+        opened.leave(one.name, audience)
         print(f"{one.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
-def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> tuple[Path, Path, str]:
+def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
     if releases is None or policies is None:
         raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
-    return releases, policies, broker.settings.fleet
+    return releases, policies
 
 
 def _show_bounds(account: Account, bounds: list[Bound]) -> None:
@@ -271,7 +261,7 @@ def broker(
         days=days,
         largest=largest,
     )
-    made = create_broker(out, settings, datetime.now(UTC))
+    made = BrokerFolder.create(out, settings, datetime.now(UTC))
     run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
     place = run if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
@@ -297,7 +287,7 @@ def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFol
         name ([NAME]): The account (default: the broker itself).
         out ([DIR]): Folder for an account's new credentials; it must be new or empty.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     if (name is None) != (out is None):
         raise CommandLineError("an account is renewed into a folder: name both, NAME and DIR")
     if name is not None and out is not None:
@@ -338,7 +328,7 @@ def device(
         measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
         sensor (SENSOR): stdin, or a Python function, package.module:function.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], opened.settings.fleet, name),
@@ -379,7 +369,7 @@ def streams(
         policy (FILE): A policy of the device; again for more.
         stream: A stream; again for more.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     account = opened.account(name)
     if account.role != "device":
         raise CommandLineError(f"the account {name} is no device, but {account.role}")
@@ -414,7 +404,7 @@ def gateway(
         shards (N 1..): Add accounts NAME-0, ... and units for so many shards, if not 1.
         renew: Replace the credentials of accounts that exist, as for more shards than there were.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     roles: dict[str, Role] = {name: "gateway"}
     roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
     roles |= {f"{name}-rollout": "operator"} if rollout else {}
@@ -444,7 +434,7 @@ def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operato
     Args:
         name: Name of the account; every person needs an own one.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     check_name(name, "account")
     _add_client(out, opened, Account(name=name, role="operator"))
 
@@ -462,7 +452,7 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
     Args:
         name: Name of the account.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     check_name(name, "account")
     _add_client(out, opened, Account(name=name, role="home-assistant"))
 
@@ -482,7 +472,7 @@ def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path 
     Args:
         operator (FILE): The broker.toml of an operator: clear what a device has left.
     """
-    opened = open_broker(broker)
+    opened = BrokerFolder.open(broker)
     at = None if operator is None else broker_of(str(operator))
     if not (at is not None and opened.uncleared(name)):
         opened.remove(name)
