@@ -24,7 +24,7 @@ from fugu.places.hull import graph_hull
 from fugu.places.tables import build_table, table_loss
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
+from fugu.privacy.bayes_net import BayesNet, BayesNode
 from fugu.privacy.chain_class import MarkovChain
 from papers.composition import joint_epsilon, joint_loss, sequence_epsilon, stacked, trajectory_loss
 from papers.dphmm import GRAPH, VALUES, chosen
@@ -193,7 +193,7 @@ def fields(setting: Setting) -> Found:
         alike = sum((states[:, a] == states[:, b]).astype(float) for a, b in edges)
         weights = np.exp(2.0 * coupling * alike)
         joint = (weights / weights.sum()).reshape((2,) * size)
-        found = network_quilt_scale(field(joint, edges), 1.0)
+        found = field(joint, edges).quilt_scale(1.0)
         about = f"ring of {size}, coupling {coupling:g}"
         rows.append(Row(f"{about}: scale of a count by quilts, {', '.join(found.quilt) or 'none'}", found.scale))
         rows.append(

@@ -16,17 +16,7 @@ import numpy as np
 from fugu.contract.errors import FuguError
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_spec import read_specification, refuse_unknown
-from fugu.privacy.bayes_net import (
-    BayesNet,
-    BayesNode,
-    ExactNode,
-    Secrets,
-    SumDistributions,
-    exact_scale,
-    network_distance,
-    network_quilt_scale,
-    sum_distributions,
-)
+from fugu.privacy.bayes_net import BayesNet, BayesNode, ExactNode, Secrets, SumDistributions
 from fugu.privacy.chain_class import ChainClassError
 
 __all__ = ["NetworkPlan", "NetworkSpec", "plan_network", "read_network"]
@@ -62,7 +52,7 @@ class NetworkSpec:
         """Of the answer; FuguError if none can be known."""
         if self.nodes is None:
             raise PlanningError("needs to know what each value adds: give the query as weights")
-        return sum_distributions(self.nodes)
+        return SumDistributions.of(self.nodes)
 
 
 @dataclass(frozen=True)
@@ -292,18 +282,18 @@ def _told(spec: NetworkSpec, node: str, values: tuple[int, int]) -> str:
 
 
 def _exact(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = exact_scale(spec.distributions, secrets, spec.epsilon)
+    found = spec.distributions.least_scale(secrets, spec.epsilon)
     return found.scale, f"every outcome added up; {_told(spec, found.node, found.values)}"
 
 
 def _wasserstein(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = network_distance(spec.distributions, secrets)
+    found = spec.distributions.furthest(secrets)
     scale = float(found.distance) / spec.epsilon
     return scale, f"distance {found.distance}; {_told(spec, found.node, found.values)}"
 
 
 def _mqm(spec: NetworkSpec, secrets: Secrets) -> tuple[float, str]:
-    found = network_quilt_scale(spec.network, spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
+    found = spec.network.quilt_scale(spec.epsilon, sensitivities=spec.sensitivities, secrets=secrets)
     quilt = ", ".join(found.quilt) or "none"
     return found.scale, f"{found.node}: quilt {quilt}; {len(found.nearby)} near, influence {found.influence:.4g}"
 

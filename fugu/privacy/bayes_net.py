@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations, product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
@@ -33,10 +33,6 @@ __all__ = [
     "ExactNode",
     "Secrets",
     "SumDistributions",
-    "exact_scale",
-    "network_distance",
-    "network_quilt_scale",
-    "sum_distributions",
 ]
 
 
@@ -167,6 +163,35 @@ class BayesNet:
                     worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
         return worst
 
+    def quilt_scale(
+        self,
+        epsilon: float,
+        *,
+        largest_quilt: int = 2,
+        sensitivities: Mapping[str, float] | None = None,
+        secrets: Secrets | None = None,
+    ) -> NetworkQuilt:
+        """The scale of the Markov quilt mechanism for the worst node.
+
+        A quilt has at most `largest_quilt` nodes beside whole layers; 2 is all that a chain can use. `sensitivities`
+        say by how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for
+        all values of all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
+        """
+        if not 0.0 < epsilon < math.inf:
+            raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
+        weights = sensitivities or {node.name: 1.0 for node in self.nodes}
+        worst: NetworkQuilt | None = None
+        for node in self.nodes:
+            if secrets is None or node.name in secrets:
+                secret_pairs = None if secrets is None else secrets[node.name]
+                enough = worst.scale if worst else 0.0
+                found = _node_scale(self, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
+                if worst is None or found.scale > worst.scale:
+                    worst = found
+        if worst is None:
+            raise ChainClassError("there is no secret to protect")
+        return worst._replace(scale=worst.scale * _UP)
+
 
 class NetworkQuilt(NamedTuple):
     """A Laplace scale for a query, rounded up, and the quilt of the worst node that decides it.
@@ -179,36 +204,6 @@ class NetworkQuilt(NamedTuple):
     quilt: tuple[str, ...]
     nearby: frozenset[str]
     influence: float
-
-
-def network_quilt_scale(
-    network: BayesNet,
-    epsilon: float,
-    *,
-    largest_quilt: int = 2,
-    sensitivities: Mapping[str, float] | None = None,
-    secrets: Secrets | None = None,
-) -> NetworkQuilt:
-    """The scale of the Markov quilt mechanism for the worst node of a network.
-
-    A quilt has at most `largest_quilt` nodes beside whole layers; 2 is all that a chain can use. `sensitivities` say by
-    how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for all values of
-    all nodes. Raises ChainClassError if there is nothing to protect, or epsilon is not above 0.
-    """
-    if not 0.0 < epsilon < math.inf:
-        raise ChainClassError(f"the mechanism needs an epsilon above 0, got {epsilon}")
-    weights = sensitivities or {node.name: 1.0 for node in network.nodes}
-    worst: NetworkQuilt | None = None
-    for node in network.nodes:
-        if secrets is None or node.name in secrets:
-            secret_pairs = None if secrets is None else secrets[node.name]
-            enough = worst.scale if worst else 0.0
-            found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
-            if worst is None or found.scale > worst.scale:
-                worst = found
-    if worst is None:
-        raise ChainClassError("there is no secret to protect")
-    return worst._replace(scale=worst.scale * _UP)
 
 
 def _node_scale(
@@ -263,6 +258,101 @@ class SumDistributions(NamedTuple):
     unit: Fraction
     given: Mapping[tuple[str, int], Mapping[int, int]]
 
+    @classmethod
+    def of(cls, nodes: Sequence[ExactNode]) -> Self:
+        """The distribution of the sum given each value of each node; ChainClassError if outcomes are too many."""
+        sizes = {node.name: len(node.adds) for node in nodes}
+        if math.prod(sizes.values()) > _MOST_OUTCOMES:
+            raise ChainClassError(
+                f"{math.prod(sizes.values())} outcomes are too many to add up: at most {_MOST_OUTCOMES} are"
+            )
+        place = {node.name: index for index, node in enumerate(nodes)}
+        unit = math.lcm(*(add.denominator for node in nodes for add in node.adds))
+        # whole numbers all along: fractions would be brought to lowest terms a million times
+        reached: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
+        for node in nodes:
+            scale = math.lcm(*(p.denominator for row in node.rows for p in row))
+            weights = [[int(p * scale) for p in row] for row in node.rows]
+            rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), weights, strict=True))
+            steps = [int(add * unit) for add in node.adds]
+            at = [place[name] for name in node.parents]
+            reached = [
+                ((*values, x), weight * p, total + steps[x])
+                for values, weight, total in reached
+                for x, p in enumerate(rows[tuple(values[i] for i in at)])
+                if p
+            ]
+        distributions: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
+        for values, weight, total in reached:
+            for index, x in enumerate(values):
+                distribution = distributions[index][x]
+                distribution[total] = distribution.get(total, 0) + weight
+        given = {
+            (node.name, x): distribution
+            for node, by_value in zip(nodes, distributions, strict=True)
+            for x, distribution in enumerate(by_value)
+            if distribution
+        }
+        return cls(Fraction(1, unit), given)
+
+    def furthest(self, secrets: Secrets) -> NetworkDistance:
+        """W of the sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError if nothing is secret."""
+        found = [
+            (infinity_wasserstein(self.given[name, a].items(), self.given[name, b].items()), name, (a, b))
+            for name, (a, b) in self._pairs(secrets)
+        ]
+        distance, node, values = max(found, key=lambda each: each[0])
+        return NetworkDistance(distance * self.unit, node, values)
+
+    def least_scale(self, secrets: Secrets, epsilon: float) -> ExactScale:
+        """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
+
+        Raises ChainClassError if no secret has two possible values, or there are too many answers.
+        """
+        answers = sorted({answer for distribution in self.given.values() for answer in distribution})
+        if len(answers) > _MOST_ANSWERS:
+            raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
+        at = np.array([float(answer * self.unit) for answer in answers])
+        gaps = np.abs(at[:, None] - at[None, :])
+        pairs = self._pairs(secrets)
+        exact = {key: _masses(self.given[key], answers) for name, values in pairs for key in product([name], values)}
+        masses = {key: np.array([float(p) for p in distribution]) for key, distribution in exact.items()}
+        differ = [(name, (a, b)) for name, (a, b) in pairs if exact[name, a] != exact[name, b]]
+        if not differ:
+            return ExactScale(0.0, *pairs[0])
+
+        def losses(scale: float) -> list[float]:
+            """Of each pair: between two neighbouring answers the ratio is monotone, beyond the last ones constant."""
+            densities = {key: _log_density(gaps / scale, mass) for key, mass in masses.items()}
+            return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
+
+        spread = float(at[-1] - at[0])
+        high = 2.0 * spread / epsilon  # the loss is at most spread / scale, and often just that
+        low = high
+        for _ in range(_WIDEST):
+            low /= 2.0
+            if max(losses(low)) > epsilon:
+                break
+        else:
+            raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
+        meets = brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)
+        scale = float(meets) * _DECIMALS
+        found = losses(scale)
+        if max(found) > epsilon:
+            raise ChainClassError("the least noise could not be computed to eleven digits")
+        return ExactScale(scale, *differ[int(np.argmax(found))])
+
+    def _pairs(self, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
+        found = [
+            (name, (a, b))
+            for name, pairs in secrets.items()
+            for a, b in pairs
+            if a != b and (name, a) in self.given and (name, b) in self.given
+        ]
+        if not found:
+            raise ChainClassError("no secret has two values that are both possible")
+        return found
+
 
 class NetworkDistance(NamedTuple):
     """W: the furthest that a secret moves the distribution of the sum, and the secret that does."""
@@ -278,105 +368,6 @@ class ExactScale(NamedTuple):
     scale: float
     node: str
     values: tuple[int, int]
-
-
-def sum_distributions(nodes: Sequence[ExactNode]) -> SumDistributions:
-    """The distribution of the sum given each value of each node; ChainClassError if outcomes are too many."""
-    sizes = {node.name: len(node.adds) for node in nodes}
-    if math.prod(sizes.values()) > _MOST_OUTCOMES:
-        raise ChainClassError(
-            f"{math.prod(sizes.values())} outcomes are too many to add up: at most {_MOST_OUTCOMES} are"
-        )
-    place = {node.name: index for index, node in enumerate(nodes)}
-    unit = math.lcm(*(add.denominator for node in nodes for add in node.adds))
-    # whole numbers all along: fractions would be brought to lowest terms a million times
-    reached: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]
-    for node in nodes:
-        scale = math.lcm(*(p.denominator for row in node.rows for p in row))
-        weights = [[int(p * scale) for p in row] for row in node.rows]
-        rows = dict(zip(product(*(range(sizes[name]) for name in node.parents)), weights, strict=True))
-        steps = [int(add * unit) for add in node.adds]
-        at = [place[name] for name in node.parents]
-        reached = [
-            ((*values, x), weight * p, total + steps[x])
-            for values, weight, total in reached
-            for x, p in enumerate(rows[tuple(values[i] for i in at)])
-            if p
-        ]
-    distributions: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
-    for values, weight, total in reached:
-        for index, x in enumerate(values):
-            distribution = distributions[index][x]
-            distribution[total] = distribution.get(total, 0) + weight
-    given = {
-        (node.name, x): distribution
-        for node, by_value in zip(nodes, distributions, strict=True)
-        for x, distribution in enumerate(by_value)
-        if distribution
-    }
-    return SumDistributions(Fraction(1, unit), given)
-
-
-def network_distance(distributions: SumDistributions, secrets: Secrets) -> NetworkDistance:
-    """W of a sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError without two possible values."""
-    found = [
-        (infinity_wasserstein(distributions.given[name, a].items(), distributions.given[name, b].items()), name, (a, b))
-        for name, (a, b) in _secret_pairs(distributions, secrets)
-    ]
-    distance, node, values = max(found, key=lambda each: each[0])
-    return NetworkDistance(distance * distributions.unit, node, values)
-
-
-def exact_scale(distributions: SumDistributions, secrets: Secrets, epsilon: float) -> ExactScale:
-    """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
-
-    Raises ChainClassError if no secret has two possible values, or there are too many answers.
-    """
-    answers = sorted({answer for distribution in distributions.given.values() for answer in distribution})
-    if len(answers) > _MOST_ANSWERS:
-        raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
-    at = np.array([float(answer * distributions.unit) for answer in answers])
-    gaps = np.abs(at[:, None] - at[None, :])
-    pairs = _secret_pairs(distributions, secrets)
-    exact = {
-        key: _masses(distributions.given[key], answers) for name, values in pairs for key in product([name], values)
-    }
-    masses = {key: np.array([float(p) for p in distribution]) for key, distribution in exact.items()}
-    differ = [(name, (a, b)) for name, (a, b) in pairs if exact[name, a] != exact[name, b]]
-    if not differ:
-        return ExactScale(0.0, *pairs[0])
-
-    def losses(scale: float) -> list[float]:
-        """Of each pair: between two neighbouring answers the ratio is monotone, beyond the last ones constant."""
-        densities = {key: _log_density(gaps / scale, mass) for key, mass in masses.items()}
-        return [float(np.abs(densities[name, a] - densities[name, b]).max()) for name, (a, b) in differ]
-
-    spread = float(at[-1] - at[0])
-    high = 2.0 * spread / epsilon  # the loss is at most spread / scale, and often just that
-    low = high
-    for _ in range(_WIDEST):
-        low /= 2.0
-        if max(losses(low)) > epsilon:
-            break
-    else:
-        raise ChainClassError("these secrets can be told apart by so little that any noise hides them")
-    scale = float(brentq(lambda scale: max(losses(scale)) - epsilon, low, high, xtol=1e-300, rtol=1e-13)) * _DECIMALS
-    found = losses(scale)
-    if max(found) > epsilon:
-        raise ChainClassError("the least noise could not be computed to eleven digits")
-    return ExactScale(scale, *differ[int(np.argmax(found))])
-
-
-def _secret_pairs(distributions: SumDistributions, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
-    found = [
-        (name, (a, b))
-        for name, pairs in secrets.items()
-        for a, b in pairs
-        if a != b and (name, a) in distributions.given and (name, b) in distributions.given
-    ]
-    if not found:
-        raise ChainClassError("no secret has two values that are both possible")
-    return found
 
 
 def _masses(distribution: Mapping[int, int], answers: Sequence[int]) -> list[Fraction]:

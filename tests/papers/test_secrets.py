@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from fugu.planning.errors import PlanningError
-from fugu.privacy.bayes_net import network_quilt_scale
 from papers.__main__ import main
 from papers.correlated import middle_posterior
 from papers.mqm import strongest_influence
@@ -86,7 +85,7 @@ def test_noise_by_quilts_of_a_field_keeps_epsilon(seed: int) -> None:
     joint = drawn_field(seed)
     states = np.array(list(product((0, 1), repeat=5)))
     for epsilon in (0.5, 3.0):
-        scale = network_quilt_scale(field(joint, SQUARE), epsilon).scale
+        scale = field(joint, SQUARE).quilt_scale(epsilon).scale
         assert scale <= 5 / epsilon * (1 + 1e-9)
         density = joint.ravel()[:, None] * np.exp(-np.abs(states.sum(axis=1)[:, None] - np.arange(6)) / scale)
         for at in range(5):

@@ -15,7 +15,7 @@ import pytest
 import fugu.cli.demo
 from fugu.planning.errors import PlanningError
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec, plan_network, read_network
-from fugu.privacy.bayes_net import network_distance, sum_distributions
+from fugu.privacy.bayes_net import SumDistributions
 from fugu.privacy.wasserstein import infinity_wasserstein
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["3_flu"]
@@ -137,7 +137,7 @@ def test_distances_are_those_of_the_joint_distribution(seed: int, tmp_path: Path
         for pair in pairs
         if all(any(w and o[places[name]] == x for _, o, w in answers) for x in pair)
     ]
-    assert network_distance(sum_distributions(spec.nodes), spec.secrets).distance == max(distances)
+    assert SumDistributions.of(spec.nodes).furthest(spec.secrets).distance == max(distances)
 
 
 def test_a_query_that_is_only_lipschitz_has_no_distributions(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from fugu.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
+from fugu.privacy.bayes_net import BayesNet, BayesNode
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_exact
 from tests.support.released import losses
@@ -41,10 +41,10 @@ def test_a_chain_is_a_network_too(seed: int) -> None:
     k, length = 2 + seed % 2, 3 + seed % 4
     chain = MarkovChain(rng.dirichlet(np.ones(k), k), rng.dirichlet(np.ones(k)))
     for epsilon in (0.3, 1.0, 5.0):
-        found = network_quilt_scale(chain_network(chain, length), epsilon)
+        found = chain_network(chain, length).quilt_scale(epsilon)
         assert found.scale == pytest.approx(mqm_exact((chain,), length, epsilon).scale, rel=1e-9)
-    larger = network_quilt_scale(chain_network(chain, length), 2.0, largest_quilt=3)
-    assert larger.scale == pytest.approx(network_quilt_scale(chain_network(chain, length), 2.0).scale, rel=1e-9)
+    larger = chain_network(chain, length).quilt_scale(2.0, largest_quilt=3)
+    assert larger.scale == pytest.approx(chain_network(chain, length).quilt_scale(2.0).scale, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -69,7 +69,7 @@ def test_noise_of_this_scale_really_gives_epsilon(seed: int) -> None:
     rng = np.random.default_rng(50 + seed)
     network = random_network(rng, 7)
     for epsilon in (0.5, 1.0, 4.0):
-        found = network_quilt_scale(network, epsilon)
+        found = network.quilt_scale(epsilon)
         assert real_losses(network, found.scale).max() <= epsilon
         assert found.scale <= 7 / epsilon * (1 + 1e-9)
 
@@ -83,7 +83,7 @@ def test_a_hub_separates_its_sensors() -> None:
     assert network.connected("s0", ["s1"]) == {"s0", "hub", "s2", "s3"}
     assert network.influence(["hub"], "s0") == pytest.approx(math.log(1.5))
     assert network.influence(["s0", "s1", "s2", "s3"], "hub") == pytest.approx(4 * math.log(1.5))
-    found = network_quilt_scale(network, 2.5, largest_quilt=4)
+    found = network.quilt_scale(2.5, largest_quilt=4)
     assert (found.node, found.quilt) == ("hub", ("s0", "s1", "s2", "s3"))
     assert found.scale == pytest.approx(1 / (2.5 - 4 * math.log(1.5)), rel=1e-9)
     assert real_losses(network, found.scale).max() <= 2.5
@@ -104,7 +104,7 @@ def test_independent_parts_do_not_pay_for_one_another() -> None:
     parts = []
     for room in range(3):
         parts += [BayesNode(f"door{room}", (), coin), BayesNode(f"lamp{room}", (f"door{room}",), copy)]
-    found = network_quilt_scale(BayesNet(tuple(parts)), 1.0)
+    found = BayesNet(tuple(parts)).quilt_scale(1.0)
     assert found.scale == pytest.approx(2.0, rel=1e-9)
     assert found.nearby == {"door0", "lamp0"}
 
@@ -135,7 +135,7 @@ def test_what_is_no_small_network() -> None:
     with pytest.raises(ChainClassError, match="joint states"):
         BayesNet(tuple(BayesNode(f"n{i}", (), coin) for i in range(21)))
     with pytest.raises(ChainClassError):
-        network_quilt_scale(BayesNet((BayesNode("a", (), coin),)), 0.0)
+        BayesNet((BayesNode("a", (), coin),)).quilt_scale(0.0)
 
 
 def test_a_joint_state_too_rare_for_a_float_is_refused() -> None:
@@ -143,4 +143,4 @@ def test_a_joint_state_too_rare_for_a_float_is_refused() -> None:
     rare = np.array([1.0 - 1e-200, 1e-200])
     nodes = (BayesNode("one", (), rare), BayesNode("two", ("one",), np.array([rare, rare])))
     with pytest.raises(ChainClassError, match="does not fit a float"):
-        network_quilt_scale(BayesNet(nodes), 1.0)
+        BayesNet(nodes).quilt_scale(1.0)
