@@ -124,6 +124,7 @@ def _fixed_point(matrix: _Matrix) -> Decimal:
     return as_decimal(2 * b) / (as_decimal(d - a) + root)
 
 
+@lru_cache(maxsize=64)  # policies of a fleet have few classes
 def informed_leakage(q: Fraction, r: Fraction, largest: Fraction, smallest: Fraction) -> Leakage:
     """Return the most that one direction adds for an adversary who may know states there.
 

@@ -29,7 +29,7 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
 from fugu.contract.queries import window_query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
-from tests.support.lives import lives
+from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.soak import only
 
@@ -484,7 +484,7 @@ def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> 
 
     def connected(*arguments: object, **options: object) -> sqlite3.Connection:
         db: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
-        db.set_trace_callback(step)
+        db.set_trace_callback(lambda text: None if READS.match(text) else step())
         return db
 
     sqlite3.connect = connected  # type: ignore[assignment]

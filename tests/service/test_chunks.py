@@ -21,7 +21,7 @@ from gateway.store.coverage import Place
 from gateway.store.engine import Database, Rows
 from gateway.store.store import Store
 from gateway.store.symbols import Chunk
-from tests.support.scenes import Scene, final_state, frames, policy
+from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
 from tests.support.soak import only
 
 
@@ -40,15 +40,6 @@ def sealed_form(scene: Scene) -> list[tuple[object, ...]]:
             for table in ("chunks", "heads", "coverage")
             for row in database.execute(f"SELECT * FROM {table} ORDER BY stream, 3").fetchall()
         ]
-
-
-def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
-    """Each tick with its policy version, shift and symbol."""
-    return [
-        (tick, frame.policy_version, frame.shift, symbol)
-        for frame in some
-        for tick, symbol in enumerate(frame.symbols, frame.first)
-    ]
 
 
 MIXED = frames(
@@ -423,12 +414,12 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     begun.recorder.seal(now=True)
     begun.record(made[late])
     begun.store.close()
+    wanted = [one for one in symbols_of(made) if one[0] >= begin]
     for statement in range(40):
         scene = Scene(copied(begun, statement))
         reader = Store(scene.path)
         asked = Asking(reader._db, statement, lambda scene=scene: scene.recorder.seal(now=True))  # type: ignore[misc]
         put(reader, asked)
-        wanted = [one for one in symbols_of(made) if one[0] >= begin]
         with reader.snapshot():
             assert symbols_of(reader.symbols.following(1, begin)) == wanted, statement
         reader.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import sqlite3
@@ -22,6 +21,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.store.store import Store
 from tests.support.command import Fugu, runner
+from tests.support.lives import READS
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, write_policies
 from tests.support.soak import only
@@ -81,16 +81,13 @@ def killed_at(site: Path, statement: int) -> bool:
     return ended != 0
 
 
-_READS = re.compile(r"SELECT|BEGIN|ROLLBACK|PRAGMA (?!journal_mode|(application_id|user_version)\s*=)")
-
-
 def _die_at(statement: int) -> None:
-    """End at the n-th statement that may write: one that only reads leaves what the one before has left."""
+    """End at the n-th statement that may write."""
     count, connect = 0, sqlite3.connect
 
     def counted(text: str) -> None:
         nonlocal count
-        count += _READS.match(text) is None
+        count += READS.match(text) is None
         if count == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 

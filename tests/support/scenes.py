@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -175,8 +176,11 @@ class Final:
         exact = [(one.symbols, one.intervals, one.committed, one.belief) for one in (self, other)]
         if exact[0] != exact[1] or len(self.estimates) != len(other.estimates):
             return False
-        pairs = zip(self.estimates, other.estimates, strict=True)
-        return all(t == u and len(a) == len(b) and np.abs(np.subtract(a, b)).max() < 1e-12 for (t, a), (u, b) in pairs)
+        shapes, numbers = [], []
+        for one in (self, other):
+            shapes.append([(tick, len(row)) for tick, row in one.estimates])
+            numbers.append(np.array([*chain.from_iterable(row for _, row in one.estimates)]))
+        return shapes[0] == shapes[1] and bool((np.abs(np.subtract(*numbers)) < 1e-12).all())
 
 
 class Tracked(NamedTuple):
@@ -198,6 +202,12 @@ def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked |
     return Tracked(frame, beliefs.distribution[0, :states].copy())
 
 
+def symbols_of(some: Iterable[SymbolFrame]) -> list[tuple[int, int, int, int]]:
+    """Each tick with its policy version, shift and symbol."""
+    ticks = (zip(count(f.first), repeat(f.policy_version), repeat(f.shift), f.symbols) for f in some)
+    return [*chain.from_iterable(ticks)]
+
+
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
     """What a scene has come to, whether or not it is sealed."""
     number = scene.store.stream_id(device, stream)
@@ -205,11 +215,7 @@ def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Fina
     last = newest(scene, device, stream)
     runs = scene.recorder.symbols.past.estimates(Place(number, device, stream))
     return Final(
-        [
-            (tick, frame.policy_version, frame.shift, symbol)
-            for frame in scene.store.symbols.following(number, 0)
-            for tick, symbol in enumerate(frame.symbols, frame.first)
-        ],
+        symbols_of(scene.store.symbols.following(number, 0)),
         [(tick, tuple(row.tolist())) for run in runs for tick, row in enumerate(run.probabilities, run.first)],
         scene.recorder._load(device, stream).coverage.intervals,
         scene.committed(device),
