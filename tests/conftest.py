@@ -193,11 +193,16 @@ def _starts_processes(name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _no_process_outlives_its_test() -> Iterator[None]:
-    """A test that fails half-way leaves agents and gateways behind; they end here."""
+    """A test that fails half-way leaves agents and gateways behind; they end here.
+
+    A gateway in this process has had kernels compiled beside its work: those of later tests would begin as plain ones.
+    """
     yield
     for child in _children():
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(child, signal.SIGKILL)
+    if (kernels := sys.modules.get("fugu.chains.kernel")) is not None:
+        kernels.compile_beside(None)
 
 
 def _children() -> list[int]:

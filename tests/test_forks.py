@@ -28,7 +28,7 @@ def alive(process: int) -> bool:
 
 
 def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> None:
-    for words in (["--version"], ["check", "policy", "none.json"], ["no such"], ["plan", "auto", "--help"], ["agent"]):
+    for words in (["--version"], ["check", "policy", "none.json"], ["no such"]):
         ran = [
             kind([sys.executable, "-m", "fugu", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             for kind in (forks.Popen, forks.REAL)

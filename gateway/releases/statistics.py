@@ -88,6 +88,7 @@ def inversion(table: NoiseTable) -> Inversion:
     return Inversion(emission, np.linalg.solve(gram, weighted))
 
 
+@lru_cache(maxsize=256)
 def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
     """How to count some states, not all, by one count of symbols, as for randomised response; `None` if impossible.
 
@@ -141,11 +142,13 @@ class Estimates(NamedTuple):
     high: Floats
 
 
+@lru_cache(maxsize=256)
 def noise_variance(scale: Fraction) -> float:
     """Variance of the noise: 2 p / (1 - p)^2, p = e^(-1/scale)."""
     return 0.5 / math.sinh(0.5 / float(scale)) ** 2 if scale > Fraction(1, 1000) else 0.0
 
 
+@lru_cache(maxsize=16)
 def quantile(confidence: float) -> float:
     """Standard errors within which an error is with this probability, normal or Laplace or a sum of both."""
     return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log(1.0 - confidence) / math.sqrt(2.0))
@@ -229,6 +232,7 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
     return Estimates(*(one / divisor for one in (np.asarray(values), np.sqrt(variances), low, high)))
 
 
+@lru_cache(maxsize=256)
 def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
     """(n, m) what a symbol adds to each value, (n, c) what noise on each count adds (c = 1 if one count will do)."""
     inverse = inversion(table).inverse
@@ -349,9 +353,12 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     possible(leaving)
     standard_error = error * value**2
     grid = np.geomspace(1.0 / steps, 1.0, _GRID).tolist()
-    taken = [i for i, probability in enumerate(grid) if possible(probability)]
-    low = 1.0 / grid[min(taken[-1] + 1, len(grid) - 1)] if taken else value
-    high = float(steps) if possible(0.0) or not taken else 1.0 / grid[max(taken[0] - 1, 0)]
+    first = next((i for i, probability in enumerate(grid) if possible(probability)), None)
+    low, high = value, float(steps)
+    if first is not None:
+        last = next(i for i in range(_GRID - 1, -1, -1) if possible(grid[i]))
+        low = 1.0 / grid[min(last + 1, _GRID - 1)]
+        high = high if possible(0.0) else 1.0 / grid[max(first - 1, 0)]
     ends = min(low, value), max(high, value)
     return Estimates(*(np.array([one]) for one in (value, standard_error, *ends)))
 
@@ -377,6 +384,11 @@ def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: 
     left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
     shared = (left[:, None, :] * emission) @ right - means[:, :, None] * means
     spread = np.maximum(alone[:, :, None] + 2.0 * np.maximum(shared, 0.0), 0.0)
-    inside = np.isin(np.arange(table.states), states)
-    same = (inside[:, None, None] == inside[:, None]) & (inside[:, None] == inside)
-    return float(spread[same].max()), float(spread.max())
+    return float(spread[_of_one_side(states, table.states)].max()), float(spread.max())
+
+
+@lru_cache(maxsize=64)
+def _of_one_side(states: tuple[int, ...], many: int) -> NDArray[np.bool_]:
+    """Which of three states (k, k, k) are all in the set, or none."""
+    inside = np.isin(np.arange(many), states)
+    return np.asarray((inside[:, None, None] == inside[:, None]) & (inside[:, None] == inside))

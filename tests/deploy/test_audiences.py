@@ -29,7 +29,7 @@ from tests.support.shipped import Shipped
 from tests.support.soak import only
 
 POLICY = policy(1)
-TICKS = 363
+TICKS = 121
 AUDIENCES = "".join(f'[audiences.{name}]\nepsilon = 0.5\nadversary = "informed"\n' for name in ("street", "press"))
 RELEASES = (
     scheduled("plain", "site", scale="1/10", length=1),

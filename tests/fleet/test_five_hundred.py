@@ -23,7 +23,8 @@ OFFLINE, REFUSING = frozenset(_TROUBLED[:50]), frozenset(_TROUBLED[50:])
         # 435 of 500 accept: enough without those that are off
         pytest.param(85, 10, 300, "completed", 3, marks=pytest.mark.soak),
         (95, 10, 60, "completed", 3),  # 435 of the 450 that could answer
-        (85, 3, 60, "stopped", 3),  # the eighth of the last 247 refuses
+        # the eighth of the last 247 refuses
+        pytest.param(85, 3, 60, "stopped", 3, marks=pytest.mark.soak),
         (99, 10, 60, "stopped", 1),  # one of the first 50 refuses: 99 % will never accept
     ],
 )

@@ -90,7 +90,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("mechanism", only(["chain", "mqm-exact", "wasserstein"], SCALES))
+@pytest.mark.parametrize("mechanism", only(["mqm-exact", "wasserstein"], SCALES))
 def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, mechanism: Mechanism) -> None:
     config = write_config(folder, planned(mechanism), audiences=NOBODY)
     settings = GatewaySettings(

@@ -88,10 +88,10 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
 def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosquitto, tmp_path: Path) -> None:
     write_policies(tmp_path / "policies", FLEET)
     write_config(tmp_path, scheduled(devices=["watch"]), scheduled("plain", "site", scale="3", devices=["watch"]))
-    made, generator = frames([10] * 40), random.Random(2)
+    made, generator = frames([10] * 20), random.Random(2)
     public, device = Public(broker), Device(broker)
     device.say_birth()
-    for part in range(4):
+    for part in range(2):
         gateway = start_gateway(broker, tmp_path)
         seen = device.watermarks
         wait_until(device.answered_after(seen), what="the gateway")
@@ -105,7 +105,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
     seen = device.watermarks
     wait_until(device.answered_after(seen))
     device.send_again()
-    expected = {(name, first) for name in ("active", "plain") for first in range(0, 380, 20)}
+    expected = {(name, first) for name in ("active", "plain") for first in range(0, 180, 20)}
     wait_until(lambda: {(frame.name, frame.first) for frame in public.frames} == expected)
     gateway.send_signal(signal.SIGTERM)
     assert gateway.wait(PATIENCE) == 0
