@@ -1,4 +1,4 @@
-"""Plan windows, and symbols beside them if wanted, under one epsilon; compare every mechanism's noise.
+"""Plan windows, and symbols beside them if wanted, under one epsilon.
 
 What they add to the loss of a tick is added up, and the accountant of the class of chains says once how much of it
 epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
@@ -10,12 +10,12 @@ Source: docs/proofs/device-windows.md, "Windows counted on the device".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
@@ -26,19 +26,9 @@ from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import ChainClassError, Covered, Start
 from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
-from fugu.privacy.window_mechanisms import (
-    COMPOSING,
-    MECHANISMS,
-    Mechanism,
-    PlannedScale,
-    WindowNoise,
-    WindowRequest,
-    least_noise,
-    planned_scale,
-    window_noise,
-)
+from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 
-__all__ = ["JointPlan", "PlannedNoise", "WantedWindow", "compare_noise", "joint_plan", "plan_noise", "shares_of"]
+__all__ = ["JointPlan", "WantedWindow", "joint_plan", "shares_of"]
 
 
 _TRIES = 40
@@ -203,43 +193,3 @@ def _scaled(
         else:
             return tuple(planned)
     raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")
-
-
-class PlannedNoise(NamedTuple):
-    """A mechanism's noise, and its scale as a policy holds it."""
-
-    noise: WindowNoise
-    planned: PlannedScale
-
-
-def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
-    """The noise of a mechanism, by default the least that composes; FuguError if it cannot be had.
-
-    `period_us` is microseconds from tick to tick, None if unknown.
-    """
-    noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
-    return PlannedNoise(noise, planned_scale(request, noise, period_us))
-
-
-def compare_noise(
-    request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]
-) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
-    """The noise of every mechanism that can be had, the least that composes, and why others cannot be had.
-
-    `begun` is called before each is sought, which can take long.
-
-    Raises:
-        ChainClassError: none protects these chains.
-    """
-    found: list[PlannedNoise] = []
-    refused: dict[Mechanism, str] = {}
-    for name in MECHANISMS:
-        begun(name)
-        try:
-            found.append(plan_noise(request, name, period_us))
-        except FuguError as error:
-            refused[name] = str(error)
-    composing = [each for each in found if each.noise.mechanism in COMPOSING]
-    if not composing:
-        raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
-    return tuple(found), min(composing, key=lambda each: each.planned.scale), refused

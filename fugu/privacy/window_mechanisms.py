@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from scipy.optimize import brentq
 
@@ -35,11 +35,10 @@ __all__ = [
     "COMPOSING",
     "MECHANISMS",
     "Mechanism",
-    "PlannedScale",
-    "WindowNoise",
+    "PlannedNoise",
     "WindowRequest",
-    "least_noise",
-    "planned_scale",
+    "compare_noise",
+    "plan_noise",
     "window_noise",
 ]
 
@@ -324,3 +323,43 @@ def _bounded(length: int | None) -> int:
     if length is None:
         raise ChainClassError("needs a length: its noise grows with the stream")
     return length
+
+
+class PlannedNoise(NamedTuple):
+    """A mechanism's noise, and its scale as a policy holds it."""
+
+    noise: WindowNoise
+    planned: PlannedScale
+
+
+def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
+    """The noise of a mechanism, by default the least that composes; FuguError if it cannot be had.
+
+    `period_us` is microseconds from tick to tick, None if unknown.
+    """
+    noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
+    return PlannedNoise(noise, planned_scale(request, noise, period_us))
+
+
+def compare_noise(
+    request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]
+) -> tuple[tuple[PlannedNoise, ...], PlannedNoise, dict[Mechanism, str]]:
+    """The noise of every mechanism that can be had, the least that composes, and why others cannot be had.
+
+    `begun` is called before each is sought, which can take long.
+
+    Raises:
+        ChainClassError: none protects these chains.
+    """
+    found: list[PlannedNoise] = []
+    refused: dict[Mechanism, str] = {}
+    for name in MECHANISMS:
+        begun(name)
+        try:
+            found.append(plan_noise(request, name, period_us))
+        except FuguError as error:
+            refused[name] = str(error)
+    composing = [each for each in found if each.noise.mechanism in COMPOSING]
+    if not composing:
+        raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
+    return tuple(found), min(composing, key=lambda each: each.planned.scale), refused

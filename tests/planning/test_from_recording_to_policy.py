@@ -24,9 +24,8 @@ from fugu.planning.policy_builder import (
     thresholds,
 )
 from fugu.planning.recording import read_recording
-from fugu.planning.window_plan import compare_noise, plan_noise
 from fugu.privacy.chain_fit import fit
-from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest
+from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0

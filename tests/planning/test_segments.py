@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.planning.window_plan import plan_noise
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, plan_noise
 from tests.support.released import Release, losses, paths_of
 
 STICKY = [[0.9, 0.1], [0.4, 0.6]]

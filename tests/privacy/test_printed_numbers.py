@@ -21,11 +21,10 @@ from fugu.places.hull import graph_hull
 from fugu.places.tables import build_table, table_loss
 from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.recording import read_recording
-from fugu.planning.window_plan import plan_noise
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, plan_noise, window_noise
 from gateway.releases.allowance import allowance, amplified_loss, charge, joint_loss
 from gateway.releases.config import _joint_charge as joint_charge
 from papers.composition_theorems import naive_counterexample

@@ -33,13 +33,13 @@ from fugu.planning.policy_builder import PolicyHeader, build_policy, build_windo
 from fugu.planning.profiles import profile_blocks
 from fugu.planning.question import protected_seconds, protected_ticks
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
-from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
+from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.accountant import Chains
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import Start
 from fugu.privacy.chain_model import JointModel, ModelError
 from fugu.privacy.randomised_response import Objective, stream_states
-from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest
+from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest, compare_noise, plan_noise
 from fugu.privacy.window_releases import WindowRelease, lost_together
 
 __all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]

@@ -22,9 +22,9 @@ from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
-from fugu.planning.window_plan import JointPlan, PlannedNoise
+from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
-from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
+from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
 
 __all__ = ["tell_joint", "tell_noise", "tell_plan", "tell_streams", "tell_together"]
