@@ -16,7 +16,7 @@ from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
-from tests.support.soak import only
+from tests.support.soak import only_rows
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -56,25 +56,25 @@ def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch()
 
 @pytest.mark.long
 def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_within_epsilon():
-    """Independent readings, so that epsilon is the table's: 40 runs, each bound holds with probability .95."""
+    """Independent readings, so that epsilon is the table's: 20 runs, each bound holds with probability .95."""
     epsilon, violated, bounds = 1.0, 0, []
-    for seed in range(40):
+    for seed in range(20):
         states = np.random.default_rng(seed).integers(0, 2, 4000)
         outputs = release_symbols(states, table(1 / (1 + math.e)), np.random.default_rng(100 + seed))
         one = attack(states, states * 0, outputs, epsilon, attackers={"single": ATTACKERS["single symbol"]})[0]
         bounds.append(one.epsilon_low)
         violated += one.low > one.ceiling or one.epsilon_low > epsilon
-    assert violated <= 5
+    assert violated <= 3
     assert np.mean(bounds) > 0.7
 
 
 @pytest.mark.long
 def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_of_a_true_class():
-    """60 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
+    """40 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
     chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
     noise = calibrate(chains, 1.0, "informed").table
     found = []
-    for seed in range(60):
+    for seed in range(40):
         states = walked(STICKY, 3000, seed)
         outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
         attackers = {"forward-backward": ATTACKERS["forward-backward"]}
@@ -110,6 +110,16 @@ def test_certain_outputs_have_an_unbounded_epsilon_as_far_as_32_blocks_can_say()
     assert one.epsilon_low > 1.0
 
 
+def noted(attacker, answers):
+    """An attacker whose answers are kept: with the outputs, and without."""
+
+    def noting(outputs, knowledge):
+        answers.append(attacker(outputs, knowledge))
+        return answers[-1]
+
+    return noting
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("attackers", [ATTACKERS, COUNT_ATTACKERS], ids=["symbols", "counts"])
 def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attackers):
@@ -122,15 +132,17 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
     else:
         outputs = release_counts(states, segments, 30, Fraction(2), ((0,), (1,), (2,)), generator, k=3)
     for known in (None, known_every(states, 10)):
-        found = attack(states, segments, outputs, 1.0, known=known)
+        answers = {}
+        noting = {name: noted(attacker, answers.setdefault(name, [])) for name, attacker in attackers.items()}
+        found = attack(states, segments, outputs, 1.0, known=known, transition=THREE, attackers=noting)
         assert {one.attacker for one in found} == set(attackers)
         assert [one.success for one in found] == sorted((one.success for one in found), reverse=True)
         for one in found:
             assert 0 <= one.low <= one.success <= one.high <= 1
             assert one.guess <= one.ceiling <= 1
             assert one.epsilon_low >= 0
-        for attacker in attackers.values():
-            distribution = attacker(outputs, Knowledge(THREE, segments, known, states))
+        for name, attacker in attackers.items():
+            distribution, _ = answers[name]
             assert distribution.shape == (600, 3)
             np.testing.assert_allclose(distribution.sum(axis=1), 1.0)
             if known is not None and attacker is smoothing:
@@ -139,14 +151,13 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
 
 @pytest.mark.long
 def test_attackers_give_the_same_answer_twice():
-    states = walked(STICKY, 800)
+    states = walked(STICKY, 200)
     outputs = release_symbols(states, table(0.3), np.random.default_rng(2))
     assert attack(states, states * 0, outputs, 1.0) == attack(states, states * 0, outputs, 1.0)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ticks", only([1, 9], [1, 2, 9, 64]))
-@pytest.mark.parametrize("known", [None, 3])
+@pytest.mark.parametrize(("ticks", "known"), only_rows([(1, None), (9, 3)], product((1, 2, 9, 64), (None, 3))))
 def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
     for states in (
         np.zeros(ticks + 1, dtype=np.int64),

@@ -135,7 +135,7 @@ def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(tic
 
 @pytest.mark.long
 def test_symbols_move_odds_no_further_than_the_promise() -> None:
-    states = drawn(CHAIN, 1500, 1)
+    states = drawn(CHAIN, 400, 1)
     outputs = release_symbols(states, TABLE, np.random.default_rng(1))
     chains = BoundedChains(states=2, odds_ratio=float(0.95 * 0.9 / (0.05 * 0.1)) * (1 + 1e-12))
     told = StreamOutputs(TABLE)

@@ -138,10 +138,10 @@ def test_true_claims_are_not_refuted_more_often_than_stated(count: int) -> None:
 @pytest.mark.long
 def test_a_table_weaker_than_its_statement_and_windows_beyond_the_allowance_are_found() -> None:
     honest = planned(CHAINS, epsilon=2.0)
-    (one,) = attacked(honest, trials=10_000)
+    (one,) = attacked(honest, trials=4000)
     assert not one.refuted
     assert one.certified == pytest.approx(2.0, rel=1e-6)
-    (weak,) = attacked(promised(honest, 1.0), trials=10_000)
+    (weak,) = attacked(promised(honest, 1.0), trials=4000)
     assert weak.least > 1.0
     assert weak.refuted
     apart = planned(CHAINS, windows=(ONE,))
@@ -173,15 +173,15 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         Audience("street", False, 0.5, "informed", (), (), ("walk",)),
     )
     assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
-    found = audit_stream([policy], audiences(right, [policy], config), config, trials=3000)
+    found = audit_stream([policy], audiences(right, [policy], config), config, trials=1500)
     assert not found.findings
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
-    found = audit_stream([policy], audiences(open_, [policy], config), config, trials=3000)
+    found = audit_stream([policy], audiences(open_, [policy], config), config, trials=1500)
     assert [one.name for one in found.findings] == ["epsilon-refuted"]
     assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
-    found = audit_stream([policy], audiences(everybody, [policy], config), config, trials=3000)
+    found = audit_stream([policy], audiences(everybody, [policy], config), config, trials=1500)
     assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
     heard = [(topic.replace("+", "x"), b"") for topic in heard_topics(policy)]
     assert not_listed(right, "site", heard) == []

@@ -20,11 +20,11 @@ from fugu.audit.exact.chains.claims import chains_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.guarantee import tick_ratios
 from fugu.contract.leakage import Adversary
 from fugu.contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
-from fugu.privacy.randomised_response import calibrate
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss
@@ -100,7 +100,12 @@ def test_a_known_state_counts_as_in_the_smallest_counterexample() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r", "ratio"),
-    [(1e-7, 1e-7, 1 + 1e-6), (1e-6, 3e-6, 1.0001), (1 - 1e-6, 1 - 2e-6, 1.0001), (1e-12, 1e-9, 1.5)],
+    [
+        pytest.param(1e-7, 1e-7, 1 + 1e-6, marks=pytest.mark.soak),
+        (1e-6, 3e-6, 1.0001),
+        (1 - 1e-6, 1 - 2e-6, 1.0001),
+        (1e-12, 1e-9, 1.5),
+    ],
 )
 def test_chains_that_remember_for_millions_of_ticks_are_what_devices_derive(q: float, r: float, ratio: float) -> None:
     chains, ratios = BinaryChains(q=(q, q), r=(r, r)), (Fraction(ratio),) * 2
@@ -155,7 +160,7 @@ def test_no_enumerated_stream_of_a_known_chain_loses_more() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seed", "k"), only_rows([(1, 2), (2, 3)], [(1, 2), (2, 3), (3, 3)]))
+@pytest.mark.parametrize(("seed", "k"), only_rows([(1, 2)], [(1, 2), (2, 3), (3, 3)]))
 def test_known_states_of_known_chains_count_as_devices_derive(seed: int, k: int) -> None:
     """A device follows known states until a thousandth of the loss is left."""
     chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(seed, k))),))
@@ -170,7 +175,14 @@ LEAPING = ((0.1, 0.9, 0.0), (0.05, 0.05, 0.9), (0.9, 0.05, 0.05))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("rows", "g"), [(random_chain(7, 2), 2), (random_chain(7, 3), 2), (LEAPING, 4)])
+@pytest.mark.parametrize(
+    ("rows", "g"),
+    [
+        (random_chain(7, 2), 2),
+        pytest.param(random_chain(7, 3), 2, marks=pytest.mark.soak),
+        (LEAPING, 4),
+    ],
+)
 def test_no_enumerated_stream_with_known_states_loses_more(rows: Any, g: int) -> None:
     k, chains = len(rows), FiniteChains(transitions=(tuple(map(tuple, rows)),))
     table = NoiseTable.randomised_response(k, (1 << 32) // (g + k - 1))
@@ -211,12 +223,14 @@ def test_known_chains_are_confirmed_at_the_boundary_and_a_millionth_less_is_not(
     """The loss of the chains, computed once: it depends on no claim."""
     lost = cache(lambda text, *told: chains_loss(json.loads(text), *told))
     chains = FiniteChains(transitions=(rows,))
-    given = read(policy(table=calibrate(chains, 1.0, "informed").table, chains=chains))
-    given["guarantee"] = {"epsilon": 1.0, "adversary": "informed"}
+    table = NoiseTable.randomised_response(3, (5 << 32) // 16)
+    given = read(policy(table=table, chains=chains))
+    first = chains.ratio_loss(*tick_ratios(table), "informed").epsilon
+    given["guarantee"] = {"epsilon": first, "adversary": "informed"}
     monkeypatch.setattr(claims, "chains_loss", lambda chains, *told: lost(json.dumps(chains), *told))
     (claim,) = recompute(given)
     assert claim.loss is not None
-    assert 1 - 2e-3 < claim.loss <= 1
+    assert first * (1 - 2e-3) < claim.loss <= first
     given["guarantee"]["epsilon"] = float(claim.loss) - 1e-6
     (less,) = recompute(given)
     assert less.loss is not None

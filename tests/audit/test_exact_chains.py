@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from fugu.audit.exact import NotRecomputed
+from fugu.audit.exact import NotRecomputed, guesses
 from fugu.audit.exact.chains import claims
 from fugu.audit.exact.chains.claims import known_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
@@ -52,9 +52,7 @@ PAIRS = JointChains(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "chains", [*(pytest.param(joint(3, keep), marks=pytest.mark.soak) for keep in (0.6, 0.9)), joint(5, 0.5, 2), PAIRS]
-)
+@pytest.mark.parametrize("chains", only([PAIRS], [joint(3, 0.6), joint(3, 0.9), joint(5, 0.5, 2), PAIRS]))
 def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not(chains: JointChains) -> None:
     given = json.loads(chains.model_dump_json())
     for adversary in ADVERSARIES:
@@ -106,7 +104,7 @@ def ticks_of(k: int, rate: float) -> list[list[int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1, 2, 4], range(6)))
+@pytest.mark.parametrize("seed", only([1, 2, 4], range(6)))
 def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
     """Chains with zeros, periodic, absorbing and all but impossible steps; who has no bound says so."""
     generator = np.random.default_rng(seed)
@@ -130,8 +128,10 @@ def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
 
 
 @pytest.mark.long
-def test_chains_that_never_forget_are_not_recomputed() -> None:
+def test_chains_that_never_forget_are_not_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cycle tells the state of one tick at all ticks; an absorbing state is never left."""
+    monkeypatch.setattr(guesses, "_MOST_DISTANCE", 300)  # no number of them finds a bound
+    monkeypatch.setattr(claims, "_MOST_FOLLOWED", 300)
     cycle, trap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]
     for chain, start in ((cycle, None), (cycle, "any"), (trap, "any"), (trap, [0.5, 0.5]), ([[1, 0], [0, 1]], None)):
         with pytest.raises(NotRecomputed):

@@ -127,7 +127,7 @@ def placed(number: int) -> Attacked:
     return list(attack_points(policy, planned_audiences([policy]), seed=1, trials=4000))[number]
 
 
-SHOWN = [[*KINDS][number] for number in (2, 4, 5, 8, 9, 10, 13)]
+SHOWN = [[*KINDS][number] for number in (2, 3, 5, 8, 9, 10, 13)]
 """One of each way that is taken; the first two have ten times as many trials."""
 
 
@@ -266,8 +266,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     named = ("--for", "home/room/s", *NAMED[2:])
     one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
     two, q, tick = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3"), ("--protect", "tick")  # what is attacked are ticks
-    for adversary in ("ignorant", "informed", "universal"):
-        fugu("plan", "stream", *q, *tick, *two, tmp_path / f"{adversary}.json", "--adversary", adversary)
+    fugu("plan", "stream", *q, *tick, *two, tmp_path / "symbols.json")
     fugu("plan", "window", *q, *tick, *two, tmp_path / "windows.json", "--window", "5m", "--window", "day=20m:.3")
     fugu("plan", "window", *q, *tick, *two, tmp_path / "both.json", "--window", "5m", "--symbols", ".5")
     quilts = ("--mechanism", "mqm-exact", "--adversary", "ignorant")
@@ -282,7 +281,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     fugu("plan", "measure", tmp_path / "place.toml", "-o", tmp_path / "place.json")
     planned_kinds = [[file] for file in sorted(tmp_path.glob("*.json"))]
     planned_kinds += [sorted((tmp_path / name).glob("*.json")) for name in ("odds", "known", "counted", "order")]
-    assert [len(files) for files in planned_kinds] == [1] * 7 + [2, 2, 2, 1]
+    assert [len(files) for files in planned_kinds] == [1] * 5 + [2, 2, 2, 1]
     for first, *others in planned_kinds:
         beside = (word for one in others for word in ("--with", one))
         done = fugu("check", "stream", first, *beside, "--trials", 1000, "--json")
@@ -291,7 +290,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         assert found["audiences"]
         for row in found["audiences"]:
             assert row["promised"] is None or 0.2 * row["promised"] < row["witness"] <= row["promised"], row
-        if others:
+        if first.parent.name == "odds":
             alone = fugu("check", "stream", first, "--trials", 1000, "--json").json()
             assert "moves together" in alone["not_attacked"][0]
             assert alone["audiences"][0]["witness"] < found["audiences"][0]["witness"]

@@ -25,7 +25,7 @@ from tests.support.fork_server import CLIENT, MOST
 
 __all__ = ["REAL", "Popen", "programs", "server_process", "shell_words"]
 
-_PROGRAMS = ("fugu", "edge_agent", "tests.support.gateway_program")
+_PROGRAMS = ("fugu", "edge_agent", "tests.support.broken_agent", "tests.support.gateway_program")
 _AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
 """Variables that are read before any program is: who changes them has a process of its own."""
 _PR_SET_CHILD_SUBREAPER = 36
