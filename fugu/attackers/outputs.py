@@ -97,9 +97,8 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
 
     Where a true state is -1 the symbol comes from a public distribution, and counts as unobserved.
     """
-    weights = np.array(table.weights(), dtype=np.float64)
-    emission = weights / weights.sum(axis=1, keepdims=True)
-    limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
+    weights = np.array(table.weights(), dtype=np.int64)
+    emission, limits = weights / weights.sum(axis=1, keepdims=True), np.cumsum(weights, axis=1)
     words, drawn = generator.integers(SCALE, size=states.size), np.zeros(states.size, dtype=np.int64)
     for limit in limits.T[:-1]:
         drawn += words >= limit[states]

@@ -60,7 +60,7 @@ from fugu.planning.question import (
     three_sets,
 )
 from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING, states_of
+from fugu.planning.recording import MOST_MISSING
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
@@ -226,14 +226,15 @@ def plan_auto(
         outcome = _else_profiles(outcome, chains)
     progress("error against epsilon", 0.9)
     recommended, reasons, used = outcome.recommended, outcome.reasons, outcome.problem
-    curves = tuple(_curve(problem if one.blocks is None else _of_profiles(problem), one) for one in outcome.candidates)
+    by_day = _of_profiles(problem) if any(one.blocks for one in outcome.candidates) else problem
+    curves = tuple(_curve(by_day if one.blocks else problem, one) for one in outcome.candidates)
     least = question.epsilon if recommended.kind != "none" else _least_epsilon(curves, question)
     least = None if reasons else least
     found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, outcome.told)
     covered = None
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
-    whole = states_of(states.discretiser, readings.values, readings.segments)
+    whole = np.concatenate([cut.states for cut in data.whole])
     return AutoPlan(
         *(*found, used.sets.test.rows, covered, long_stay(whole, readings.segments)),
         *(gaps, merged_states(states, data.whole), _left_out(problem, recommended)),

@@ -314,11 +314,12 @@ def _released(distribution: Floats, cut: Cut, rng: np.random.Generator) -> Symbo
 def _assessed(grid: _Grid, distribution: Floats, part: _Set, rng: np.random.Generator, runs: int) -> Floats:
     """Distances in metres from every place of a set to the newest estimate, several times."""
     chain, found = grid.covered.transition, []
+    usual = stationary_distribution(chain)
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)
     for _ in range(runs):
         symbols = _released(distribution, part.cut, rng).symbols
-        beliefs = filter_beliefs(symbols, stationary_distribution(chain), chain, distribution, lengths=lengths).beliefs
+        beliefs = filter_beliefs(symbols, usual, chain, distribution, lengths=lengths).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)
         found.append(off[~np.isnan(off)])
     return np.concatenate(found)

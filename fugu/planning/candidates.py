@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -195,6 +195,7 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
     return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
+@lru_cache(maxsize=64)  # windows of all lengths ask for the same
 def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float) -> Fraction:
     """The noise of tumbling windows, the same for every length; FuguError if none is enough."""
     window, ticks = [wanted_window(SHORTEST, bins)], question.ticks(period)
@@ -432,12 +433,12 @@ def assess_shares(
         shares = true_shares(cut.states, cut.segments, length, bins)
         if len(shares.counts) < 2:
             return None
-        rows = shares.first[:, None] + np.arange(length)
+        windows, m = len(shares.first), table.symbols
+        rows, cells = (shares.first[:, None] + np.arange(length)).ravel(), np.repeat(np.arange(windows) * m, length)
         told = []
         for _ in range(_SYMBOL_RUNS):
-            symbols = _symbols(cut.states, table, rng)[rows]
-            seen = np.stack([(symbols == symbol).mean(axis=1) for symbol in range(table.symbols)], axis=1)
-            states = seen @ inverse
+            seen = np.bincount(cells + _symbols(cut.states, table, rng)[rows], minlength=windows * m)
+            states = seen.reshape(windows, m) / length @ inverse
             answers = np.stack([states[:, list(some)].sum(axis=1) for some in bins], axis=1)
             told.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
         errors.append(np.concatenate(told))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -153,30 +154,31 @@ def allowed_ratios(
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
+
+    @cache  # a search asks for its ends twice, and one in each direction for the same
+    def losses(log: float) -> tuple[float, float]:
+        ratio = Fraction(math.exp(log))
+        found = chains.ratio_loss(ratio, ratio, adversary)
+        return found.epsilon_01, found.epsilon_10
+
     if stretch > 1.0:
 
         def lost(log: float) -> float:
-            single = max(_losses(chains, adversary, log, log))
-            return chains.stretch_bound(single, 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
+            return chains.stretch_bound(max(losses(log)), 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
 
         equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / stretch, _MOST_LOG_RATIO))
         return math.exp(equal), math.exp(equal)
     if adversary == "universal" or not isinstance(chains, BinaryChains):
-        equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, highest)
+        equal = _root(lambda log: losses(log)[0] - epsilon, 0.0, highest)
         return math.exp(equal), math.exp(equal)
     # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
     low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
     if chains.q[1] + chains.r[1] <= 1:
-        log01 = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, low, highest)
-        log10 = _root(lambda log: _losses(chains, adversary, log, log)[1] - epsilon, low, highest)
+        log01 = _root(lambda log: losses(log)[0] - epsilon, low, highest)
+        log10 = _root(lambda log: losses(log)[1] - epsilon, low, highest)
         return math.exp(log01), math.exp(log10)
-    equal = _root(lambda log: max(_losses(chains, adversary, log, log)) - epsilon, low, highest)
+    equal = _root(lambda log: max(losses(log)) - epsilon, low, highest)
     return math.exp(equal), math.exp(equal)
-
-
-def _losses(chains: ChainClass, adversary: Adversary, log01: float, log10: float) -> tuple[float, float]:
-    found = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
-    return found.epsilon_01, found.epsilon_10
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
