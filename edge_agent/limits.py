@@ -6,7 +6,6 @@ from pathlib import Path
 
 from edge_agent.config_file import read_config
 from fugu.contract.chains import ChainClass
-from fugu.contract.discretisers import remembers
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.measure_table import members
 from fugu.contract.pins import MeasuredPins, SymbolPins
@@ -51,7 +50,7 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
     windows = "windows are not pinned"
     if pins.windows is not None:
         windows = f"windows alone at most epsilon {pins.windows.epsilon:g}, {pins.windows.adversary}"
-    exactly = "exactly" if remembers(pins.discretiser) else "a multiple of"
+    exactly = "exactly" if pins.discretiser.remembers else "a multiple of"
     return (
         f"{states}, {exactly} {pins.period_us / 1e6:g} s a tick, {_chains(pins.chains)} and the {pins.adversary} "
         f"adversary at least; {windows}"

@@ -15,14 +15,14 @@ units or more away from the one without rounding: at most 2^-8 of a step for the
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document, Printable
 from fugu.contract.classify import MAX_BASELINE_TICKS
 
-__all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
+__all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Thresholds"]
 
 
 Label = Annotated[Printable, Field(min_length=1, max_length=64)]
@@ -53,6 +53,11 @@ class Thresholds(Document):
             raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
         return self
 
+    @property
+    def remembers(self) -> bool:
+        """True if a state depends on earlier readings, too: who sees fewer of them then has other states."""
+        return self.hysteresis > 0.0
+
 
 class Baseline(Document):
     """Numbers become states by how they compare with the device's own running mean: state i above i of the edges.
@@ -70,6 +75,7 @@ class Baseline(Document):
         missing: name of the state of a tick without a usable reading, if there is one.
     """
 
+    remembers: ClassVar[bool] = True
     kind: Literal["baseline"] = "baseline"
     baseline_ticks: int = Field(ge=1, le=MAX_BASELINE_TICKS)
     lowest: float
@@ -96,6 +102,7 @@ class Categories(Document):
         missing: name of the state of a tick without a usable reading, if there is one.
     """
 
+    remembers: ClassVar[bool] = False
     kind: Literal["categories"] = "categories"
     categories: dict[Printable, int] = Field(min_length=1, max_length=10_000)
     states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
@@ -122,6 +129,7 @@ class Cells(Document):
             a state after those of the cells.
     """
 
+    remembers: ClassVar[bool] = False
     kind: Literal["cells"] = "cells"
     origin: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]]
     step: tuple[Annotated[float, Field(gt=0, le=90)], Annotated[float, Field(gt=0, le=180)]]
@@ -157,8 +165,3 @@ def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: 
     if len(names) != made and not extra:
         more = "" if missing is None else f", or {made + 1} with the last for missing readings"
         raise ValueError(f"{what} {made} states{more}, not {len(names)}")
-
-
-def remembers(discretiser: Thresholds | Baseline | Categories | Cells) -> bool:
-    """True if a state depends on earlier readings, too: who sees fewer of them then has other states."""
-    return discretiser.kind == "baseline" or (discretiser.kind == "thresholds" and discretiser.hysteresis > 0.0)

@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.chains import ChainClass
-from fugu.contract.discretisers import Discretiser, remembers
+from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Adversary
@@ -168,7 +168,7 @@ def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
     found = []
     if policy.discretiser != pins.discretiser:
         found.append("its discretiser is not the pinned one")
-    period, same = policy.clock.period_us, remembers(pins.discretiser)
+    period, same = policy.clock.period_us, pins.discretiser.remembers
     if period % pins.period_us or (same and period != pins.period_us):
         rule = "the pinned" if same else "a multiple of the pinned"
         found.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")

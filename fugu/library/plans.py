@@ -37,7 +37,7 @@ from fugu.library.recordings import Source, readings_of, recorded, several
 from fugu.mqtt.broker import FILES, Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
-from fugu.planning.candidates import Candidate, useful
+from fugu.planning.candidates import Candidate
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.planning.recording import place_columns
@@ -120,7 +120,7 @@ class Plan:
         return tuple(
             Errors(
                 *(self._words(one), one.expected_error, one.error_95, one.held_back_error, one.guess_error),
-                *(useful(one), one.same_release(self.recommended)),
+                *(one.useful, one.same_release(self.recommended)),
             )
             for one in self.details.candidates
         )

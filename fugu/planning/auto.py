@@ -30,13 +30,9 @@ from fugu.planning.candidates import (
     SHORTEST,
     Bins,
     Candidate,
-    error_at,
-    held_back,
     nothing,
     symbol_candidates,
     symbol_table,
-    useful,
-    useful_for,
     wanted_window,
     window_candidates,
     window_lengths,
@@ -327,7 +323,7 @@ def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     both = outcome.candidates + other.candidates
     if other.recommended.kind != "none":
         return other._replace(candidates=both)
-    more = other.reasons if any(map(useful, windows)) else ()
+    more = other.reasons if any(one.useful for one in windows) else ()
     return outcome._replace(candidates=both, reasons=outcome.reasons + more)
 
 
@@ -437,7 +433,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
 
     Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
     """
-    wanted = [one for one in candidates if useful(one) and one.devices == question.devices]
+    wanted = [one for one in candidates if one.useful and one.devices == question.devices]
     if question.latency_seconds is not None:
         wanted = [one for one in wanted if (one.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)]
     if question.want == "now":
@@ -474,7 +470,7 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
 def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
     data, profile = problem.data(candidate.every), problem.profile
     if profile is None:
-        error = held_back(candidate, data, problem.bins, problem.rng)
+        error = candidate.held_back(data, problem.bins, problem.rng)
     else:
         error = profile.error(candidate, data.test, problem.sets.test, problem.rng)
     return replace(candidate, held_back_error=error)
@@ -527,7 +523,7 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
         try:
             period = problem.readings.period
             if problem.profile is None:
-                error = error_at(candidate, data, problem.bins, problem.question, period, epsilon, problem.rng)
+                error = candidate.error_at(data, problem.bins, problem.question, period, epsilon, problem.rng)
             else:
                 assert candidate.chains is not None
                 scale = window_scale(candidate.chains, problem.question, epsilon, problem.bins, period)
@@ -578,7 +574,7 @@ def auto_policy(plan: AutoPlan, whose: Whose | None = None) -> Policy:
         latency_seconds=plan.question.gathering_seconds,
         epoch=whose.epoch,
         missing_share=None if candidate.discretiser.missing else plan.readings.missing_share or None,
-        useful_for=useful_for(candidate),
+        useful_for=candidate.useful_for,
     )
     return build_window_policy(_planned(plan, candidate, whose.epoch), header)
 

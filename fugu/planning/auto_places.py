@@ -27,7 +27,7 @@ from fugu.host.csv_file import Recorded
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
-from fugu.planning.candidates import Candidate, nothing, sent, useful, useful_for
+from fugu.planning.candidates import Candidate, nothing, sent
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
     METRES_PER_DEGREE,
@@ -209,7 +209,7 @@ def place_policy(plan: PlacePlan, whose: Whose | None = None) -> MeasurePolicy:
     names = {"fleet": whose.fleet, "device": whose.device, "stream": whose.stream or "place"}
     made = make_measure_plan(replace(plan.spec, header={**plan.spec.header, **names}), one.adversary, quick=True)
     told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
-    policy = build_measure_policy(replace(made, stream=told), epoch=whose.epoch, useful_for=useful_for(one))
+    policy = build_measure_policy(replace(made, stream=told), epoch=whose.epoch, useful_for=one.useful_for)
     verify_stream(policy)
     return policy
 
@@ -360,7 +360,7 @@ def _chosen(
     candidates: list[Candidate], grids: list[_Grid], question: Question, rng: np.random.Generator
 ) -> tuple[tuple[int, Candidate] | None, tuple[str, ...]]:
     """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
-    worth = [place for place, one in enumerate(candidates) if useful(one)]
+    worth = [place for place, one in enumerate(candidates) if one.useful]
     for place in sorted(worth, key=lambda place: candidates[place].expected_error):
         one, grid = candidates[place], grids[place]
 

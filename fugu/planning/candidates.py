@@ -41,14 +41,10 @@ __all__ = [
     "SHORTEST",
     "Bins",
     "Candidate",
-    "error_at",
-    "held_back",
     "nothing",
     "sent",
     "symbol_candidates",
     "symbol_table",
-    "useful",
-    "useful_for",
     "wanted_window",
     "window_candidates",
     "window_lengths",
@@ -145,18 +141,52 @@ class Candidate:
         )
         return mine == others
 
+    @property
+    def useful(self) -> bool:
+        """True if answers are twice as good as always guessing, as far as four or more of them show."""
+        return _BETTER * self.expected_error <= self.guess_error and self.judged >= _LEAST_JUDGED
 
-def useful(candidate: Candidate) -> bool:
-    """True if a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
-    return _BETTER * candidate.expected_error <= candidate.guess_error and candidate.judged >= _LEAST_JUDGED
+    @property
+    def useful_for(self) -> UsefulFor | None:
+        """Uses of the stream of one device if it is released so; of a group the average has uses, not one device."""
+        if self.kind == "none" or self.devices > 1 or not self.useful:
+            return None
+        useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
+        return useful_as.get(self.answers, "share")
 
+    def held_back(self, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
+        """The mean absolute error on the third set, noise drawn many times; None if it holds no whole window."""
+        if self.scale is not None and self.window_ticks is not None:
+            shares = true_shares(*data.test, self.window_ticks, bins)
+            return _off(shares, self.scale, self.devices, rng, _RUNS) if len(shares.counts) else None
+        assert self.table is not None
+        one = _assessed(self.table, data, data.test, self.window_ticks, bins, rng)
+        return None if one is None else one.mean
 
-def useful_for(candidate: Candidate) -> UsefulFor | None:
-    """Uses of the stream of one device if it is released so; of a group the average has uses, not one device."""
-    if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
-        return None
-    useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
-    return useful_as.get(candidate.answers, "share")
+    def error_at(
+        self,
+        data: Sampled,
+        bins: Bins,
+        question: Question,
+        period: float,
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> float:
+        """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough.
+
+        `period` is seconds between readings of the recording.
+        """
+        assert self.chains is not None
+        if self.kind == "windows":
+            assert self.window_ticks is not None
+            some = (true_shares(*cut, self.window_ticks, bins) for cut in (data.choose, data.fit))
+            truth = next(one for one in some if len(one.counts))
+            scale = window_scale(self.chains, question, epsilon, bins, period)
+            return _off(truth, scale, self.devices, rng, max(1, _ANSWERS // len(truth.counts)))
+        table = symbol_table(self.chains, question, epsilon, period * self.every)
+        one = _assessed(table, data, data.choose, self.window_ticks, bins, rng)
+        assert one is not None
+        return one.mean
 
 
 def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question) -> Candidate:
@@ -303,42 +333,6 @@ def symbol_candidates(
             )
         )
     return found
-
-
-def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
-    """The mean absolute error of answers on the third set, noise drawn many times; None if it holds no whole window."""
-    if candidate.scale is not None and candidate.window_ticks is not None:
-        shares = true_shares(*data.test, candidate.window_ticks, bins)
-        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS) if len(shares.counts) else None
-    assert candidate.table is not None
-    one = _assessed(candidate.table, data, data.test, candidate.window_ticks, bins, rng)
-    return None if one is None else one.mean
-
-
-def error_at(
-    candidate: Candidate,
-    data: Sampled,
-    bins: Bins,
-    question: Question,
-    period: float,
-    epsilon: float,
-    rng: np.random.Generator,
-) -> float:
-    """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough.
-
-    `period` is seconds between readings of the recording.
-    """
-    assert candidate.chains is not None
-    if candidate.kind == "windows":
-        assert candidate.window_ticks is not None
-        some = (true_shares(*cut, candidate.window_ticks, bins) for cut in (data.choose, data.fit))
-        truth = next(one for one in some if len(one.counts))
-        scale = window_scale(candidate.chains, question, epsilon, bins, period)
-        return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
-    table = symbol_table(candidate.chains, question, epsilon, period * candidate.every)
-    one = _assessed(table, data, data.choose, candidate.window_ticks, bins, rng)
-    assert one is not None
-    return one.mean
 
 
 def _assessed(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fugu.contract.discretisers import Discretiser, Thresholds, remembers
+from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
@@ -116,7 +116,7 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
         PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
     """
     chosen, request = plan.chosen, plan.request
-    if chosen.every > 1 and remembers(header.discretiser):
+    if chosen.every > 1 and header.discretiser.remembers:
         raise PlanningError(
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain: fit one to such readings, or use 'fugu plan auto'"

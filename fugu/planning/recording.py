@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.classify import Classifier
-from fugu.contract.discretisers import Baseline, Discretiser, Thresholds, remembers
+from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
 
@@ -193,7 +193,7 @@ def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, seg
     values = readings.tolist() if isinstance(readings, np.ndarray) else readings
     kinds = set(map(type, values))
     alike = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
-    if alike and not remembers(discretiser):  # a state follows from its reading alone: each is asked about once
+    if alike and not discretiser.remembers:  # a state follows from its reading alone: each is asked about once
         known = {value: observe(tick, value) for tick, value in enumerate(set(values))}
         return np.array([-1 if (state := known[value]) is None else state for value in values], dtype=np.int64)
     begins = np.ones(len(segments), dtype=np.bool_)

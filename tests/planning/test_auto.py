@@ -19,7 +19,7 @@ from fugu.cli.view.auto_plan import candidate_document, verdict
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.auto import AutoPlan, _least_epsilon, auto_policy, plan_auto
-from fugu.planning.candidates import assess_now, useful_for
+from fugu.planning.candidates import assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.planning.readings import Readings, read_readings
@@ -110,7 +110,7 @@ def test_a_true_chain_gets_windows_that_are_worth_it(chain_plan: AutoPlan) -> No
     assert (one.kind, one.answers, one.every, one.devices) == ("windows", "share", 1, 1)
     assert one.expected_error <= 0.05
     assert isinstance(one.chains, BinaryChains | BoundedChains)
-    assert useful_for(replace(one, expected_error=one.guess_error)) is None
+    assert replace(one, expected_error=one.guess_error).useful_for is None
     assert auto_policy(chain_plan).useful_for == "share"
 
 

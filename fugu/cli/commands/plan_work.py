@@ -21,7 +21,7 @@ from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.stream_plan import tell_joint, tell_noise, tell_plan, tell_streams, tell_together
 from fugu.cli.view.terminal import say, warn, working
-from fugu.contract.discretisers import Discretiser, Thresholds, remembers
+from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.frames import WINDOW_NAME_PATTERN
 from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
@@ -192,7 +192,7 @@ def plan_stream(
         objective=arguments.one_of(options.objective, "objective", objectives),
         every=options.every,
         period_seconds=period,
-        longer_periods=made is None or not remembers(made),
+        longer_periods=made is None or not made.remembers,
         protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
     )
     about = None

@@ -22,7 +22,7 @@ from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
-from fugu.planning.candidates import Candidate, useful
+from fugu.planning.candidates import Candidate
 from fugu.planning.gaps import Gaps
 from fugu.privacy.chain_model import covered_words
 
@@ -84,7 +84,7 @@ def verdict(plan: AutoPlan) -> list[str]:
     if chosen.held_back_error is not None:
         told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
     best = _best(plan, "symbols") if chosen.kind == "windows" else None
-    if best is not None and useful(best):
+    if best is not None and best.useful:
         told.append(
             f"The best symbol stream is useful as well: off by {percent(best.expected_error)} over "
             f"{_span(plan, best.window_ticks or 1)}, where always guessing is off by {percent(best.guess_error)}."
@@ -228,13 +228,13 @@ def _nothing(plan: AutoPlan) -> list[str]:
             f"The most accurate answer, {answer_words(plan, best)}, is within {percent(best.expected_error)} on "
             f"average and no less; always guessing is off by {percent(best.guess_error)}."
         )
-        if 2.0 * best.expected_error <= best.guess_error and not useful(best):
+        if 2.0 * best.expected_error <= best.guess_error and not best.useful:
             told.append(f"The recording holds {best.judged} such answers to judge that by, which are too few.")
         if (day := _day(plan, best)) is not None:
             told.append(
                 f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
             )
-        wide = question.within is not None and useful(best) and best.expected_error > question.within
+        wide = question.within is not None and best.useful and best.expected_error > question.within
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
     if question.protect and best is not None and best.blocks is None:

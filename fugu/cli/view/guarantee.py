@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fugu.cli.view.terminal import show_table
-from fugu.contract.discretisers import Discretiser, remembers
+from fugu.contract.discretisers import Discretiser
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
@@ -66,7 +66,7 @@ def show_stretches(
 
 def _whose(discretiser: Discretiser | None) -> str:
     """Warning about states that earlier readings have a part in."""
-    return "" if discretiser is None or not remembers(discretiser) else f" ({_STATES})"
+    return "" if discretiser is None or not discretiser.remembers else f" ({_STATES})"
 
 
 def _cells(stretch: Stretch) -> tuple[str, str]:

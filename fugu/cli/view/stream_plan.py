@@ -12,7 +12,7 @@ from typing import Any
 from fugu.attackers.evaluation import success_bound
 from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu.cli.view.terminal import answer, say, show_table
-from fugu.contract.discretisers import Discretiser, remembers
+from fugu.contract.discretisers import Discretiser
 from fugu.contract.guarantee import StreamOutputs
 from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
@@ -471,7 +471,7 @@ def _show_streams(plan: StreamsPlan) -> None:
             style="bold",
         )
     found = (stream_discretiser(one) for one in request.model.streams)
-    show_stretches(_of_streams(plan), discretiser=next((one for one in found if remembers(one)), None))
+    show_stretches(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None))
 
 
 def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
