@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
@@ -29,7 +29,7 @@ from gateway.shards import Role
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["GatewayConfig", "PageConfig", "PageFile", "place_of", "read_gateway", "read_page"]
+__all__ = ["GatewayConfig", "PageConfig", "PageFile"]
 
 
 _Given = TypeVar("_Given")
@@ -192,6 +192,11 @@ class GatewayConfig(Document):
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
         return _page_settings(self.fleet, self.broker, self.page, ledger)
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file of a gateway. Raises SettingsError if it cannot be read, or a key is wrong."""
+        return read_toml(path, cls, SettingsError)
+
 
 class PageFile(Document):
     """The page by itself.
@@ -210,6 +215,11 @@ class PageFile(Document):
         if self.page.audience is not None and self.ledger is None:
             raise SettingsError("of which ledger is that audience: say ledger")
         return _page_settings(self.fleet, self.broker, self.page, self.ledger)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file of a page by itself. Raises SettingsError if it cannot be read, or a key is wrong."""
+        return read_toml(path, cls, SettingsError)
 
 
 def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> PageSettings:
@@ -232,16 +242,6 @@ def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Locatio
     )
 
 
-def read_page(path: Path) -> PageFile:
-    """Read the file of a page by itself. Raises SettingsError if it cannot be read, or a key is wrong."""
-    return read_toml(path, PageFile, SettingsError)
-
-
-def read_gateway(path: Path) -> GatewayConfig:
-    """Read the file of a gateway. Raises SettingsError if it cannot be read, or a key is wrong."""
-    return read_toml(path, GatewayConfig, SettingsError)
-
-
 class Place(NamedTuple):
     """Where a gateway keeps what it has, and how late its estimates are.
 
@@ -254,14 +254,14 @@ class Place(NamedTuple):
     ledger: Location | None = None
     lag: int = 8
 
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
 
-def place_of(text: str) -> Place:
-    """Resolve an option that names a store: a file, a URL, or a gateway.toml, which knows more.
-
-    Raises:
-        FuguError: it is none of them.
-    """
-    if not text.endswith(".toml"):
-        return Place(store_location(text))
-    gateway = read_gateway(Path(text))
-    return Place(gateway.store, gateway.ledger, gateway.lag)
+        Raises:
+            FuguError: it is none of them.
+        """
+        if not text.endswith(".toml"):
+            return cls(store_location(text))
+        gateway = GatewayConfig.read(Path(text))
+        return cls(gateway.store, gateway.ledger, gateway.lag)

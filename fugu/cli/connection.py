@@ -44,9 +44,9 @@ def store_of(text: str) -> Location:
     Raises:
         FuguError: it is none of them.
     """
-    from gateway.config import place_of
+    from gateway.config import Place
 
-    return place_of(text).store
+    return Place.of(text).store
 
 
 def gateway_of(path: Path) -> GatewayConfig:
@@ -55,6 +55,6 @@ def gateway_of(path: Path) -> GatewayConfig:
     Raises:
         FuguError: it cannot be read, or a key is wrong.
     """
-    from gateway.config import read_gateway
+    from gateway.config import GatewayConfig
 
-    return read_gateway(path)
+    return GatewayConfig.read(path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import UsageError
 from fugu.host.arguments import moment
-from gateway.config import place_of
+from gateway.config import Place
 from gateway.history.stored import Span
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def history(
         return _read(Path(source), table, device, stream, span)
     from gateway.history.export import export_history
 
-    place = place_of(str(source))
+    place = Place.of(str(source))
     with TemporaryDirectory() as folder:
         export_history(place.store, place.ledger, span, Path(folder) / "history", lag=place.lag)
         return _read(Path(folder) / "history", table, device, stream, span)

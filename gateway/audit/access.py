@@ -5,9 +5,9 @@ An audience is those accounts that may read the same and are promised the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import PolicyHeader
@@ -17,7 +17,7 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import Promise
 
-__all__ = ["Audience", "Listed", "audiences", "listed", "may_read", "planned_audiences"]
+__all__ = ["Audience", "Listed", "planned_audiences"]
 
 _ANONYMOUS = ""
 _SITE = ("gateway", "shard", "site", "home-assistant")
@@ -44,15 +44,62 @@ class Listed(NamedTuple):
     roles: dict[str, str]
     limits: dict[str, Promise]
 
+    def may_read(self, user: str, topic: str) -> bool:
+        """True if an account may read a topic: if something grants it, and nothing denies it."""
+        mine = [rule for rule in self.rules if rule.user in (user, None) and matches(_of(rule, user), topic)]
+        return any(rule.access in _PERMITS for rule in mine) and not any(rule.access == "deny" for rule in mine)
+
     def readers(self, topic: str) -> tuple[str, ...]:
         """The accounts that may read a topic."""
-        return tuple(name or "(anybody)" for name in self.roles if may_read(self.rules, name, topic))
+        return tuple(name or "(anybody)" for name in self.roles if self.may_read(name, topic))
 
     def strangers(self, topic: str) -> list[str]:
         """In words, those who may read a topic and have no role of the site."""
-        told = [name for name, role in self.roles.items() if role not in _SITE and may_read(self.rules, name, topic)]
+        told = [name for name, role in self.roles.items() if role not in _SITE and self.may_read(name, topic)]
         unknown = "not known to fugu deploy"
         return [f"account {n} ({self.roles[n] or unknown})" if n else "whoever gives no name" for n in told]
+
+    @classmethod
+    def of(cls, broker: Path) -> Self:
+        """The access list in a broker's folder. DeploymentError if it is none, or cannot be read."""
+        accounts = BrokerFolder.open(broker).settings.accounts
+        rules = read_access(read_text(broker / "access.acl", "the access list"))
+        named = [rule.user for rule in rules if rule.user is not None]
+        roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}
+        limits = {
+            one.name: Promise(one.epsilon, one.adversary, one.seconds)
+            for one in accounts
+            if one.epsilon is not None and one.adversary is not None
+        }
+        return cls(rules, roles, limits)
+
+    def audiences(self, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
+        """Those who may read the same of some streams; accounts that may read nothing of them are left out."""
+        made = _published(policies, config)
+        found: dict[Audience, list[str]] = {}
+        for account, role in self.roles.items():
+
+            def reads(*topics: str, account: str = account) -> bool:
+                return any(self.may_read(account, topic) for topic in topics)
+
+            told = [called for called, to in made.items() if reads(topic_of("release", policies[0].fleet, to, called))]
+            symbols, windows = [], []
+            for one in policies:
+                name = (one.fleet, one.device, one.stream)
+                symbols += (
+                    [f"{one.device}/{one.stream}"]
+                    if reads(topic_of("symbols", *name), topic_of("estimate", *name))
+                    else []
+                )
+                windows += (
+                    [f"{one.device}/{one.stream}"] if reads(topic_of("window", *name), topic_of("count", *name)) else []
+                )
+            site, limit = role in _SITE, self.limits.get(account, Promise(0.0, "ignorant"))
+            if symbols or windows or told:
+                heard = tuple(symbols), tuple(windows), tuple(told)
+                same = Audience("", site, limit.epsilon, limit.adversary, *heard, limit.seconds)
+                found.setdefault(same, []).append(account or "(anybody)")
+        return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
 
 
 class Audience(NamedTuple):
@@ -86,55 +133,12 @@ def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | 
     return tuple(found)
 
 
-def audiences(
-    known: Listed, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None
-) -> tuple[Audience, ...]:
-    """Who may read what of some streams, by the access list; accounts that may read nothing of them are left out."""
-    made = _published(policies, config)
-    found: dict[Audience, list[str]] = {}
-    for account, role in known.roles.items():
-
-        def reads(*topics: str, account: str = account) -> bool:
-            return any(may_read(known.rules, account, topic) for topic in topics)
-
-        told = [called for called, to in made.items() if reads(topic_of("release", policies[0].fleet, to, called))]
-        symbols, windows = [], []
-        for one in policies:
-            name = (one.fleet, one.device, one.stream)
-            symbols += (
-                [f"{one.device}/{one.stream}"] if reads(topic_of("symbols", *name), topic_of("estimate", *name)) else []
-            )
-            windows += (
-                [f"{one.device}/{one.stream}"] if reads(topic_of("window", *name), topic_of("count", *name)) else []
-            )
-        site, limit = role in _SITE, known.limits.get(account, Promise(0.0, "ignorant"))
-        if symbols or windows or told:
-            heard = tuple(symbols), tuple(windows), tuple(told)
-            same = Audience("", site, limit.epsilon, limit.adversary, *heard, limit.seconds)
-            found.setdefault(same, []).append(account or "(anybody)")
-    return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
-
-
 def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in config.releases if config is not None else ():
         names = [f"{one.name}-{policy.device}" for policy in policies] if one.per_device else [one.name]
         found |= dict.fromkeys(names, one.audience)
     return found
-
-
-def listed(broker: Path) -> Listed:
-    """The access list in a broker's folder. DeploymentError if it is none, or cannot be read."""
-    accounts = BrokerFolder.open(broker).settings.accounts
-    rules = read_access(read_text(broker / "access.acl", "the access list"))
-    named = [rule.user for rule in rules if rule.user is not None]
-    roles = dict.fromkeys(sorted({_ANONYMOUS, *named}), "") | {one.name: one.role for one in accounts}
-    limits = {
-        one.name: Promise(one.epsilon, one.adversary, one.seconds)
-        for one in accounts
-        if one.epsilon is not None and one.adversary is not None
-    }
-    return Listed(rules, roles, limits)
 
 
 def read_access(text: str) -> tuple[Rule, ...]:
@@ -150,12 +154,6 @@ def read_access(text: str) -> tuple[Rule, ...]:
                 access, topic = "readwrite", rest.strip()
             found.append(Rule(user if word == "topic" else None, access, topic.strip()))
     return tuple(found)
-
-
-def may_read(rules: Iterable[Rule], user: str, topic: str) -> bool:
-    """True if an account may read a topic: if something grants it, and nothing denies it."""
-    mine = [rule for rule in rules if rule.user in (user, None) and matches(_of(rule, user), topic)]
-    return any(rule.access in _PERMITS for rule in mine) and not any(rule.access == "deny" for rule in mine)
 
 
 def _of(rule: Rule, user: str) -> str:

@@ -25,7 +25,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
-from gateway.audit.access import Listed, listed
+from gateway.audit.access import Listed
 
 __all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 
@@ -179,7 +179,7 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
     if enrolment is not None:
         found += _against_owner(policy, enrolment)
     if broker is not None:
-        known = listed(broker)
+        known = Listed.of(broker)
         outputs = [one._replace(readers=known.readers(one.topic)) for one in outputs]
         found += _beyond_site(policy, known)
     told: tuple[Bound, ...] = ()

@@ -234,9 +234,9 @@ class BrokerFolder:
         Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
         cannot be computed.
         """
-        from gateway.releases.config import audience_of, load_releases
+        from gateway.releases.config import ReleaseConfig
 
-        first = audience_of(load_releases(releases), name, audiences[0])
+        first = ReleaseConfig.load(releases).audience_of(name, audiences[0])
         account = Account(
             name=name,
             role="reader",
@@ -274,15 +274,15 @@ class BrokerFolder:
         return account
 
     def _told(self, account: Account, releases: Path, policies: Path) -> list[Bound]:
-        """What a reader may be told about each stream, within its limit. Raises FuguError if it is not."""
+        """The most that a reader may be told about each stream, within its limit. Raises FuguError if it is not."""
         from gateway.estimates.catalogue import Catalogue
-        from gateway.releases.config import Reader, check_reader, load_releases
+        from gateway.releases.config import Reader, ReleaseConfig
 
         assert account.epsilon is not None
         assert account.adversary is not None
         limit = {"epsilon": account.epsilon, "adversary": account.adversary, "seconds": account.seconds}
         reader = Reader.model_validate({"name": account.name, "audiences": account.ever, **limit})
-        return check_reader(reader, load_releases(releases), Catalogue.load(policies, self.settings.fleet))
+        return reader.check(ReleaseConfig.load(releases), Catalogue.load(policies, self.settings.fleet))
 
     def change(self, account: Account) -> None:
         """Let an account be another one of the same name."""

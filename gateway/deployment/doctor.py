@@ -26,13 +26,13 @@ from fugu.host.database import LEDGER, REGISTRY, STORE, FileKind, damage, is_los
 from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
-from gateway.config import read_gateway
+from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import SPARE_FILES
 from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
 from gateway.location import Location, Server
-from gateway.releases.config import load_releases
+from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import ledger_beside
 from gateway.releases.worth import not_useful
@@ -70,7 +70,7 @@ class Installation:
 
 def installed(file: Path) -> Installation:
     """Installation by the file of a gateway, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
-    config, folder = read_gateway(file), file.parent
+    config, folder = GatewayConfig.read(file), file.parent
     policies = folder / "policies"
     return Installation(
         config.fleet,
@@ -156,7 +156,7 @@ def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
 def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
     """Check that the policies allow each release, and that its answers are worth having."""
     try:
-        plan, catalogue = load_releases(config), Catalogue.load(policies, fleet)
+        plan, catalogue = ReleaseConfig.load(config), Catalogue.load(policies, fleet)
         wanted = jobs(plan, catalogue)
         granted, impossible = allowances(plan, wanted, catalogue)
     except FuguError as error:

@@ -26,10 +26,10 @@ from fugu.places.tables import emission
 from fugu.planning.answers import error_of
 from fugu.privacy.randomised_response import assess
 from gateway.fleet.entries import Document, FleetError, Target, UnknownNameError
-from gateway.fleet.keys import Root, read_root
+from gateway.fleet.keys import Root
 from gateway.fleet.registry import Device, Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_complete, read_signed
+from gateway.fleet.signing import Signed, content_of, policies_of, promises, read_complete
 
 __all__ = [
     "Change",
@@ -55,10 +55,10 @@ def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enr
     Returns the document, and whether it is valid by now; if not, devices take it later. Raises FuguError, which names
     the file, if too few policy keys have signed it, or no device would ever accept it.
     """
-    root = read_root(root_file)
+    root = Root.read(root_file)
     try:
-        signed = read_signed(path.read_bytes(), root)
-        return signed, check(signed, root, now, enrolments)
+        signed = Signed.read(path.read_bytes(), root)
+        return signed, signed.check(root, now, enrolments)
     except FuguError as error:
         raise type(error)(f"{path}: {error}") from None
 

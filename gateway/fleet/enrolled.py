@@ -30,7 +30,7 @@ from fugu.mqtt import Broker
 from gateway.contradictions import Stopping
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, KeyStoreError, RegistryError
-from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private, read_root
+from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
 from gateway.fleet.registry import Registry
 
 __all__ = ["Enrolled", "FleetFiles"]
@@ -46,7 +46,7 @@ def read_roots(paths: Sequence[Path], fleet: str) -> list[Root]:
         raise PolicyError("a registry needs the root documents of its fleet")
     found = []
     for path in paths:
-        found.append(read_root(path))
+        found.append(Root.read(path))
         if found[-1].document.fleet != fleet:
             raise PolicyError(f"{path} is not a root of fleet {fleet}")
     return sorted(found, key=lambda root: root.document.version)

@@ -17,7 +17,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -39,16 +39,12 @@ __all__ = [
     "Passphrases",
     "Root",
     "decrypted",
-    "device_trust",
     "initialise",
     "key_files",
     "new_passphrase",
     "read_passphrase",
     "read_private",
-    "read_root",
-    "root_in",
     "short",
-    "unlock",
     "unlock_some",
 ]
 
@@ -178,6 +174,21 @@ class KeyFile(NamedTuple):
     role: RoleName
     short: str
 
+    def unlock(self, passphrases: Passphrases) -> Ed25519PrivateKey:
+        """The private key of it. KeyStoreError if no passphrase fits, or it holds another key than its name says."""
+        content, wrong = read_private(self.path, "a key"), None
+        for passphrase in passphrases.candidates(str(self.path)):
+            try:
+                key = decrypted(content, passphrase, self.path)
+            except WrongPassphraseError as error:
+                wrong = error
+                continue
+            if short(name_of(key)) != self.short:
+                raise KeyStoreError(f"{self.path}: holds key {short(name_of(key))}, not the one of its name")
+            return key
+        assert wrong is not None
+        raise wrong
+
 
 def name_of(key: Ed25519PrivateKey) -> str:
     """Name of a key in a root."""
@@ -216,22 +227,6 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
     return path
 
 
-def unlock(file: KeyFile, passphrases: Passphrases) -> Ed25519PrivateKey:
-    """The private key of a file. KeyStoreError if no passphrase fits, or it holds another key than its name says."""
-    content, wrong = read_private(file.path, "a key"), None
-    for passphrase in passphrases.candidates(str(file.path)):
-        try:
-            key = decrypted(content, passphrase, file.path)
-        except WrongPassphraseError as error:
-            wrong = error
-            continue
-        if short(name_of(key)) != file.short:
-            raise KeyStoreError(f"{file.path}: holds key {short(name_of(key))}, not the one of its name")
-        return key
-    assert wrong is not None
-    raise wrong
-
-
 def unlock_some(
     files: Sequence[KeyFile], names: Iterable[str], most: int, passphrases: Passphrases
 ) -> list[Ed25519PrivateKey]:
@@ -243,7 +238,7 @@ def unlock_some(
             break
         if (file := by_short.get(short(name))) is None:
             continue
-        key = unlock(file, passphrases)
+        key = file.unlock(passphrases)
         if name_of(key) == name:
             found.append(key)
     return found
@@ -260,44 +255,43 @@ class Root(NamedTuple):
     document: RootDocument
     payload: bytes
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a root. FleetError if it is none, or not signed by enough of its own keys."""
+        try:
+            payload = path.read_bytes()
+        except OSError as error:
+            raise FleetError(f"cannot read the root {path}: {error.strerror}") from None
+        try:
+            envelope = Envelope.decode(payload)
+            if envelope.kind != "root":
+                raise FleetError(f"a {envelope.kind} document, not a root")
+            root = cls(read_document(RootDocument, envelope.payload), payload)
+            root.trust()
+        except FuguError as error:
+            raise FleetError(f"{path}: {error}") from None
+        return root
 
-def read_root(path: Path) -> Root:
-    """Read a root. FleetError if it is none, or not signed by enough of its own keys."""
-    try:
-        payload = path.read_bytes()
-    except OSError as error:
-        raise FleetError(f"cannot read the root {path}: {error.strerror}") from None
-    try:
-        envelope = Envelope.decode(payload)
-        if envelope.kind != "root":
-            raise FleetError(f"a {envelope.kind} document, not a root")
-        root = Root(read_document(RootDocument, envelope.payload), payload)
-        device_trust(root)
-    except FuguError as error:
-        raise FleetError(f"{path}: {error}") from None
-    return root
+    @classmethod
+    def newest_in(cls, folders: Sequence[Path]) -> Self:
+        """The newest root of some folders. Raises FleetError if none has one, or one is no good."""
+        found = [cls.read(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
+        if not found:
+            raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
+        return max(found, key=lambda root: root.document.version)
 
-
-def root_in(folders: Sequence[Path]) -> Root:
-    """The newest root of some folders. Raises FleetError if none has one, or one is no good."""
-    found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
-    if not found:
-        raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
-    return max(found, key=lambda root: root.document.version)
-
-
-def device_trust(root: Root, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:
-    """The rules of a device of this fleet whose owner accepts everything that is true."""
-    return Trust(
-        Enrolment(
-            fleet=root.document.fleet,
-            device=device,
-            root=root.payload.hex(),
-            groups=groups,
-            ceiling=Ceiling(epsilon=_MOST),
-            measurement_ceiling=_MOST,
+    def trust(self, device: str = "device", groups: tuple[str, ...] = ()) -> Trust:
+        """The rules of a device of this fleet whose owner accepts everything that is true."""
+        return Trust(
+            Enrolment(
+                fleet=self.document.fleet,
+                device=device,
+                root=self.payload.hex(),
+                groups=groups,
+                ceiling=Ceiling(epsilon=_MOST),
+                measurement_ceiling=_MOST,
+            )
         )
-    )
 
 
 def initialise(
@@ -314,7 +308,7 @@ def initialise(
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
     root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
-    device_trust(root)
+    root.trust()
     new_folder(folder, private=True)
     for role in ROLES:
         for key in keys[role]:
@@ -343,8 +337,8 @@ def rotate(
 
     Raises FleetError if there is no such key, or too few root keys are at hand.
     """
-    files, old = key_files(folders), root_in(folders[:1])
-    if (newest := root_in(folders).document.version) != old.document.version:
+    files, old = key_files(folders), Root.newest_in(folders[:1])
+    if (newest := Root.newest_in(folders).document.version) != old.document.version:
         raise FleetError(
             f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that one first, "
             "because devices refuse a second root of a version"
@@ -359,7 +353,7 @@ def rotate(
     )
     new = _document(document.fleet, document.version + 1, publics, thresholds)
     root = _signed(new, _signing(document, new, files, fresh if role == "root" else [], passphrases))
-    device_trust(old).follow_roots(encode_roots([root.payload]))
+    old.trust().follow_roots(encode_roots([root.payload]))
     paths = [write_key(folders[0], role, each, new_passphrase) for each in fresh]
     _write(folders[0], root)
     return root, paths

@@ -46,7 +46,7 @@ from typing import Any, Literal, NamedTuple
 from gateway.fleet.entries import Due, FleetError, Outcome, RolloutPlan, UnknownNameError, stages_of
 from gateway.fleet.registry import Registry
 
-__all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts", "way_back"]
+__all__ = ["ACTIVE", "Rollout", "Rollouts", "StageCounts"]
 
 
 Phase = Literal["draft", "running", "waiting", "paused", "stopped", "aborted", "completed"]
@@ -105,6 +105,13 @@ class _State:
     offers: Mapping[str, _Offer] = field(default_factory=dict)
     cause: str = ""
 
+    def way_back(self) -> dict[int | None, tuple[str, ...]]:
+        """The devices that were offered the document, by the version that they had before; `None` if they had none."""
+        devices: dict[int | None, tuple[str, ...]] = {}
+        for name, offer in sorted(self.offers.items()):
+            devices[offer.former] = (*devices.get(offer.former, ()), name)
+        return devices
+
 
 class StageCounts(NamedTuple):
     """How the devices of a stage stand; `size` leaves out those that are out."""
@@ -133,14 +140,6 @@ class StageCounts(NamedTuple):
     def lost(self, success: Fraction) -> bool:
         """True if errors have put the success out of reach."""
         return self.size - self.errors < success * self.size
-
-
-def way_back(state: _State) -> dict[int | None, tuple[str, ...]]:
-    """The devices that were offered the document, by the version that they had before; `None` if they had none."""
-    devices: dict[int | None, tuple[str, ...]] = {}
-    for name, offer in sorted(state.offers.items()):
-        devices[offer.former] = (*devices.get(offer.former, ()), name)
-    return devices
 
 
 def _tally(plan: RolloutPlan, state: _State, reports: Mapping[str, _Report]) -> tuple[StageCounts, ...]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -22,12 +22,10 @@ from fugu.contract.policy import Policy
 from fugu.contract.stretches import StretchBound
 from fugu.contract.trust import Trust
 from gateway.fleet.entries import FleetError
-from gateway.fleet.keys import Root, device_trust
+from gateway.fleet.keys import Root
 
 __all__ = [
     "Signed",
-    "add_signatures",
-    "check",
     "content_of",
     "contents",
     "make_document",
@@ -36,8 +34,6 @@ __all__ = [
     "promises",
     "read_bodies",
     "read_complete",
-    "read_signed",
-    "sign_document",
     "verify_guarantees",
     "weaker",
 ]
@@ -64,6 +60,66 @@ class Signed(NamedTuple):
     def payload(self) -> bytes:
         """The bytes that devices get."""
         return self.envelope.encode()
+
+    def with_signatures(self, keys: Sequence[Ed25519PrivateKey]) -> Signed:
+        """The same, with more signatures. FuguError if a guarantee, derived anew, does not hold."""
+        verify_guarantees(self.document)
+        own = sign("policy", self.envelope.payload, keys).signatures
+        every = tuple(sorted((*self.envelope.signatures, *own), key=lambda one: one.key))
+        return self._replace(envelope=replace(self.envelope, signatures=every), signatures=len(every))
+
+    def check(self, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
+        """Judge it, complete, at Unix time `now`, as the devices will; whether it is valid by now, or only later.
+
+        Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
+        """
+        document = self.document
+        judges = [root.trust(document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
+        for enrolment in enrolments:
+            if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
+                raise FleetError(
+                    f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
+                )
+            judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
+        ripe = True
+        for judge in judges:
+            try:
+                judge.judge(self.payload, "policy", now)
+            except TrustError as error:
+                if error.reason is not Reason.NOT_YET_VALID:
+                    raise
+                ripe = False
+                judge.judge(self.payload, "policy", document.valid_from)
+        return ripe
+
+    @classmethod
+    def by(cls, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Self:
+        """Sign a document."""
+        return cls(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
+
+    @classmethod
+    def read(cls, content: bytes, root: Root) -> Self:
+        """Read a document that policy keys have signed, perhaps not yet enough of them.
+
+        Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it.
+        """
+        try:
+            envelope = Envelope.decode(content)
+        except FrameError as error:
+            raise FleetError(f"no envelope: {error}") from None
+        if envelope.kind != "policy":
+            raise FleetError(f"a {envelope.kind} document where a policy document was expected")
+        role = root.document.policy
+        valid = signers(envelope, role, root.document.public_keys)
+        if not valid or {one.key for one in envelope.signatures} != valid:
+            raise FleetError(
+                f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root "
+                f"version {root.document.version}; it takes {role.threshold}, and no others"
+            )
+        document = read_document(PolicyDocument, envelope.payload)
+        if document.fleet != root.document.fleet:
+            raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
+        return cls(document, envelope, len(valid), role.threshold)
 
 
 class StreamPromise(NamedTuple):
@@ -235,36 +291,12 @@ def promises(document: PolicyDocument) -> list[StreamPromise]:
     return found
 
 
-def read_signed(content: bytes, root: Root) -> Signed:
-    """Read a document that policy keys have signed, perhaps not yet enough of them.
-
-    Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it.
-    """
-    try:
-        envelope = Envelope.decode(content)
-    except FrameError as error:
-        raise FleetError(f"no envelope: {error}") from None
-    if envelope.kind != "policy":
-        raise FleetError(f"a {envelope.kind} document where a policy document was expected")
-    role = root.document.policy
-    valid = signers(envelope, role, root.document.public_keys)
-    if not valid or {one.key for one in envelope.signatures} != valid:
-        raise FleetError(
-            f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root version "
-            f"{root.document.version}; it takes {role.threshold}, and no others"
-        )
-    document = read_document(PolicyDocument, envelope.payload)
-    if document.fleet != root.document.fleet:
-        raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
-    return Signed(document, envelope, len(valid), role.threshold)
-
-
 def read_complete(content: bytes, roots: Sequence[Root]) -> PolicyDocument:
     """A document that enough policy keys of one of some roots have signed. FleetError as for the first."""
     refusals = []
     for root in roots:
         try:
-            signed = read_signed(content, root)
+            signed = Signed.read(content, root)
             if signed.complete:
                 return signed.document
             raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
@@ -298,7 +330,7 @@ def policies_in(
                 continue
             if root is None:
                 raise FleetError("a signed document needs the fleet's root: give --root")
-            signed = read_signed(content, root)
+            signed = Signed.read(content, root)
             if not signed.complete:
                 raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
             to = signed.document.to
@@ -310,42 +342,6 @@ def policies_in(
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
     return found
-
-
-def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Signed:
-    """Sign a document."""
-    return Signed(document, sign("policy", write_document(document), keys), len(keys), root.document.policy.threshold)
-
-
-def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
-    """Add signatures to a document that others have signed. FuguError if a guarantee, derived anew, does not hold."""
-    verify_guarantees(signed.document)
-    own = sign("policy", signed.envelope.payload, keys).signatures
-    every = tuple(sorted((*signed.envelope.signatures, *own), key=lambda one: one.key))
-    return signed._replace(envelope=replace(signed.envelope, signatures=every), signatures=len(every))
-
-
-def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
-    """Judge a complete document, at Unix time `now`, as the devices will; whether it is valid by now, or only later.
-
-    Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
-    """
-    document = signed.document
-    judges = [device_trust(root, document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
-    for enrolment in enrolments:
-        if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
-            raise FleetError(f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled")
-        judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
-    ripe = True
-    for judge in judges:
-        try:
-            judge.judge(signed.payload, "policy", now)
-        except TrustError as error:
-            if error.reason is not Reason.NOT_YET_VALID:
-                raise
-            ripe = False
-            judge.judge(signed.payload, "policy", document.valid_from)
-    return ripe
 
 
 def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | MeasuredPins]:

@@ -30,18 +30,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import SITE, Key, Promise, units_above
 
-__all__ = [
-    "Audience",
-    "Bound",
-    "Reader",
-    "ReleaseConfig",
-    "ReleaseConfigError",
-    "Scheduled",
-    "audience_of",
-    "check_reader",
-    "load_readers",
-    "load_releases",
-]
+__all__ = ["Audience", "Bound", "Reader", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_readers"]
 
 
 _MOST_TICKS = 2**31
@@ -202,10 +191,18 @@ class ReleaseConfig(Document):
             raise ValueError("two releases have the same name")
         return self
 
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a configuration file. Raises ReleaseConfigError, one line that names the first thing that is wrong."""
+        return read_toml(path, cls, ReleaseConfigError)
 
-def load_releases(path: Path) -> ReleaseConfig:
-    """Read a configuration file. Raises ReleaseConfigError with one line that names the first thing that is wrong."""
-    return read_toml(path, ReleaseConfig, ReleaseConfigError)
+    def audience_of(self, reader: str, name: str) -> Audience:
+        """An audience of an account. ReleaseConfigError if it is not configured."""
+        if name not in self.audiences:
+            raise ReleaseConfigError(
+                f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"
+            )
+        return self.audiences[name]
 
 
 class Reader(Document):
@@ -233,6 +230,23 @@ class Reader(Document):
         if SITE in self.audiences:
             raise ValueError("an account of the site reads symbols, and belongs to no other audience")
         return self
+
+    def check(self, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()) -> list[Bound]:
+        """Compute what a reader may be told about each stream. ReleaseConfigError, one line, if it is above its limit.
+
+        Every stream of symbols counts for every audience, whether or not something is released about it today; `alone`
+        are accounts of a ledger that have had their only release, whether or not it is still configured.
+        """
+        for name in self.audiences:
+            config.audience_of(self.name, name)
+        for key in alone:
+            if key.audience in self.audiences and set(self.audiences) != {key.audience}:
+                raise ReleaseConfigError(
+                    f"account {self.name} may belong to no audience beside {key.audience}, which has had a release "
+                    f"about {key.device}/{key.stream} that does not compose"
+                )
+        bounds = [_bound(self, config, catalogue, device, stream) for device, stream in catalogue.symbol_streams()]
+        return [bound for bound in bounds if bound is not None]
 
 
 class Readers(Document):
@@ -265,26 +279,6 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     return found.readers
 
 
-def check_reader(
-    reader: Reader, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()
-) -> list[Bound]:
-    """Compute what a reader may be told about each stream. ReleaseConfigError, one line, if it is above its limit.
-
-    Every stream of symbols counts for every audience, whether or not something is released about it today; `alone` are
-    accounts of a ledger that have had their only release, whether or not it is still configured.
-    """
-    for name in reader.audiences:
-        audience_of(config, reader.name, name)
-    for key in alone:
-        if key.audience in reader.audiences and set(reader.audiences) != {key.audience}:
-            raise ReleaseConfigError(
-                f"account {reader.name} may belong to no audience beside {key.audience}, which has had a release about "
-                f"{key.device}/{key.stream} that does not compose"
-            )
-    bounds = [_bound(reader, config, catalogue, device, stream) for device, stream in catalogue.symbol_streams()]
-    return [bound for bound in bounds if bound is not None]
-
-
 def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str) -> Bound | None:
     """The largest of the bounds that the versions of a stream's policy give; `None` if none of them allows anything.
 
@@ -292,7 +286,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more
     than that version allows beside its own windows, because its allowance is the least of all versions known by then.
     """
-    audiences = [audience_of(config, reader.name, name) for name in reader.audiences]
+    audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     found = _alone(reader, config, device, stream)
     try:
         for policy in catalogue.policies(device, stream):
@@ -346,12 +340,3 @@ def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> l
                 )
             return [config.audiences[release.audience].epsilon]
     return []
-
-
-def audience_of(config: ReleaseConfig, reader: str, name: str) -> Audience:
-    """An audience of an account. ReleaseConfigError if it is not configured."""
-    if name not in config.audiences:
-        raise ReleaseConfigError(
-            f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"
-        )
-    return config.audiences[name]

@@ -25,7 +25,7 @@ from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
-from gateway.releases.config import ReleaseConfigError, check_reader, load_readers, load_releases
+from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
 from gateway.releases.entries import KIND, Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
@@ -205,7 +205,7 @@ def open_releases(
     Raises FuguError with one line that says what is wrong.
     """
     now = now_us or (lambda: time.time_ns() // 1000)
-    plan = load_releases(config)
+    plan = ReleaseConfig.load(config)
     wanted = jobs(plan, catalogue)
     impossible: dict[str, str] = {}
 
@@ -213,7 +213,7 @@ def open_releases(
         if plan.readers is not None:
             alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
-                check_reader(reader, plan, catalogue, alone)
+                reader.check(plan, catalogue, alone)
         return allowances(plan, wanted, catalogue)
 
     useless = not_useful(wanted, renewed()[0], catalogue)

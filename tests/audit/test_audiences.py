@@ -23,7 +23,7 @@ from fugu.contract.rounding import exp_up
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
+from gateway.audit.access import Audience, Listed, Rule, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
 from gateway.audit.attacks import _least_epsilon as least_epsilon
 from gateway.audit.mechanism import released, windows
@@ -167,21 +167,21 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     )
     roles = {"": "", "site": "site", "shard": "shard", "street": "reader"}
     right = Listed(rules, roles, {"street": Promise(0.5, "informed")})
-    assert audiences(right, [policy], config) == (
+    assert right.audiences([policy], config) == (
         Audience("site", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ("walk", "plain")),
         Audience("shard", True, 0.0, "ignorant", ("watch/hr",), ("watch/hr",), ()),
         Audience("street", False, 0.5, "informed", (), (), ("walk",)),
     )
     assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
-    found = audit_stream([policy], audiences(right, [policy], config), config, trials=1500)
+    found = audit_stream([policy], right.audiences([policy], config), config, trials=1500)
     assert not found.findings
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
-    found = audit_stream([policy], audiences(open_, [policy], config), config, trials=1500)
+    found = audit_stream([policy], open_.audiences([policy], config), config, trials=1500)
     assert [one.name for one in found.findings] == ["epsilon-refuted"]
     assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
-    found = audit_stream([policy], audiences(everybody, [policy], config), config, trials=1500)
+    found = audit_stream([policy], everybody.audiences([policy], config), config, trials=1500)
     assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
     heard = [(topic.replace("+", "x"), b"") for topic in heard_topics(policy)]
     assert not_listed(right, "site", heard) == []

@@ -17,7 +17,7 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
 from fugu.host.files import new_folder
-from gateway.audit.access import may_read, read_access
+from gateway.audit.access import Listed, read_access
 from gateway.audit.statement import policy_statement
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, Settings
@@ -237,15 +237,16 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
     rules = read_access(
         "topic read open\nuser a\ntopic x/y\ntopic deny x/#\ntopic read z/+/w\npattern read %u/c\n# user b\n"
     )
+    known = Listed(rules, {}, {})
     readable = {
         (user, topic)
         for user in ("", "a", "b")
         for topic in ("open", "x/y", "z/1/w", "z/1/2/w", "a/c", "b/c")
-        if may_read(rules, user, topic)
+        if known.may_read(user, topic)
     }
     assert readable == {("", "open"), ("a", "z/1/w"), ("a", "a/c"), ("b", "b/c")}
-    assert not may_read(read_access("user a\ntopic write x\n"), "a", "x")
-    assert may_read(read_access("user a\ntopic read #\n"), "a", "x/y")
+    assert not Listed(read_access("user a\ntopic write x\n"), {}, {}).may_read("a", "x")
+    assert Listed(read_access("user a\ntopic read #\n"), {}, {}).may_read("a", "x/y")
 
 
 @pytest.mark.long

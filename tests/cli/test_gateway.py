@@ -13,7 +13,7 @@ import pytest
 
 from fugu.cli.view.gateway import show_status
 from fugu.mqtt import Broker
-from gateway.config import read_gateway
+from gateway.config import GatewayConfig
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file
@@ -120,7 +120,7 @@ def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:
         '[signed]\nregistry = "f.db"\nroots = ["1", "2"]\noperator = {username = "o", password_file = "secret"}\n'
         '[page]\nlisten = "127.0.0.1:1"\nlogin_file = "login"\naccount = {cert_file = "c", key_file = "k"}\n'
     )
-    config = read_gateway(tmp_path / "gateway.toml")
+    config = GatewayConfig.read(tmp_path / "gateway.toml")
     settings, page = config.settings(), config.page_settings()
     assert (settings.store, settings.policies, settings.releases) == (
         tmp_path / "s.db",

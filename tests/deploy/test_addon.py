@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.topics import NAME_PATTERN
-from gateway.config import read_gateway
+from gateway.config import GatewayConfig
 from gateway.settings import SettingsError
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +106,7 @@ def test_the_image_has_what_make_puts_there_and_no_musl() -> None:
 
 def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleType, tmp_path: Path) -> None:
     file = run.written()
-    config = read_gateway(file)
+    config = GatewayConfig.read(file)
     settings, page = config.settings(), config.page_settings()
     assert (config.fleet, config.home_assistant) == ("cottage", True)
     assert config.page_url == "homeassistant://hassio/ingress/local_fugu_edge"
@@ -126,7 +126,7 @@ def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleTy
 
 def test_a_broker_with_tls_is_asked_for_its_certificate(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Supervisor, "broker", MQTT | {"ssl": True, "port": "8883"})
-    broker = read_gateway(run.written()).broker
+    broker = GatewayConfig.read(run.written()).broker
     assert (broker.port, broker.ca_file) == (8883, run.AUTHORITIES)
 
 
@@ -167,4 +167,4 @@ def test_ingress_is_instead_of_a_login(tmp_path: Path, more: str) -> None:
         f'fleet = "home"\nstore = "s"\npolicies = "p"\n[page]\nlisten = "0.0.0.0:1"\ningress = true\n{more}\n'
     )
     with pytest.raises(SettingsError, match="one of login_file, no_login = true and ingress = true"):
-        read_gateway(file).page_settings()
+        GatewayConfig.read(file).page_settings()

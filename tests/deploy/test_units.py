@@ -13,7 +13,7 @@ import pytest
 
 from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
-from gateway.config import read_gateway
+from gateway.config import GatewayConfig
 from gateway.deployment.units import DeploymentError, unit
 from gateway.duties import _shard_account as shard_account
 from gateway.shards import own_account
@@ -81,7 +81,7 @@ def test_a_shard_is_handed_its_own_account_and_the_fleet_s_process_that_of_the_g
     assert handed(fleet) == handed(gateway) | {"pgpass"}
     assert not any(re.search(r"-\d", name) for name in handed(gateway))
     assert handed(gateway) >= {"rollout-password"} or handed(gateway) >= {"rollout-client.key"}
-    connection = read_gateway(gateway.with_name("gateway.toml")).broker
+    connection = GatewayConfig.read(gateway.with_name("gateway.toml")).broker
     for index in range(SHARDS):
         own = own_account(connection, index)
         assert own is not None
@@ -91,7 +91,7 @@ def test_a_shard_is_handed_its_own_account_and_the_fleet_s_process_that_of_the_g
         place.mkdir()
         for name in handed(shard, index) - {"pgpass"}:
             shutil.copy(gateway.with_name(name), place)
-        alone = read_gateway(place / "gateway.toml").broker
+        alone = GatewayConfig.read(place / "gateway.toml").broker
         assert shard_account(alone, index, SHARDS) == own_account(alone, index) is not None
 
 

@@ -11,7 +11,6 @@ from gateway.fleet.rollouts import _advance as advance
 from gateway.fleet.rollouts import _operated as operated
 from gateway.fleet.rollouts import _State as State
 from gateway.fleet.rollouts import _tally as tally
-from gateway.fleet.rollouts import way_back
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, plan, started
 
 HUNDRED = names(100)
@@ -289,7 +288,7 @@ def test_an_aborted_rollout_leaves_devices_where_they_are_and_names_the_way_back
     assert len(seen) == 100
     state = operated(state, "abort", 0)
     assert advance(some, state, devices.reports, state.seen_us + SECOND) == ((), state)
-    assert way_back(state) == {7: ("d001",), None: tuple(name for name in HUNDRED if name != "d001")}
+    assert state.way_back() == {7: ("d001",), None: tuple(name for name in HUNDRED if name != "d001")}
 
 
 def test_what_cannot_be_done_is_refused() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollouts import Rollout, Rollouts, way_back
+from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.brokers import wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 
@@ -121,7 +121,7 @@ def test_it_stops_by_errors_and_offers_the_way_back_to_what_each_device_had(regi
     registry.reported([PolicyReport(name, 3, "refused", "ceiling", START) for name in ("d003", "d004")])
     actions = rollouts.step(number, START + 2 * SECOND)
     assert not actions
-    assert way_back(rollouts.show(number).state) == {1: tuple(names(5)), None: tuple(names(20)[5:])}
+    assert rollouts.show(number).state.way_back() == {1: tuple(names(5)), None: tuple(names(20)[5:])}
     assert registry.history()[-1].detail.startswith("stage 1: 2 of 20 devices refused (2)")
     # the way back is a new document, and a new rollout may carry it at once
     registry.add_document(document(4, restores=1), **WHO)

@@ -21,7 +21,7 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
-from gateway.releases.config import Audience, ReleaseConfigError, load_releases
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError
 from gateway.releases.config import _joint_charge as joint_charge
 from gateway.releases.entries import nats, units_above
 from tests.support.sanitised_counts import stationary
@@ -204,7 +204,7 @@ def test_other_mechanisms_are_for_single_ticks(mechanism: Mechanism, tmp_path: P
         f"{once}\n"
     )
     with pytest.raises(ReleaseConfigError, match=r"protects single ticks only, and audience street is .* 600 seconds"):
-        load_releases(config)
+        ReleaseConfig.load(config)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_other_mechanisms_are_for_single_ticks(mechanism: Mechanism, tmp_path: P
     [('"tick"', 0), ("600", 600), ('"10m"', 600), ('"1h"', 3600), ('"90s"', 90), ('"1.5h"', 5400), ('"600"', 600)],
 )
 def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
-    audience = load_releases(_config(tmp_path, given)).audiences["street"]
+    audience = ReleaseConfig.load(_config(tmp_path, given)).audiences["street"]
     assert audience.promise == (1.0, "informed", seconds)
     for period in (10**5, 10**6, 60 * 10**6):
         assert audience.promise.ticks(period) == (stretch_ticks(seconds, period) if seconds else 1)
@@ -221,7 +221,7 @@ def test_a_stretch_is_a_time(given: str, seconds: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ['"an hour"', "0", '"0h"', "-1", '"h"', "true", '"400d"', "1.5"])
 def test_what_is_no_time_is_refused(given: str, tmp_path: Path) -> None:
     with pytest.raises(ReleaseConfigError, match=r"audiences\.street\.protect: "):
-        load_releases(_config(tmp_path, given))
+        ReleaseConfig.load(_config(tmp_path, given))
 
 
 def _config(folder: Path, protect: str) -> Path:

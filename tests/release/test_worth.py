@@ -16,7 +16,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.deployment.doctor import Installation, examine
-from gateway.releases.config import load_releases
+from gateway.releases.config import ReleaseConfig
 from gateway.releases.entries import nats
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.setup import release_now
@@ -33,7 +33,7 @@ AUDIENCE = '[audiences.public]\nepsilon = 1.0\nadversary = "ignorant"\n'
 
 def judged(folder: Path, *policies: Policy, **more: object) -> tuple[Worth | None, str, int]:
     """A release's worth, what is said of it, and what each tick may be charged."""
-    plan = load_releases(write_config(folder, scheduled(**more), audiences=AUDIENCE))
+    plan = ReleaseConfig.load(write_config(folder, scheduled(**more), audiences=AUDIENCE))
     known = catalogue(policies)
     made = jobs(plan, known)
     granted, impossible = allowances(plan, made, known)
@@ -107,7 +107,9 @@ def test_what_is_said_of_a_release_that_is_not_useful_is_useful(tmp_path: Path) 
     window = Window(name="w", length=51_200, stride=51_200, states=(1,), scale=scale, mechanism="mqm-exact")
     fields = {"table": None, "frame_ticks": 1, "windows_guarantee": None}
     alone = policy(1, chains=sticky, windows=(window,)).model_copy(update=fields)
-    plan = load_releases(write_config(tmp_path, scheduled(mechanism="mqm-exact", length=51_200), audiences=AUDIENCE))
+    plan = ReleaseConfig.load(
+        write_config(tmp_path, scheduled(mechanism="mqm-exact", length=51_200), audiences=AUDIENCE)
+    )
     (job,) = jobs(plan, catalogue((alone,)))
     worth = worth_of(job, kinds_of(job, catalogue((alone,))), 0, 51_200)
     assert worth is not None

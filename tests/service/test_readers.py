@@ -10,7 +10,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from gateway.releases.allowance import joint_loss
-from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled, check_reader
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import Key, Release
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger
@@ -59,16 +59,16 @@ def test_what_a_reader_was_told_before_a_policy_changed_still_counts(tmp_path: P
     first = policy(1)
     real = joint_loss(STICKY, told(tmp_path, (first,)), "informed")
     reader = Reader(name="both", audiences=AUDIENCES, epsilon=50.0, adversary="informed")
-    (before,) = check_reader(reader, CONFIG, catalogue((first,)))
-    (after,) = check_reader(reader, CONFIG, catalogue((first, later)))
+    (before,) = reader.check(CONFIG, catalogue((first,)))
+    (after,) = reader.check(CONFIG, catalogue((first, later)))
     assert real <= before.epsilon <= after.epsilon
     limited = reader.model_copy(update={"epsilon": real * (1 - 1e-6)})
     with pytest.raises(ReleaseConfigError, match="its limit is"):
-        check_reader(limited, CONFIG, catalogue((first, later)))
+        limited.check(CONFIG, catalogue((first, later)))
 
 
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER)
 def test_a_reader_of_one_audience_is_told_what_its_audience_is_promised(later: Policy) -> None:
     """A change of policies never takes an account above the epsilon of its only audience."""
     reader = Reader(name="street", audiences=("street",), epsilon=0.5, adversary="informed")
-    assert all(bound.epsilon <= 0.5 for bound in check_reader(reader, CONFIG, catalogue((policy(1), later))))
+    assert all(bound.epsilon <= 0.5 for bound in reader.check(CONFIG, catalogue((policy(1), later))))

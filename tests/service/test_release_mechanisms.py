@@ -26,7 +26,7 @@ from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.loop import Gateway
 from gateway.releases.allowance import charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
-from gateway.releases.config import Reader, ReleaseConfigError, check_reader, load_releases
+from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
 from gateway.releases.entries import LedgerError, nats, units_above, units_below
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
@@ -300,7 +300,7 @@ def test_what_a_mechanism_does_not_cover_is_refused_in_one_line(
     tmp_path: Path, release: str, audiences: str, text: str
 ) -> None:
     with pytest.raises(ReleaseConfigError, match=text) as refused:
-        load_releases(write_config(tmp_path, release, audiences=audiences))
+        ReleaseConfig.load(write_config(tmp_path, release, audiences=audiences))
     assert "\n" not in str(refused.value)
 
 
@@ -357,7 +357,7 @@ WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 
 def test_what_the_policies_do_not_cover_is_refused_in_one_line(
     tmp_path: Path, release: str, fleet: list[Policy], text: str
 ) -> None:
-    config = load_releases(write_config(tmp_path, release, audiences=NOBODY))
+    config = ReleaseConfig.load(write_config(tmp_path, release, audiences=NOBODY))
     with pytest.raises(FuguError, match=text) as refused:
         jobs(config, catalogue(fleet))
     assert "\n" not in str(refused.value)
@@ -378,19 +378,19 @@ def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:
 def test_a_reader_of_what_does_not_compose_belongs_to_no_other_audience(tmp_path: Path) -> None:
     known = catalogue(FLEET)
     press = NOBODY.replace("public", "press")
-    config = load_releases(
+    config = ReleaseConfig.load(
         write_config(tmp_path, planned("wasserstein"), scheduled("b", "press"), audiences=NOBODY + press)
     )
     jobs(config, known)
     one = Reader(name="anna", audiences=("public",), epsilon=1.0, adversary="ignorant")
-    assert [bound.epsilon for bound in check_reader(one, config, known)] == [1.0]
+    assert [bound.epsilon for bound in one.check(config, known)] == [1.0]
     for other, text in (
         ({"audiences": ("public", "press"), "epsilon": 9.0}, "may belong to no audience beside public, whose release"),
         ({"epsilon": 0.9}, "its limit is 0.9"),
         ({"adversary": "informed"}, "by wasserstein, which has no bound against it"),
     ):
         with pytest.raises(ReleaseConfigError, match=text):
-            check_reader(one.model_copy(update=other), config, known)
+            one.model_copy(update=other).check(config, known)
 
 
 def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_release_that_does_not_compose_is_not_forgotten_with_its_configuration
     file = {"format": "fugu/2", "fleet": "home", "readers": [both.model_dump(mode="json")]}
     (tmp_path / "readers.json").write_text(json.dumps(file))
     write_config(tmp_path, scheduled("b", "press"), audiences='readers = "readers.json"\n' + NOBODY + press)
-    assert check_reader(both, load_releases(bench.config), catalogue(FLEET))
+    assert both.check(ReleaseConfig.load(bench.config), catalogue(FLEET))
     with pytest.raises(ReleaseConfigError, match="no audience beside public, which has had a release about watch/hr"):
         bench.reopen()
 

@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.host.database import AwayError
 from gateway.releases.audit import verify
-from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.config import ReleaseConfig, ReleaseConfigError
 from gateway.releases.entries import Entry, Key, LedgerError, Release
 from gateway.releases.jobs import jobs
 from tests.support.brokers import wait_until
@@ -269,7 +269,7 @@ def test_a_stored_release_that_is_not_that_of_its_entry_is_found(tmp_path: Path,
 )
 def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: str, text: str) -> None:
     with pytest.raises(ReleaseConfigError, match=text) as refused:
-        load_releases(write_config(tmp_path, release))
+        ReleaseConfig.load(write_config(tmp_path, release))
     assert "\n" not in str(refused.value)
     assert "releases.toml" in str(refused.value)
 
@@ -287,15 +287,15 @@ def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: s
     ],
 )
 def test_a_configuration_that_does_not_fit_the_policies_is_refused(tmp_path: Path, release: str, text: str) -> None:
-    config = load_releases(write_config(tmp_path, release))
+    config = ReleaseConfig.load(write_config(tmp_path, release))
     with pytest.raises(ReleaseConfigError, match=text):
         jobs(config, catalogue([policy(1), policy(1, device="ring")]))
 
 
 def test_the_site_has_no_epsilon_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(ReleaseConfigError, match="site sees the symbols"):
-        load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
+        ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "site")))
     with pytest.raises(ReleaseConfigError, match="policy cannot be the name of an audience"):
-        load_releases(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
+        ReleaseConfig.load(write_config(tmp_path, scheduled(), audiences=PUBLIC.replace("public", "policy")))
     with pytest.raises(ReleaseConfigError, match=r"cannot read .*none\.toml"):
-        load_releases(tmp_path / "none.toml")
+        ReleaseConfig.load(tmp_path / "none.toml")

@@ -16,9 +16,9 @@ from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies, read_roots
 from gateway.fleet.entries import Document, FleetError, Target
-from gateway.fleet.keys import Root, device_trust
+from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry
-from gateway.fleet.signing import check, read_signed
+from gateway.fleet.signing import Signed
 from tests.support.processes import policy
 from tests.support.refusals import refused_for
 from tests.support.signing import NOW, Keys, new_keys, policy_document
@@ -101,15 +101,15 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, Reason 
     root = Root(KEYS.root_document(), KEYS.root_envelope())
     if refusal is not None and envelope != KEYS.envelope(DOCUMENT, KEYS.policy[:1]):
         with pytest.raises(FleetError, match="signatures are valid and of policy keys of root version 1; it takes 2"):
-            read_signed(envelope.encode(), root)
+            Signed.read(envelope.encode(), root)
         return
-    signed = read_signed(envelope.encode(), root)
+    signed = Signed.read(envelope.encode(), root)
     assert signed.signatures == len(envelope.signatures)
     if refusal is None:
-        assert check(signed, root, NOW)
+        assert signed.check(root, NOW)
     else:
         with refused_for(refusal):
-            check(signed, root, NOW)
+            signed.check(root, NOW)
 
 
 def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path)
     (tmp_path / "good").write_bytes(good.encode())
     ((root, payload),) = read_roots([tmp_path / "good"], "home")
     assert root == KEYS.root_document()
-    assert device_trust(Root(root, payload)).root == root
+    assert Root(root, payload).trust().root == root
     few = replace(good, signatures=good.signatures[:1])
     for bad in (few, spoiled(good, 0), spoiled(Envelope.decode(KEYS.root_envelope(1, KEYS.root[2])), 1)):
         (tmp_path / "bad").write_bytes(bad.encode())
         with pytest.raises(FleetError, match="bad: "):
             read_roots([tmp_path / "bad"], "home")
         with pytest.raises(TrustError):
-            device_trust(Root(root, bad.encode()))
+            Root(root, bad.encode()).trust()

@@ -12,7 +12,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance
-from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled, check_reader
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import Allowance, named_streams, together_name, units_above
 from gateway.releases.jobs import allowances, jobs, streams_together, together_with
 
@@ -120,7 +120,7 @@ def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
     both = joint("hr", "steps")
     known = catalogue(made("hr", both), made("steps", both))
     reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
-    bounds = {bound.stream: bound.epsilon for bound in check_reader(reader, CONFIG, known)}
+    bounds = {bound.stream: bound.epsilon for bound in reader.check(CONFIG, known)}
     assert bounds["hr"] == bounds["steps"] > 1.0
     with pytest.raises(ReleaseConfigError, match="its limit is 1 "):
-        check_reader(reader.model_copy(update={"epsilon": 1.0}), CONFIG, known)
+        reader.model_copy(update={"epsilon": 1.0}).check(CONFIG, known)

@@ -20,7 +20,7 @@ from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.journal import Received
 from gateway.releases.audit import verify
-from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.config import ReleaseConfig, ReleaseConfigError
 from gateway.releases.entries import Key, LedgerError, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
@@ -247,10 +247,10 @@ def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_window
 
 
 def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> None:
-    config = load_releases(write_config(tmp_path, scheduled(length=15)))
+    config = ReleaseConfig.load(write_config(tmp_path, scheduled(length=15)))
     with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a count of 15 ticks"):
         jobs(config, catalogue((only("watch", TEN),)))
-    config = load_releases(write_config(tmp_path, scheduled(query="histogram", states=[])))
+    config = ReleaseConfig.load(write_config(tmp_path, scheduled(query="histogram", states=[])))
     with pytest.raises(ReleaseConfigError, match="has no symbols, and no windows that a histogram"):
         jobs(config, catalogue((only("watch", TEN),)))
 

@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.fleet_documents import Enrolment
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollouts import Rollouts, way_back
+from gateway.fleet.rollouts import Rollouts
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
 from tests.support.rollout_crowd import Crowd, plan, prepare
@@ -82,7 +82,7 @@ def test_it_stops_at_its_error_threshold_and_offers_the_way_back(broker: Mosquit
         (stage,) = [tally for tally in shown.tallies if tally.refused * 50 >= tally.size and tally.refused]
         assert stage.refused >= 1
         assert crowd.versions().count(1) < DEVICES - OFFLINE - REFUSING, "it did not go on to the end"
-        assert way_back(rollouts.show(number).state).keys() == {None}
+        assert rollouts.show(number).state.way_back().keys() == {None}
     finally:
         gateway.process.kill()
         crowd.link.stop()

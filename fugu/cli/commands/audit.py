@@ -30,13 +30,13 @@ from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
-from gateway.audit.access import Listed, audiences, listed, may_read, planned_audiences
+from gateway.audit.access import Listed, planned_audiences
 from gateway.audit.recordings import Message, heard_topics, read_messages
 from gateway.audit.statement import Finding, Statement, policy_statement
 from gateway.audit.stream import audit_stream
-from gateway.fleet.keys import key_files, read_root, unlock
+from gateway.fleet.keys import Root, key_files
 from gateway.fleet.signing import policies_in
-from gateway.releases.config import load_releases
+from gateway.releases.config import ReleaseConfig
 from gateway.releases.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -214,9 +214,9 @@ def stream(
     if truth is not None and recording is None and live is None:
         raise CommandLineError("what was read is of use beside --recording or --live")
     policies = [load_policy(one) for one in (file, *(beside or ()))]
-    config = load_releases(releases) if releases is not None else None
-    list_ = listed(access) if access is not None else None
-    told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)
+    config = ReleaseConfig.load(releases) if releases is not None else None
+    list_ = Listed.of(access) if access is not None else None
+    told = planned_audiences(policies, config) if list_ is None else list_.audiences(policies, config)
     at = broker_of(broker)
     with working("listening and attacking"):
         messages = None
@@ -242,7 +242,7 @@ def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> lis
     return [
         Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
         for topic in topics
-        if not may_read(known.rules, account, topic)
+        if not known.may_read(account, topic)
     ]
 
 
@@ -290,10 +290,10 @@ def ledger(
         doubt = ledger_problem(opened, store_of(store)) if store is not None else ""
         with opened.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
-        trusted = policies_in(_files(policies), None if root is None else read_root(root), owners(enrolment), devices)
+        trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
         if policies and not any(isinstance(one, Policy) for one in trusted):
             raise CommandLineError("--policies has no policy of symbols or windows: nothing would be held against them")
-        config = None if releases is None else load_releases(releases)
+        config = None if releases is None else ReleaseConfig.load(releases)
         promises = None
         if config is not None:
             promises = {name: one.promise for name, one in config.audiences.items()}
@@ -313,4 +313,4 @@ def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
     found = [one for one in key_files([file.parent]) if one.path == file]
     if not found:
         raise CommandError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
-    return unlock(found[0], at_hand(passphrases))
+    return found[0].unlock(at_hand(passphrases))

@@ -60,11 +60,11 @@ def show(
         password = typer.prompt("password", hide_input=True) if terminal else sys.stdin.readline().rstrip("\n")
         write_secret(new_login, password_line(password) + "\n")
         return
-    from gateway.config import PageConfig, PageFile, read_page
+    from gateway.config import PageConfig, PageFile
     from gateway.page.server import serve
 
     if config is not None:
-        page = read_page(config)
+        page = PageFile.read(config)
     elif fleet is None:
         raise CommandLineError("which fleet: give --fleet, or a file")
     elif not no_login:

@@ -21,7 +21,7 @@ from fugu.contract.trust import Trust
 from fugu.host import arguments
 from fugu.host.files import write_secret
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
-from gateway.fleet.keys import read_root
+from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import read_pins
 
@@ -84,7 +84,7 @@ def enrol(
     """
     if device in RESERVED_DEVICES:
         raise CommandError(f"no device can have the name {device!r}: it is reserved")
-    found = read_root(root)
+    found = Root.read(root)
     made = Enrolment(
         fleet=found.document.fleet,
         device=device,
@@ -201,7 +201,7 @@ def push(
     with closing(Registry(registry)) as opened:
         if dry_run:
             check_new(opened, signed)
-            dry_run_of(opened, signed.document, [read_root(root)], as_json)
+            dry_run_of(opened, signed.document, [Root.read(root)], as_json)
             refuse_other_ticks(opened, signed.document)
             return
         refuse_other_ticks(opened, signed.document)

@@ -31,7 +31,6 @@ from gateway.fleet.keys import (
     key_files,
     new_passphrase,
     read_passphrase,
-    root_in,
     short,
 )
 from gateway.fleet.keys import rotate as rotate_root
@@ -214,7 +213,7 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
       fugu fleet keys show --keys keys
       fugu fleet keys show --keys keys --keys /media/offline/keys --json
     """
-    document = root_in(keys).document
+    document = Root.newest_in(keys).document
     answer(as_json, lambda: _document(document, keys), lambda: _show(document, keys))
 
 

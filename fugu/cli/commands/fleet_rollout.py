@@ -51,21 +51,10 @@ from gateway.fleet.documents import (
 )
 from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
 from gateway.fleet.entries import share as read_share
-from gateway.fleet.keys import Root, key_files, read_root, root_in, unlock_some
+from gateway.fleet.keys import Root, key_files, unlock_some
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import (
-    Signed,
-    add_signatures,
-    check,
-    make_document,
-    promises,
-    read_bodies,
-    read_complete,
-    read_signed,
-    sign_document,
-    verify_guarantees,
-)
+from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees
 
 _Expiry = Literal["hold", "stop"]
 _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
@@ -132,7 +121,7 @@ def sign(
         raise CommandLineError(
             "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
         )
-    root = root_in(keys)
+    root = Root.newest_in(keys)
     limits = owners(enrolments)
     if add_to is not None:
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
@@ -141,7 +130,7 @@ def sign(
         _check_compiled(signed.document)
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
-        signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
+        signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
             made = _document(root, policies or [], document, _roots_in(keys))
@@ -149,10 +138,10 @@ def sign(
                 with closing(Registry(document.registry)) as opened:
                     refuse_other_ticks(opened, made)
         former = _looked_at(made, keys, document.registry, as_json)
-        signed = sign_document(made, _policy_keys(keys, root, passphrase_file, None), root)
+        signed = Signed.by(made, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         with working("checking it as a device does"):
-            check(signed, root, int(time.time()), limits)
+            signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
     _show_signed(signed, former, target, as_json)
 
@@ -179,10 +168,10 @@ def _looked_at(
 
 
 def _roots_in(folders: Sequence[Path]) -> list[Root]:
-    """All roots of some folders, the newest first. FleetError as for `root_in`."""
-    found = {root_in(folders).payload: root_in(folders)}
+    """All roots of some folders, the newest first. FleetError as for `Root.newest_in`."""
+    found = {Root.newest_in(folders).payload: Root.newest_in(folders)}
     for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
-        root = read_root(path)
+        root = Root.read(path)
         found.setdefault(root.payload, root)
     return sorted(found.values(), key=lambda root: -root.document.version)
 
@@ -287,7 +276,7 @@ def _policy_keys(
 
 def _opened(path: Path, root: Root) -> Signed:
     try:
-        return read_signed(path.read_bytes(), root)
+        return Signed.read(path.read_bytes(), root)
     except FuguError as error:
         raise type(error)(f"{path}: {error}") from None
 
@@ -483,5 +472,5 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root:
     groups = {device.name: device.groups for device in registry.devices()}
     stages = stages_of(plan, groups, target_of(document.to))
     names = {name for stage in stages for name in stage}
-    roots = [] if root is None else [read_root(root)]
+    roots = [] if root is None else [Root.read(root)]
     dry_run_of(registry, document, roots, as_json, names, plan, stages)

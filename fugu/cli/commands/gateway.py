@@ -182,10 +182,10 @@ def history(
         store (FILE|URL): The gateway's store; its gateway may be running.
         as_json (--json): One JSON object a line.
     """
-    from gateway.config import place_of
+    from gateway.config import Place
     from gateway.estimates.history import estimates_between
 
-    place = place_of(store)
+    place = Place.of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
         tell_history(as_json, row)
 
@@ -204,10 +204,10 @@ def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
         device: The device.
         store (FILE|URL): The gateway's store; its gateway must not be running.
     """
-    from gateway.config import place_of
+    from gateway.config import Place
     from gateway.retention import forget_device
 
-    place = place_of(store)
+    place = Place.of(store)
     with working(f"erasing {device}"):
         found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"

@@ -75,10 +75,10 @@ def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption 
         store (FILE|URL): The store; its gateway may be running.
         folder (DIR): A new folder for the files.
     """
-    from gateway.config import place_of
+    from gateway.config import Place
     from gateway.history import export
 
-    span, place = time.span(), place_of(store)
+    span, place = time.span(), Place.of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
         rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(folder, rows))

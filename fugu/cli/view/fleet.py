@@ -20,7 +20,7 @@ from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
-from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts, way_back
+from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts
 from gateway.fleet.signing import Signed, contents, weaker
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
             }
             for i, stage in enumerate(plan.stages)
         ],
-        "way_back": [{"former": former, "devices": names} for former, names in way_back(state).items()],
+        "way_back": [{"former": former, "devices": names} for former, names in state.way_back().items()],
     }
 
 
@@ -381,7 +381,7 @@ def _rendered(registry: Registry, number: int) -> Group:
     cause = f": {state.cause}" if state.cause else ""
     lines = [_plan(plan), Text(f"{state.phase}{ended}{cause}", style=_STYLES.get(state.phase, ""))]
     if state.phase in ("stopped", "aborted"):
-        lines += [Text(_way_back(former, len(names))) for former, names in way_back(state).items()]
+        lines += [Text(_way_back(former, len(names))) for former, names in state.way_back().items()]
     return Group(rows, *lines)
 
 
