@@ -184,7 +184,9 @@ def gateway_command(folder: Path) -> list[str]:
         assert old in lines
         lines = lines.replace(old, new)
     file.write_text(lines)
-    return shlex.split(command[1].replace("%d", str(folder / "gateway")))
+    program, *words = shlex.split(command[1].replace("%d", str(folder / "gateway")))
+    assert program == str(PROGRAMS / "fugu")
+    return [sys.executable, "-m", "fugu", *words]
 
 
 def analyzer() -> str:

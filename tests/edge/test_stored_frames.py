@@ -134,7 +134,7 @@ def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path) -> None:
 # Full
 
 
-SMALL = 1 << 16
+SMALL = 1 << 15
 
 
 def fill(outbox: Outbox, first: int) -> int:
@@ -179,17 +179,17 @@ def test_the_oldest_are_dropped_and_those_after_them_account_for_their_ticks(tmp
     seal(outbox, 0)
     for index in (0, 1, 5):
         outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (index,))])
-    for tick in range(8000):
+    for tick in range(4000):
         outbox.append(PLAN, tick, bytes((tick % 2,)))
     assert outbox.path.stat().st_size <= SMALL
     frames = symbol_frames(outbox)
     assert [(f.previous, f.first) for f in frames if f.first == 0] == [(-1, 0)], "the last one of a sequence stays"
     mine = [frame for frame in frames if frame.first > 0]
-    assert (mine[0].previous, mine[-1].last) == (-1, 7999)
+    assert (mine[0].previous, mine[-1].last) == (-1, 3999)
     assert [f.previous for f in mine[1:]] == [f.last for f in mine[:-1]]
     assert all(f.symbols == b"\0\1\0\1" for f in mine)
     assert [(f.previous, f.index, f.counts) for f in window_frames(outbox)] == [(-1, 5, (5,))]
-    assert outbox.frames.dropped == 2000 - len(mine) + 2
+    assert outbox.frames.dropped == 1000 - len(mine) + 2
     outbox.close()
     again = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert again.frames.depth() == len(mine) + 2
@@ -201,12 +201,12 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
     plan = agent_plan(tmp_path, Broker(port=9), PLAN, max_bytes=SMALL)
     clock = JumpingClock(0)
     agent = Agent(plan, [ReplaySensor([0.0], loop=True)], system_entropy(), clock)
-    for _ in range(10_000):
+    for _ in range(5_000):
         clock.now += SECOND
         agent._ticks.catch_up()
     assert agent._codes() == (StatusCode.STORAGE_FULL,)
     stream = agent._ticks.streams[0]
-    assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 10_000
+    assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 5_000
     assert f"{agent._ticks.not_drawn} ticks were not drawn for" in described(agent._told())
     agent._outbox.close()
 

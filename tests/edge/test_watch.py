@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise, product
 from typing import Any
 
@@ -24,6 +25,12 @@ ODDS = {"odds_ratio": 9.0}
 KNOWN = {"transitions": [[[0.5, 0.5], [0.25, 0.75]], [[0.0, 1.0], [0.5, 0.5]]]}
 THREE = [[0.6, 0.2, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]
 Chain = list[list[float]]
+
+
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of paths have the same few counts: their likelihood is worked out once."""
+    monkeypatch.setattr(watch_module, "_log_bounded", cache(watch_module._log_bounded))
 
 
 def binary(q: float, r: float) -> Chain:
@@ -118,7 +125,8 @@ def walk(chains: list[Chain], length: int, seed: int, stretch: int = 128) -> lis
     """A path on which the chain changes from stretch to stretch."""
     generator, path = random.Random(seed), [0]
     for step in range(length):
-        path.append(generator.choices((0, 1), chains[step // stretch % len(chains)][path[-1]])[0])
+        first, second = chains[step // stretch % len(chains)][path[-1]]
+        path.append(int(generator.random() * (first + second) >= first))
     return path
 
 
