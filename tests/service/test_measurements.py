@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,19 +121,21 @@ def by_paths(
         return noise.row_weights(shows[state])[noise.points.index(one.point)] / 2**32  # type: ignore[union-attr]
 
     sums = np.zeros((last + 1, count))
-    for path in product(range(count), repeat=last + 1):
-        p = policy.initial[path[0]]
-        for tick, state in enumerate(path):
-            if tick:
-                p *= step(tick - 1, path[tick - 1], state)
-            if p == 0.0:
-                break
-            p *= likelihood(tick, state)
-            # every longer path that begins like this one says the same; count it once
-            if all(later == 0 for later in path[tick + 1 :]):
-                for told in range(max(tick - lag, 0), last + 1) if tick == last else [tick - lag]:
-                    if told >= 0:
-                        sums[told, path[told]] += p
+
+    def go(path: tuple[int, ...], p: float) -> None:
+        """Add a path up to its last state, and all longer ones that begin like it."""
+        tick = len(path) - 1
+        p *= likelihood(tick, path[-1])
+        for told in range(max(tick - lag, 0), last + 1) if tick == last else [tick - lag]:
+            if told >= 0:
+                sums[told, path[told]] += p
+        for state in range(count) if tick < last else ():
+            if (chance := step(tick, path[-1], state)) > 0.0:
+                go((*path, state), p * chance)
+
+    for state in range(count):
+        if policy.initial[state] > 0.0:
+            go((state,), policy.initial[state])
     found = {}
     for tick in released:
         total = float(sums[tick].sum())

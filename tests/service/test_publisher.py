@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ class SlowLink:
         return list(range(begun + 1, self.answered + 1))
 
 
+@cache
+def _read(topic: str, payload: bytes) -> tuple[str | None, StateEstimate | None]:
+    """A device, and the estimate of it if it is one."""
+    parsed = parse_topic(topic)
+    estimate = decode_estimate(payload) if parsed.kind == "estimate" else None
+    return parsed.device, estimate if isinstance(estimate, StateEstimate) else None
+
+
 class Service:
     """A store with its recorder and publisher; opened anew, it has nothing in memory."""
 
@@ -83,13 +92,8 @@ class Service:
 
     def heard(self, device: str) -> list[StateEstimate]:
         """The estimates of a device, in the order in which they were published."""
-        found = []
-        for topic, payload in self.link.sent:
-            if (parsed := parse_topic(topic)).kind == "estimate" and parsed.device == device:
-                estimate = decode_estimate(payload)
-                assert isinstance(estimate, StateEstimate)
-                found.append(estimate)
-        return found
+        read = (_read(*one) for one in self.link.sent)
+        return [estimate for of, estimate in read if of == device and estimate is not None]
 
     def told(self, device: str) -> set[int]:
         """The ticks of a device that estimates were published of."""
