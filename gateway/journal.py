@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SYMBOL_BITS, SymbolFrame
 from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.policies import AnyPolicy
@@ -151,7 +151,7 @@ def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
     return Columns._make((*fields, data)), read
 
 
-@kernel
+@part
 def _number(data: Bytes, at: int, size: int) -> int:
     found = np.uint64(0)
     for i in range(at, at + size):

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from fugu.chains.model import impossible, pose
 
 __all__ = ["count_marginals"]
 
 
-@kernel
+@part
 def _begin(entry: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
     """The first tick of a window: lattice (counts, k) from the predicted distribution (k,) and its likelihood (k,)."""
     for x in range(entry.size):
@@ -24,7 +24,7 @@ def _begin(entry: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
         lattice[adds[x], x] = entry[x] * row[x]
 
 
-@kernel
+@part
 def _advance(before: Floats, transition: Floats, row: Floats, adds: Ints, reach: int, after: Floats) -> None:
     """One tick on: lattice (counts, k) to lattice, counts up to `reach` before; scaled to mass 1."""
     k = row.size
@@ -46,7 +46,7 @@ def _advance(before: Floats, transition: Floats, row: Floats, adds: Ints, reach:
                 after[c, y] /= mass
 
 
-@kernel
+@part
 def _normalise(distributions: Floats, t: int) -> bool:
     """Scale row t to sum 1; false if its sum is 0."""
     mass = 0.0
@@ -59,7 +59,7 @@ def _normalise(distributions: Floats, t: int) -> bool:
     return True
 
 
-@kernel
+@part
 def _before(transition: Floats, weighed: Floats, message: Floats) -> None:
     """The backward message (k,) one tick earlier, its largest entry 1, from the weighed one (k,)."""
     top = 0.0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import LIFT, Message, advance, combine, condition_row, first, lift, lift_row, scaled, store
 from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose
 
@@ -183,7 +183,7 @@ def _step_tables(problem: Problem) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
-@kernel
+@part
 def _leave(
     given: _Given, left: int, right: int, ticks: int, a: Message, b: Message, out: Floats
 ) -> tuple[Message, Message]:
@@ -200,7 +200,7 @@ def _leave(
     return a, b
 
 
-@kernel
+@part
 def _middle(
     given: _Given, middle: int, last: int, a: Message, b: Message, out: Floats
 ) -> tuple[bool, Message, Message]:  # fmt: skip
@@ -211,7 +211,7 @@ def _middle(
     return possible, a, advance(b, given.backward, given.symbols, middle)
 
 
-@kernel
+@part
 def _find(given: _Given, left: int, right: int, ticks: int, last: int, a: Message, b: Message, out: Floats) -> int:
     """Make posteriors of the messages left at so many ticks to each side; -1, or a position where one would be 0."""
     done = 0
@@ -397,7 +397,7 @@ def _fits_registers(states: int) -> bool:
     return 2 <= states <= 4
 
 
-@kernel
+@part
 def _predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
     """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
     k = matrix.shape[0]
@@ -410,7 +410,7 @@ def _predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None
             work[target, j] += weight * matrix[i, j]
 
 
-@kernel
+@part
 def _normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
     """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
     k = out.shape[1]

@@ -1,4 +1,4 @@
-"""How the kernels of this room are compiled: one decorator, one set of flags.
+"""How the kernels of this room are compiled: one set of flags, `kernel` for what is called, `part` for what kernels call.
 
 A kernel takes arrays that its public wrapper has checked. With NUMBA_DISABLE_JIT=1 it is a plain Python function.
 
@@ -27,8 +27,9 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from numba.core.types import unliteral
 
-__all__ = ["compile_beside", "kernel"]
+__all__ = ["compile_beside", "kernel", "part"]
 
 
 _MOST_PLAIN = 1 << 14
@@ -47,17 +48,43 @@ def kernel(function: AnyFunction) -> AnyFunction:
 
     The kernels that it calls are compiled before it.
     """
+    return _made(function, {})
+
+
+def part(function: AnyFunction) -> AnyFunction:
+    """Compile a kernel that only kernels call: half of the time to compile a small one is what makes it a function.
+
+    A call from elsewhere is a TypeError, unless nothing is compiled.
+    """
+    compiled = _made(function, {"no_cpython_wrapper": True})
+    if isinstance(compiled, Dispatcher):
+
+        def refused(*_args: Any, **_names: Any) -> None:
+            raise TypeError(f"{function.__name__} is a part of kernels; call one of these, or its `py_func`")
+
+        own: Any = compiled
+        own._compile_for_args, own._insert = refused, lambda *_: None  # what is inserted could be called
+    return compiled
+
+
+def _made(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
     digest = _digest(function)
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so
     # that loops vectorise. No fast-math: sums keep the order in which they are written.
+    njit: Any = numba.njit  # its types leave out what need not be compiled
+    options = {"nogil": True, "no_cfunc_wrapper": True, **options}
     try:
         with _cached_under(digest, Path(inspect.getfile(function))):
-            compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+            compiled = njit(error_model="numpy", cache=True, **options)(function)
             _name_apart(compiled)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
-        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+        compiled = njit(error_model="numpy", **options)(function)
     if isinstance(compiled, Dispatcher):  # else nothing is compiled
-        cast(Any, compiled)._compile_for_args = partial(_compile, compiled)  # what it calls for types that are new
+        own: Any = compiled
+        own._compile_for_args = partial(_compile, compiled)  # what it calls for types that are new
+        template = own.get_call_template
+        # Numba would compile it anew for each constant that a kernel gives.
+        own.get_call_template = lambda types, names: template(tuple(map(unliteral, types)), names)
     _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import part
 
 __all__ = [
     "LIFT",
@@ -36,7 +36,7 @@ TINY = 2.0**-100
 LIFT = 2.0**100
 
 
-@kernel
+@part
 def _load(rows: Floats, t: int, like: Message) -> Message:
     if len(like) == 2:
         return rows[t, 0], rows[t, 1]
@@ -45,14 +45,14 @@ def _load(rows: Floats, t: int, like: Message) -> Message:
     return rows[t, 0], rows[t, 1], rows[t, 2], rows[t, 3]
 
 
-@kernel
+@part
 def store(out: Floats, t: int, a: Message) -> None:
     """Write a message into row t of `out` (n, k)."""
     for x in range(len(a)):
         out[t, x] = a[x]
 
 
-@kernel
+@part
 def _product(a: Message, b: Message) -> Message:
     if len(a) == 2:
         return a[0] * b[0], a[1] * b[1]
@@ -61,7 +61,7 @@ def _product(a: Message, b: Message) -> Message:
     return a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]
 
 
-@kernel
+@part
 def scaled(a: Message, factor: float) -> Message:
     """A message times a number."""
     if len(a) == 2:
@@ -71,7 +71,7 @@ def scaled(a: Message, factor: float) -> Message:
     return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
 
 
-@kernel
+@part
 def _total(a: Message) -> float:
     if len(a) == 2:
         return a[0] + a[1]
@@ -80,7 +80,7 @@ def _total(a: Message) -> float:
     return (a[0] + a[1]) + (a[2] + a[3])
 
 
-@kernel
+@part
 def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
     if len(a) == 2:
         return _total((a[0] * table[z, 0, y], a[1] * table[z, 1, y]))
@@ -89,7 +89,7 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
     return _total((a[0] * table[z, 0, y], a[1] * table[z, 1, y], a[2] * table[z, 2, y], a[3] * table[z, 3, y]))
 
 
-@kernel
+@part
 def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
 
@@ -108,13 +108,13 @@ def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     )
 
 
-@kernel
+@part
 def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
     """The first distribution of a sequence, row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
     return _product(_load(initial, sequence, unit), _load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
 
 
-@kernel
+@part
 def lift(a: Message) -> tuple[Message, float, int]:
     """A tiny message of 2, 3 or 4 components times 2^(100 j), its sum (zero only for impossible evidence), and j."""
     mass = _total(a)
@@ -126,7 +126,7 @@ def lift(a: Message) -> tuple[Message, float, int]:
     return a, mass, lifts
 
 
-@kernel
+@part
 def combine(out: Floats, t: int, a: Message) -> bool:
     """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
     b = _product(a, _load(out, t, a))
@@ -137,7 +137,7 @@ def combine(out: Floats, t: int, a: Message) -> bool:
     return True
 
 
-@kernel
+@part
 def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
     """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
     mass = 0.0
@@ -147,7 +147,7 @@ def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
     return mass
 
 
-@kernel
+@part
 def lift_row(work: Floats, row: int, mass: float) -> tuple[float, int]:
     """Bring a row of `work` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
     lifts = 0

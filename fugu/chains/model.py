@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 
 __all__ = [
     "Problem",
@@ -179,7 +179,7 @@ class Simulated(NamedTuple):
     symbols: Ints
 
 
-@kernel
+@part
 def _draw(thresholds: Floats, row: int, uniform: float) -> int:
     """First column of `thresholds` (rows, columns), cumulative distributions, that exceeds a number in [0, 1)."""
     column = 0

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow
 
 __all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "stationary_distribution_of", "walk"]
@@ -68,7 +68,7 @@ def grow_tables(
     return wanted
 
 
-@kernel
+@part
 def _largest_sum(left: Floats, table: Floats) -> tuple[float, int, int]:
     """The largest entry of left + table, and where it is."""
     k = left.shape[0]

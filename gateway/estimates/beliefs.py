@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from gateway.estimates.models import Model
 from gateway.store.symbols import Bytes, Columns
 
@@ -153,13 +153,13 @@ def _follow(
         state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
 
 
-@kernel
+@part
 def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
     each = 8 // bits
     return int((packed[start + t // each] >> (8 - bits - bits * (t % each))) & ((1 << bits) - 1))
 
 
-@kernel
+@part
 def _two(
     distribution: Floats, s: int, numbers: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
     count: int, bits: int,
@@ -182,14 +182,14 @@ def _two(
     distribution[s, 0], distribution[s, 1] = a, b
 
 
-@kernel
+@part
 def _copy(source: Floats, s: int, target: Floats, t: int, k: int) -> None:
     """Copy k numbers of a row; a slice would take five times as long to compile."""
     for x in range(k):
         target[t, x] = source[s, x]
 
 
-@kernel
+@part
 def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
     """One tick ahead."""
     for y in range(k):
@@ -201,7 +201,7 @@ def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, wor
         distribution[s, y] = work[y]
 
 
-@kernel
+@part
 def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
     """Condition on a symbol; where that is impossible, on the symbol alone."""
     total = 0.0
@@ -217,7 +217,7 @@ def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initi
             distribution[s, x] *= numbers[at + x] / total
 
 
-@kernel
+@part
 def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
     """So many ticks ahead, at least one, and normalised; far ahead by squaring."""
     if ticks <= _FEW:

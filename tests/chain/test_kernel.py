@@ -17,7 +17,7 @@ import pytest
 from fugu.chains import kernel as kernels
 from fugu.chains import messages
 from fugu.chains.inference import _predict_row as predict_row
-from fugu.chains.kernel import compile_beside, kernel
+from fugu.chains.kernel import compile_beside, kernel, part
 from fugu.chains.messages import lift, scaled
 from tests.support.compiling import go_alone
 
@@ -133,6 +133,23 @@ def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:
 
     with pytest.raises(TypeError, match="import what it uses by name"):
         kernel(reaching)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_part_is_compiled_once_for_all_constants_and_called_by_kernels_alone() -> None:
+    @part
+    def times(value: float, count: int) -> float:
+        return value * count
+
+    @kernel
+    def sum_of_two(value: float) -> float:
+        return times(value, 2) + times(value, 3)
+
+    sides: Any = times
+    assert sum_of_two(1.5) == 7.5
+    assert len(sides.overloads) == 1
+    with pytest.raises(TypeError, match="times is a part of kernels"):
+        times(1.5, 2)
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")

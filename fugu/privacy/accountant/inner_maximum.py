@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.kernel import kernel
+from fugu.chains.kernel import kernel, part
 from fugu.contract.inner_maximum import Tree, largest_ratio, widening
 from fugu.contract.rounding import SIXTEEN_ROUNDINGS, UNIT
 
@@ -56,7 +56,7 @@ def no_moves(rows: int, columns: int) -> Moves:
     return np.zeros((rows, rows, columns + 1), dtype=np.int32)
 
 
-@kernel
+@part
 def _transported(
     above: Floats,
     below: Floats,
@@ -204,7 +204,7 @@ _LARGEST_LOG = 660.0
 Order = NDArray[np.int16]
 
 exact_ratio = kernel(largest_ratio)
-widened = kernel(widening)
+widened = part(widening)
 
 
 def step(
