@@ -1,4 +1,4 @@
-"""How the kernels of this room are compiled: one set of flags, `kernel` for what is called, `part` for what kernels call.
+"""How the kernels of this room are compiled: one set of flags, `kernel` for what is called and `part` for the rest.
 
 A kernel takes arrays that its public wrapper has checked. With NUMBA_DISABLE_JIT=1 it is a plain Python function.
 
