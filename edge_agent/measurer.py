@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from edge_agent.randomiser import Mechanism
 from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import Point, Released, pack_released
-from fugu.contract.measure_table import MOST_HELD, TimedTable, decoded_table
+from fugu.contract.measure_table import MOST_HELD, TimedTable
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable, uniform_below
 
@@ -40,7 +40,7 @@ class PointSource:
     def of(cls, policy: dict[str, Any]) -> PointSource:
         """Take what the agent needs from a verified policy's JSON form."""
         tables = (policy["fallback"], *policy["tables"])
-        return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
+        return cls(policy["version"], Measurement.of(policy), tuple(TimedTable.of_text(text) for text in tables))
 
     @property
     def cycle(self) -> int:

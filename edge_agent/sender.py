@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import Committed, is_authentic
+from fugu.contract.frames import Committed
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 
@@ -100,7 +100,7 @@ class Sender:
         Returns whether the gateway has said it, and nothing newer that is known. Raises sqlite3.Error; nothing is lost.
         """
         if self._key is not None and not (
-            message.counter > self._outbox.counter and is_authentic(self._key, self._fleet, self._device, message)
+            message.counter > self._outbox.counter and message.is_authentic(self._key, self._fleet, self._device)
         ):
             return False
         now = time.monotonic()

@@ -25,7 +25,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import sign_committed
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
@@ -204,7 +203,7 @@ class Publisher(Part):
             for message in self._recorder.committed(device):
                 said = replace(message, counter=self._counter.next())
                 if self._key is not None and (key := self._key(device)) is not None:
-                    said = sign_committed(key, self._fleet, device, said)
+                    said = said.signed(key, self._fleet, device)
                 topic = topic_of("committed", self._fleet, device)
                 if (message_id := self._link.publish(topic, said.encode())) is None:
                     return

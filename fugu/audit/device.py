@@ -27,7 +27,7 @@ from scipy import special, stats
 
 from fugu.contract.measure_frames import Point
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import Noise, StaircaseNoise, TimedTable, normaliser
+from fugu.contract.measure_table import Noise, StaircaseNoise, TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -87,7 +87,7 @@ def inside_distribution(noise: StaircaseNoise, centre: Point) -> tuple[dict[Poin
                 -(-sum(a * b for a, b in zip(normal, v, strict=True)) // offset) for normal, offset in hull.facets()
             )
             number[point] = len(chances)
-            chances.append(float(hull.ratio ** max(heights) / normaliser(hull)))
+            chances.append(float(hull.ratio ** max(heights) / hull.normaliser))
     return number, np.array([*chances, max(0.0, 1.0 - sum(chances))])
 
 

@@ -57,9 +57,7 @@ __all__ = [
     "SymbolFrame",
     "WindowFrame",
     "check_ticks",
-    "is_authentic",
     "sequence_name",
-    "sign_committed",
     "symbol_bits",
 ]
 
@@ -224,6 +222,14 @@ class Committed(Message):
         if len(self.tag) not in (0, _TAG_BYTES):
             raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
 
+    def signed(self, key: bytes, fleet: str, device: str) -> Self:
+        """The message with its tag, under a key of 32 bytes."""
+        return replace(self, tag=_tag(key, fleet, device, self))
+
+    def is_authentic(self, key: bytes, fleet: str, device: str) -> bool:
+        """True if the holder of the key has said this, counter and all, to this device; takes as long either way."""
+        return hmac.compare_digest(self.tag, _tag(key, fleet, device, self))
+
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus(Message):
@@ -256,16 +262,6 @@ class Status(Message):
 KEY_BYTES = 32
 """Of the key that a device and its gateway share, and nobody else: who says watermarks."""
 _DOMAIN = "fugu/2 committed"
-
-
-def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> Committed:
-    """The message with its tag, under a key of 32 bytes."""
-    return replace(message, tag=_tag(key, fleet, device, message))
-
-
-def is_authentic(key: bytes, fleet: str, device: str, message: Committed) -> bool:
-    """True if the holder of the key has said this, counter and all, to this device; takes as long either way."""
-    return hmac.compare_digest(message.tag, _tag(key, fleet, device, message))
 
 
 def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:

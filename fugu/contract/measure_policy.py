@@ -18,7 +18,7 @@ from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.leakage import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
-from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
+from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable
 from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise
 from fugu.contract.policy import PolicyHeader
 
@@ -182,7 +182,7 @@ class MeasurePolicy(PolicyHeader):
     @cached_property
     def measure_tables(self) -> tuple[TimedTable, ...]:
         """The fallback and the other tables, by number."""
-        return tuple(decoded_table(text) for text in (self.fallback, *self.tables))
+        return tuple(TimedTable.of_text(text) for text in (self.fallback, *self.tables))
 
     @cached_property
     def measurement(self) -> Measurement:

@@ -51,11 +51,7 @@ __all__ = [
     "StaircaseNoise",
     "TimedTable",
     "bezout",
-    "decoded_table",
-    "encoded_table",
     "members",
-    "normaliser",
-    "point_class",
     "set_of",
 ]
 
@@ -144,58 +140,56 @@ class Staircase:
             end[i] * difference[j] == end[j] * difference[i] for i in range(len(end)) for j in range(i + 1, len(end))
         )
 
+    @property
+    def shell_weights(self) -> tuple[int, int, int]:
+        """Integer weights of three ways to take a shell, for q = p/r: (w1, w2, w3).
 
-def shell_weights(noise: Staircase) -> tuple[int, int, int]:
-    """Integer weights of three ways to take a shell, for q = p/r: (w1, w2, w3).
+        w1 = 2 (r-p)^2 for shell 0; w2 = (2A + B) p (r-p) for shell n >= 1 with distribution (1-q) q^(n-1); w3 = 4A p^2
+        for shell n >= 2 with distribution (n-1)(1-q)^2 q^(n-2). They split A (2n - 1) + B/2 as (A + B/2) + 2A (n - 1).
+        """
+        p, r = self.ratio.as_integer_ratio()
+        return 2 * (r - p) ** 2, (self.double_area + self.boundary) * p * (r - p), 2 * self.double_area * p**2
 
-    w1 = 2 (r-p)^2 for shell 0; w2 = (2A + B) p (r-p) for shell n >= 1 with distribution (1-q) q^(n-1); w3 = 4A p^2 for
-    shell n >= 2 with distribution (n-1)(1-q)^2 q^(n-2). They split A (2n - 1) + B/2 as (A + B/2) + 2A (n - 1).
-    """
-    p, r = noise.ratio.as_integer_ratio()
-    return 2 * (r - p) ** 2, (noise.double_area + noise.boundary) * p * (r - p), 2 * noise.double_area * p**2
+    @property
+    def normaliser(self) -> Fraction:
+        """Z, the sum of q^ceil(gauge(v)) over the lattice."""
+        p, r = self.ratio.as_integer_ratio()
+        return Fraction(sum(self.shell_weights), 2 * (r - p) ** 2)
 
+    def draw(self, below: Below) -> Point:
+        """Draw one vector of the noise, exactly."""
+        w1, w2, w3 = self.shell_weights
+        chosen = below(w1 + w2 + w3)
+        if chosen < w1:
+            return (0,) * self.dimensions
+        shell = 1 + _geometric(self.ratio, below)
+        if chosen >= w1 + w2:
+            shell += 1 + _geometric(self.ratio, below)
+        if self.is_segment:
+            return _on_segment(self, shell, below)
+        double_area = self.double_area
+        while True:
+            a, b, alpha, beta, size = self.point_class(below(double_area))
+            step = below(shell)
+            far = alpha + beta > size
+            if far and step == shell - 1:  # such a class has one point fewer in this shell
+                continue
+            i, j = step, shell - 1 - far - step
+            return tuple(((i * size + alpha) * s + (j * size + beta) * t) // size for s, t in zip(a, b, strict=True))
 
-def normaliser(noise: Staircase) -> Fraction:
-    """Z, the sum of q^ceil(gauge(v)) over the lattice."""
-    p, r = noise.ratio.as_integer_ratio()
-    return Fraction(sum(shell_weights(noise)), 2 * (r - p) ** 2)
-
-
-def draw(noise: Staircase, below: Below) -> Point:
-    """Draw one vector of staircase noise, exactly."""
-    w1, w2, w3 = shell_weights(noise)
-    chosen = below(w1 + w2 + w3)
-    if chosen < w1:
-        return (0,) * noise.dimensions
-    shell = 1 + _geometric(noise.ratio, below)
-    if chosen >= w1 + w2:
-        shell += 1 + _geometric(noise.ratio, below)
-    if noise.is_segment:
-        return _on_segment(noise, shell, below)
-    double_area = noise.double_area
-    while True:
-        a, b, alpha, beta, size = point_class(noise, below(double_area))
-        step = below(shell)
-        far = alpha + beta > size
-        if far and step == shell - 1:  # such a class has one point fewer in this shell
-            continue
-        i, j = step, shell - 1 - far - step
-        return tuple(((i * size + alpha) * s + (j * size + beta) * t) // size for s, t in zip(a, b, strict=True))
-
-
-def point_class(noise: Staircase, index: int) -> tuple[Point, Point, int, int, int]:
-    """Class number `index` of 0..2A-1: the edge (a, b), alpha and beta as numerators, and their denominator."""
-    cones = noise.cones()
-    a, b, size = next(cones)
-    while index >= size:
-        index -= size
+    def point_class(self, index: int) -> tuple[Point, Point, int, int, int]:
+        """Class number `index` of 0..2A-1: the edge (a, b), alpha and beta as numerators, and their denominator."""
+        cones = self.cones()
         a, b, size = next(cones)
-    # In a basis of the lattice where a is (g, 0), the box [0, g) x [0, size / g) meets every class once.
-    g, s, t = bezout(*a)
-    u, v = index % g, index // g
-    x, y = u * (a[0] // g) - v * t, u * (a[1] // g) + v * s
-    alpha, beta = (x * b[1] - y * b[0]) % size, (a[0] * y - a[1] * x) % size
-    return a, b, alpha or size, beta, size
+        while index >= size:
+            index -= size
+            a, b, size = next(cones)
+        # In a basis of the lattice where a is (g, 0), the box [0, g) x [0, size / g) meets every class once.
+        g, s, t = bezout(*a)
+        u, v = index % g, index // g
+        x, y = u * (a[0] // g) - v * t, u * (a[1] // g) + v * s
+        alpha, beta = (x * b[1] - y * b[0]) % size, (a[0] * y - a[1] * x) % size
+        return a, b, alpha or size, beta, size
 
 
 def bezout(a: int, b: int) -> tuple[int, int, int]:
@@ -282,7 +276,7 @@ class StaircaseNoise:
 
     def draw(self, centre: Point, below: Below) -> Point:
         """The point to release around a centre."""
-        noisy = (c + v for c, v in zip(centre, draw(self.noise, below), strict=True))
+        noisy = (c + v for c, v in zip(centre, self.noise.draw(below), strict=True))
         return tuple(min(max(x, low), high) for x, low, high in zip(noisy, self.low, self.high, strict=True))
 
     @cached_property
@@ -400,18 +394,18 @@ class TimedTable(Message):
         )
         return cls(version, number, constraint, first, until, _staircase(body) if kind else _weights(body))
 
+    @property
+    def text(self) -> str:
+        """The table as a policy carries it."""
+        return base64.b64encode(self.encode()).decode()
 
-def encoded_table(table: TimedTable) -> str:
-    """A table as a policy carries it."""
-    return base64.b64encode(table.encode()).decode()
-
-
-def decoded_table(text: str) -> TimedTable:
-    """A table that a policy carries; the FrameError says what is wrong."""
-    try:
-        return TimedTable.decode(base64.b64decode(text, validate=True))
-    except ValueError:
-        raise FrameError("no base64") from None
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """A table that a policy carries; the FrameError says what is wrong."""
+        try:
+            return cls.decode(base64.b64decode(text, validate=True))
+        except ValueError:
+            raise FrameError("no base64") from None
 
 
 def _weights(body: Any) -> NoiseTable:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fugu.contract import measurement
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.measure_table import Staircase, normaliser, point_class
+from fugu.contract.measure_table import Staircase
 from fugu.contract.measurement import RATIO_BITS
 from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull
@@ -112,14 +112,14 @@ def staircase_error(noise: Staircase) -> float:
         steps = math.gcd(*end)
         length = sum(value * value for value in end)
         total = sum(square + 2.0 * mean * s / steps + (s / steps) ** 2 for s in range(1, steps + 1))
-        on_line: float = 2.0 * length * total * q / (1.0 - q) / float(normaliser(noise))
+        on_line: float = 2.0 * length * total * q / (1.0 - q) / float(noise.normaliser)
         return on_line
     total = 0.0
-    for a, b, alpha, beta, size in (point_class(noise, index) for index in range(noise.double_area)):
+    for a, b, alpha, beta, size in (noise.point_class(index) for index in range(noise.double_area)):
         s, t = alpha / size, beta / size
         weight = q ** (1 + (alpha + beta > size)) / (1.0 - q) ** 2
         total += weight * (a[0] * a[0] + a[1] * a[1]) * (square + 2.0 * mean * s + s * s)
         total += weight * (b[0] * b[0] + b[1] * b[1]) * (square + 2.0 * mean * t + t * t)
         total += weight * 2.0 * (a[0] * b[0] + a[1] * b[1]) * (mean + s) * (mean + t)
-    error: float = total / float(normaliser(noise))
+    error: float = total / float(noise.normaliser)
     return error

@@ -17,7 +17,7 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
 from fugu.contract.rounding import LOGARITHM
@@ -208,7 +208,7 @@ def build_measure_policy(
         until = MAX_TICK + 1 if each.until is None else each.until
         states = set_of(np.flatnonzero(each.possible).tolist())
         tables.append(TimedTable(version, number, states, each.first, until, noise))
-    encoded = [encoded_table(table) for table in tables]
+    encoded = [table.text for table in tables]
     document = {
         "format": "fugu/2",
         "kind": "points",

@@ -25,7 +25,7 @@ from fugu.contract.fleet_documents import (
     verified,
     write_document,
 )
-from fugu.contract.measure_table import TimedTable, encoded_table
+from fugu.contract.measure_table import TimedTable
 from fugu.mqtt import Broker
 from gateway.contradictions import Stopping
 from gateway.estimates.catalogue import Catalogue
@@ -145,7 +145,7 @@ class Signer:
 
     def table(self, device: str, stream: str, table: TimedTable) -> bytes:
         """The envelope of a table."""
-        document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=encoded_table(table))
+        document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=table.text)
         return self._sealed("table", write_document(document))
 
     def stop(self, device: str, version: int) -> bytes:

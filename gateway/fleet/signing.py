@@ -15,7 +15,7 @@ from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, Tru
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
 from fugu.contract.joint import check_named
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import decoded_table, encoded_table
+from fugu.contract.measure_table import TimedTable
 from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -190,7 +190,7 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
 def _table_version(given: dict[str, Any]) -> int:
     """The version that the tables of a measured stream name, for a policy that does not say its own."""
     try:
-        return decoded_table(given["fallback"]).policy_version if given.get("kind") == "points" else 1
+        return TimedTable.of_text(given["fallback"]).policy_version if given.get("kind") == "points" else 1
     except (KeyError, TypeError, FrameError):
         return 1
 
@@ -200,7 +200,7 @@ def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
         return body
 
     def stamped(text: str) -> str:
-        return encoded_table(replace(decoded_table(text), policy_version=version))
+        return replace(TimedTable.of_text(text), policy_version=version).text
 
     return {**body, "fallback": stamped(body["fallback"]), "tables": [stamped(text) for text in body["tables"]]}
 

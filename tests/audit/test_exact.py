@@ -22,7 +22,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, Join
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.leakage import Adversary
-from fugu.contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
+from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
 from tests.support.audited import CHAINS, WINDOWS, planned
@@ -340,12 +340,12 @@ def test_points_are_confirmed_and_a_millionth_less_is_not(graph: dict[str, Any])
 
 def changed(text: str, row: int) -> str:
     """A table as a policy carries it, with a threshold moved so far that a cell is nearly empty."""
-    table = decoded_table(text)
+    table = TimedTable.of_text(text)
     assert isinstance(table.noise, NoiseTable)
     rows = [list(one) for one in table.noise.rows]
     rows[row][3] = rows[row][4] - 1
     noise = NoiseTable(tuple(map(tuple, rows)), table.noise.points)
-    return encoded_table(TimedTable(table.policy_version, table.number, table.constraint, 0, table.until, noise))
+    return TimedTable(table.policy_version, table.number, table.constraint, 0, table.until, noise).text
 
 
 @pytest.mark.parametrize(("number", "state"), [(0, 4), (1, 4), (1, 8)])
@@ -364,10 +364,10 @@ def test_a_fallback_hides_every_pair_whatever_the_graph_joins() -> None:
     given = json.loads(measure_policy(3, graph={"edges": [(0, 1)]}, tables=False).to_json())
     near, _ = recompute(given)
     assert 0 <= near.stated - near.loss < 1e-6
-    table = decoded_table(given["fallback"])
+    table = TimedTable.of_text(given["fallback"])
     rows = [(1 << 30,)] * 4 + [(3 << 30,)] * 5
     noise = NoiseTable(tuple(rows), ((0, 0), (2, 2)))
-    given["fallback"] = encoded_table(TimedTable(table.policy_version, 0, 0, 0, table.until, noise))
+    given["fallback"] = TimedTable(table.policy_version, 0, 0, 0, table.until, noise).text
     near, _ = recompute(given)
     assert float(near.loss) == pytest.approx(math.log(3))
     assert near.loss > near.stated
@@ -377,7 +377,7 @@ def test_a_fallback_hides_every_pair_whatever_the_graph_joins() -> None:
 def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     """The likelihoods of points around two centres, by the sampler's own facets, against the gauge."""
     given = json.loads(measure_policy(11, tables=False).to_json())
-    table = decoded_table(given["fallback"])
+    table = TimedTable.of_text(given["fallback"])
     assert isinstance(table.noise, StaircaseNoise)
     noise, at = table.noise.noise, given["coordinates"]
     facets, likely = noise.facets(), (1 << len(at)) - 1

@@ -33,7 +33,7 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import decoded_table
+from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
@@ -362,7 +362,7 @@ def test_tables_of_measured_streams_get_the_documents_version(fugu: Fugu, keys: 
     assert "1 each point" in done.out
     _, place = accepted(keys, out, measurement_ceiling=1.0).policies
     assert isinstance(place, MeasurePolicy)
-    tables = [decoded_table(text) for text in (place.fallback, *place.tables)]
+    tables = [TimedTable.of_text(text) for text in (place.fallback, *place.tables)]
     assert [table.policy_version for table in tables] == [9, 9]
     assert tables == [replace(table, policy_version=9) for table in measured.measure_tables]
 

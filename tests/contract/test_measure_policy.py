@@ -15,7 +15,7 @@ from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, encoded_table, members
+from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, members
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -40,9 +40,9 @@ def read(changed: Document) -> MeasurePolicy:
 def coded(noise: Any, number: int = 1, constraint: int = 0b1111, **changes: int) -> str:
     """A table as a policy carries it."""
     version = changes.get("version", 1)
-    return encoded_table(
-        TimedTable(version, number, constraint, changes.get("first", 0), changes.get("until", MAX_TICK + 1), noise)
-    )
+    return TimedTable(
+        version, number, constraint, changes.get("first", 0), changes.get("until", MAX_TICK + 1), noise
+    ).text
 
 
 def test_a_policy_comes_back_and_says_what_it_is() -> None:

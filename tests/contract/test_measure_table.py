@@ -19,16 +19,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_table import (
-    MOST_VERTICES,
-    Staircase,
-    StaircaseNoise,
-    TimedTable,
-    decoded_table,
-    encoded_table,
-    members,
-    set_of,
-)
+from fugu.contract.measure_table import MOST_VERTICES, Staircase, StaircaseNoise, TimedTable, members, set_of
 from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, SCALE, NoiseTable
 from tests.support.refusals import refused_for
 from tests.support.work import lines_run, most_memory
@@ -86,7 +77,7 @@ def test_the_bytes_are_fixed(name: str) -> None:
     assert TABLES[name].encode() == golden
     assert TimedTable.decode(golden) == TABLES[name]
     assert golden[0] == 8
-    assert decoded_table(encoded_table(TABLES[name])) == TABLES[name]
+    assert TimedTable.of_text(TABLES[name].text) == TABLES[name]
 
 
 def test_the_fields_are_as_documented() -> None:
@@ -304,9 +295,9 @@ def test_what_cannot_be_decoded_cannot_be_made(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["", "no base64!", "AAAA", "ünicode", "QQ", "CA=="])
 def test_text_that_holds_no_table_is_refused(text: str) -> None:
     with pytest.raises(FrameError):
-        decoded_table(text)
+        TimedTable.of_text(text)
     with pytest.raises(FrameError):
-        decoded_table(encoded_table(TABLES["table"])[:-4] + text)
+        TimedTable.of_text(TABLES["table"].text[:-4] + text)
 
 
 def test_it_is_valid_from_its_first_tick_until_its_last_for_its_set() -> None:

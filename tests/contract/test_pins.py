@@ -18,7 +18,7 @@ from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
-from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy
@@ -93,7 +93,7 @@ def marked(pairs: tuple[tuple[int, int], ...] = ((0, 1), (2, 3))) -> MeasurePoli
     rows = tuple(low if state in pairs[0] else high for state in range(4))
     table = TimedTable(5, 1, set_of(range(4)), 0, MAX_TICK + 1, NoiseTable(rows, ((0, 0), (1, 1))))
     made = place(graph={"edges": [list(pair) for pair in pairs]}, factor=1000, tables=False)
-    return MeasurePolicy.model_validate({**made.model_dump(), "tables": (encoded_table(table),)})
+    return MeasurePolicy.model_validate({**made.model_dump(), "tables": (table.text,)})
 
 
 def test_a_stolen_key_cannot_choose_a_class_of_independent_readings() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import Committed, Gap, StreamCommit, is_authentic, sign_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from tests.support.refusals import refused_for
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
 KEY = bytes(range(32))
 BARE = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), StreamCommit("power", -1, ())), 2**40 + 5)
-TAGGED = sign_committed(KEY, "home", "watch", BARE)
+TAGGED = BARE.signed(KEY, "home", "watch")
 
 
 def test_golden_bytes() -> None:
@@ -31,7 +31,7 @@ def test_the_tag_is_hmac_sha256_of_names_counter_and_the_rest_of_the_payload() -
 
 def test_a_bit_flipped_watermark_is_not_authentic() -> None:
     payload = TAGGED.encode()
-    assert is_authentic(KEY, "home", "watch", Committed.decode(payload))
+    assert Committed.decode(payload).is_authentic(KEY, "home", "watch")
     decoded = 0
     for bit in range(8 * len(payload)):
         flipped = bytearray(payload)
@@ -41,7 +41,7 @@ def test_a_bit_flipped_watermark_is_not_authentic() -> None:
         except FrameError:
             continue
         decoded += 1
-        assert not is_authentic(KEY, "home", "watch", message), f"bit {bit}"
+        assert not message.is_authentic(KEY, "home", "watch"), f"bit {bit}"
     assert decoded > 8 * 32
 
 
@@ -55,18 +55,18 @@ def test_a_bit_flipped_watermark_is_not_authentic() -> None:
         replace(TAGGED, streams=TAGGED.streams[::-1]),
         replace(TAGGED, streams=(StreamCommit("hr", 1001, TAGGED.streams[0].gaps), TAGGED.streams[1])),
         replace(TAGGED, streams=(StreamCommit("hr", 1000, ()), TAGGED.streams[1])),
-        sign_committed(bytes(32), "home", "watch", BARE),
-        sign_committed(KEY, "home", "ring", BARE),
-        sign_committed(KEY, "away", "watch", BARE),
-        sign_committed(KEY, "homew", "atch", BARE),
+        BARE.signed(bytes(32), "home", "watch"),
+        BARE.signed(KEY, "home", "ring"),
+        BARE.signed(KEY, "away", "watch"),
+        BARE.signed(KEY, "homew", "atch"),
     ],
     ids=["bare", "zeros", "counter", "fewer", "order", "further", "no gaps", "key", "device", "fleet", "names"],
 )
 def test_a_forged_watermark_is_not_authentic(message: Committed) -> None:
-    assert not is_authentic(KEY, "home", "watch", message)
+    assert not message.is_authentic(KEY, "home", "watch")
 
 
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
 def test_a_key_has_32_bytes(key: bytes) -> None:
     with refused_for(Reason.WRONG_LENGTH, match="key"):
-        sign_committed(key, "home", "watch", BARE)
+        BARE.signed(key, "home", "watch")

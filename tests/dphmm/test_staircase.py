@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fugu.contract.measure_table import Staircase, draw, normaliser, shell_weights
+from fugu.contract.measure_table import Staircase
 from fugu.places.graphs import GraphError, complete
 from fugu.places.hull import Hull, complete_hull, difference_hull, graph_hull
 from fugu.places.noise import floor_exp, noise_ratio, staircase, staircase_error
@@ -44,17 +44,17 @@ def points_near(hull: Hull, shells: int) -> np.ndarray:
 def test_the_golden_staircase() -> None:
     golden = GOLDEN["staircase_q=100000/271828"]
     noise = stairs(HULL, Fraction(100000, 271828))
-    assert normaliser(noise) == Fraction(golden["Z"])
+    assert noise.normaliser == Fraction(golden["Z"])
     assert float(probability(noise, (0, 0))) == pytest.approx(golden["P(0)"], rel=1e-12)
-    assert sorted(shell_weights(noise)) == sorted(value // 16 for value in golden["sampler_weights_w3_w2_w1"])
+    assert sorted(noise.shell_weights) == sorted(value // 16 for value in golden["sampler_weights_w3_w2_w1"])
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "1.0", "2.0"])
 def test_normalisers_and_errors_of_the_example(epsilon: str) -> None:
     noise = stairs(HULL, Fraction(math.exp(-float(epsilon))))
     golden = GOLDEN["lattice_rmse"][f"K51_eps{epsilon}"]
-    assert float(normaliser(noise)) == pytest.approx(float(golden["Z_stair_closed"]), rel=1e-12)
-    assert float(normaliser(noise)) == pytest.approx(float(GOLDEN["staircase_Z_K51"][epsilon]), rel=1e-12)
+    assert float(noise.normaliser) == pytest.approx(float(golden["Z_stair_closed"]), rel=1e-12)
+    assert float(noise.normaliser) == pytest.approx(float(GOLDEN["staircase_Z_K51"][epsilon]), rel=1e-12)
     assert math.sqrt(staircase_error(noise)) == pytest.approx(golden["rmse_stair"], rel=1e-9)
 
 
@@ -74,7 +74,7 @@ def test_closed_forms_against_enumeration(shape: str) -> None:
     points = points_near(hull, 14)
     powers = hull.ceil_gauges(points)
     weights = np.where(powers < 0, 0.0, (1 / 9) ** np.maximum(powers, 0))
-    assert float(normaliser(noise)) == pytest.approx(weights.sum(), rel=1e-9)
+    assert float(noise.normaliser) == pytest.approx(weights.sum(), rel=1e-9)
     error = float(weights @ np.sum(points * points, axis=1)) / weights.sum()
     assert staircase_error(noise) == pytest.approx(error, rel=1e-9)
 
@@ -99,7 +99,7 @@ def test_draws_follow_the_distribution(shape: str) -> None:
     noise = staircase(SHAPES[shape], epsilon=1)
     source = random.Random(20)
     count = 5_000
-    seen = Counter(draw(noise, source.randrange) for _ in range(count))
+    seen = Counter(noise.draw(source.randrange) for _ in range(count))
     excess, cells, rest_expected, rest_seen = 0.0, 0, float(count), count
     for point, times in seen.items():
         expected = count * float(probability(noise, point))
@@ -157,7 +157,7 @@ def test_draws_are_exact_on_a_segment() -> None:
             return source(size)
 
         try:
-            chances[draw(noise, below)] += source.chance  # type: ignore[assignment]
+            chances[noise.draw(below)] += source.chance  # type: ignore[assignment]
         except StopIteration:
             open_chance += source.chance
         assert deep or source.at <= 6

@@ -14,7 +14,7 @@ from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.sender import IN_FLIGHT, RESEND_SECONDS, Sender
-from fugu.contract.frames import Committed, Gap, StreamCommit, sign_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import parse_topic
 from tests.support.agents import stream_plan
 from tests.support.signing import Keys
@@ -61,7 +61,7 @@ def watermark(through: int, counter: int = 1, *gaps: Gap, key: bytes = KEY, **na
     """What the gateway says."""
     given = {"fleet": "home", "device": "watch", **names}
     bare = Committed((StreamCommit("hr", through, gaps),), counter)
-    return sign_committed(key, given["fleet"], given["device"], bare)
+    return bare.signed(key, given["fleet"], given["device"])
 
 
 def flipped(message: Committed) -> Committed:

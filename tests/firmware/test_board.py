@@ -11,7 +11,7 @@ import pytest
 
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic
+from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
@@ -65,7 +65,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     gateway = Gateway(tmp_path, broker.port)
     wait_until(lambda: len(list((image / "outbox/hr").iterdir())) < 5, "watermarks that let the board forget")
     genuine = Committed.decode([payload for topic, payload in heard.messages if topic == TOPIC][-1])
-    assert is_authentic(key, "home", "watch", genuine)
+    assert genuine.is_authentic(key, "home", "watch")
     sent = by_tick(recorder.frames())  # also asserts that no tick has two symbols
     wait_until(lambda: _symbols(tmp_path / "gateway.sqlite").keys() >= sent.keys(), "all that was sent")
     assert board.stop() == 0

@@ -12,7 +12,7 @@ import pytest
 from firmware_sim.compiled_policy import board_module, compile_policy
 from fugu.contract.chains import BoundedChains
 from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
-from fugu.contract.frames import Committed, Gap, StreamCommit, sign_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
@@ -32,7 +32,7 @@ def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     policy = board_policy(TEN).model_copy(update={"guarantee": promise, "windows_guarantee": promise})
     (tmp_path / "policy.bin").write_bytes(compile_policy(policy))
     message = Committed((StreamCommit("hr", 900, (Gap(3, 70),)), StreamCommit("hr/ten", 80, ())), 1_795_423_929_926_860)
-    (tmp_path / "watermark").write_bytes(sign_committed(KEY, "home", "watch", message).encode())
+    (tmp_path / "watermark").write_bytes(message.signed(KEY, "home", "watch").encode())
     files = tmp_path / "policy.bin", tmp_path / "watermark"
     told = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
     read, proven, _ = map(int, told.split())

@@ -22,7 +22,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import Change, MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, encoded_table, members
+from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, TimedTable, members
 from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
@@ -666,7 +666,7 @@ def cyclic(count: int) -> MeasurePolicy:
         "graph": {"complete": True},
         "clock": {"epoch_us": 1_900_000_000 * SECOND, "period_us": SECOND // 10},
         "factor": 1000,
-        "fallback": encoded_table(TimedTable(1, 0, 0, 0, MAX_TICK + 1, noise)),
+        "fallback": TimedTable(1, 0, 0, 0, MAX_TICK + 1, noise).text,
         "tables": (),
     }
     document = policy.model_dump() | changes

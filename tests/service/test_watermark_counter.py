@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Committed, SymbolFrame, is_authentic
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import topic_of
 from gateway.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
@@ -114,7 +114,7 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     for name in names:
         message = told[topic_of("committed", "home", name)]
         assert message.streams[0].through == 0
-        taken = {one for one, key in keys.items() if is_authentic(key, "home", name, message)}
+        taken = {one for one, key in keys.items() if message.is_authentic(key, "home", name)}
         assert taken == {name} & keys.keys()
     assert told[topic_of("committed", "home", "pen")].tag == b""
     assert len({message.counter for message in told.values()}) == 3

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.contract.measure_table import Staircase, normaliser
+from fugu.contract.measure_table import Staircase
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import lattice
 from fugu.places.hull import Hull
@@ -105,4 +105,4 @@ def probability(noise: Staircase, point: tuple[int, ...]) -> Fraction:
     if not noise.spans(point):
         return Fraction(0)
     heights = [(sum(a * b for a, b in zip(normal, point, strict=True)), offset) for normal, offset in noise.facets()]
-    return noise.ratio ** max(0, *(-(-height // offset) for height, offset in heights)) / normaliser(noise)
+    return noise.ratio ** max(0, *(-(-height // offset) for height, offset in heights)) / noise.normaliser

@@ -14,7 +14,7 @@ from fugu.contract.discretisers import Categories
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
-from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.measurement import Measurement
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock
@@ -84,8 +84,8 @@ def measure_policy(
         found = protect(values, neighbours, everywhere)
         hull = found.hull if found.factor <= factor else found.hull.capped(complete_hull(values), factor)
         noise = compile_noise(hull, values, everywhere, epsilon)
-        encoded = [encoded_table(TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise))]
-    return MeasurePolicy.model_validate({**given, "fallback": encoded_table(fallback), "tables": tuple(encoded)})
+        encoded = [TimedTable(version, 1, set_of(range(count)), 0, MAX_TICK + 1, noise).text]
+    return MeasurePolicy.model_validate({**given, "fallback": fallback.text, "tables": tuple(encoded)})
 
 
 def measure_frames(

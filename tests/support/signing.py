@@ -21,7 +21,7 @@ from fugu.contract.fleet_documents import (
     TimeDocument,
     write_document,
 )
-from fugu.contract.measure_table import TimedTable, encoded_table
+from fugu.contract.measure_table import TimedTable
 from fugu.contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
@@ -91,7 +91,7 @@ class Keys:
 
     def signed_table(self, table: TimedTable, device: str = "watch", stream: str = "place") -> bytes:
         """A table, signed by the gateway."""
-        document = TableDocument(fleet="home", device=device, stream=stream, table=encoded_table(table))
+        document = TableDocument(fleet="home", device=device, stream=stream, table=table.text)
         return sign("table", write_document(document), self.gateway).encode()
 
     def enrolment(self, **fields: Any) -> Enrolment:

@@ -11,7 +11,7 @@ import pytest
 
 from edge_agent.local_control import ask_status
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.contract.frames import Committed, Status, StreamCommit, is_authentic, sign_committed
+from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import write_secret
 from gateway.fleet.registry import Registry
@@ -68,7 +68,7 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
     agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     wait_until(lambda: len(attacker.watermarks()) > 5, "watermarks")
     genuine = Committed.decode(attacker.watermarks()[-1])
-    assert is_authentic(key, "home", "watch", genuine)
+    assert genuine.is_authentic(key, "home", "watch")
     gateway.process.kill()
     gateway.process.wait()
     captured, sent = attacker.watermarks()[-5:], attacker.frames()
@@ -78,10 +78,10 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
         *(replace(FAR, tag=tag) for tag in (b"", bytes(32), last.tag)),
         replace(last, streams=FAR.streams),
         replace(last, counter=FAR.counter),
-        sign_committed(ring, "home", "watch", FAR),
-        sign_committed(ring, "home", "ring", FAR),
-        sign_committed(key, "home", "ring", FAR),
-        sign_committed(key, "away", "watch", FAR),
+        FAR.signed(ring, "home", "watch"),
+        FAR.signed(ring, "home", "ring"),
+        FAR.signed(key, "home", "ring"),
+        FAR.signed(key, "away", "watch"),
     ]
     for payload in [*map(Committed.encode, forged), *captured]:
         attacker.link.publish(TOPIC, payload)
