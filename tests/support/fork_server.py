@@ -98,7 +98,7 @@ class _Forks:
             asking.close()
             return None
         request = json.loads(payload)
-        if request["words"][:2] == ["-m", "edge_agent"]:
+        if request["words"][:3] == ["-m", "fugu", "agent"] or request["words"][:2] == ["-m", "edge_agent"]:
             request["interpreter"] = self._for_agents()
         process = _fork_twice() if request["adopted"] else os.fork()
         if process == 0:

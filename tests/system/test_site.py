@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +50,7 @@ class Loaded(HTMLParser):
 @pytest.mark.long
 def test_it_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("material")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [*shell_words(), "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
