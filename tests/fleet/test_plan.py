@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.fleet.entries import FleetError, RolloutPlan, Stage, Target, share, stages_of
@@ -20,6 +20,7 @@ HALL = {
 
 
 @pytest.mark.long
+@settings(max_examples=40)
 @given(SHARES, SHARES, st.text(max_size=5), st.integers(1, 60))
 def test_the_smaller_share_of_a_seed_is_contained_in_the_larger(
     a: Fraction, b: Fraction, seed: str, count: int
