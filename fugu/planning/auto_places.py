@@ -171,8 +171,11 @@ def plan_places(
         seen = _assessed(grid, told, grid.test, rng, _RUNS)
         both = np.concatenate([judged, _assessed(grid, told, grid.fit, rng, 1)])
         candidates.append(_candidate(grid, question, period, points, judged, both, seen, guess))
-        found = ((e, _emission(grid, _point(grid.covered.chains, e))) for e in _EPSILONS)
-        curve = {e: float(_assessed(grid, told, grid.choose, rng, 1).mean()) for e, told in found if told is not None}
+        curve = {}
+        for e in _EPSILONS:
+            one = told if e == question.epsilon else _emission(grid, _point(grid.covered.chains, e))
+            if one is not None:
+                curve[e] = float(_assessed(grid, one, grid.choose, rng, 1).mean())
         curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
         planned.append(grid)
     if not candidates:

@@ -17,7 +17,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
-from tests.support.board_policies import board_policy
+from tests.support.board_policies import QUICK, board_policy
 from tests.support.board_trust import board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython
 from tests.support.brokers import Mosquitto, wait_until
@@ -31,13 +31,14 @@ STREAMS = ("hr", "motion")
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 
 
-def _policies(version: int, *, begin: int, **changes: Any) -> list[Policy]:
+def _policies(version: int, *, begin: int) -> list[Policy]:
     """Two streams of one device, that tick fifty times a second."""
     found = []
     for stream in STREAMS:
         policy = board_policy(TEN, frame_ticks=5, period_us=20_000, version=version)
         clock = policy.clock.model_copy(update={"epoch_us": begin})
-        found.append(policy.model_copy(update={"stream": stream, "clock": clock, **changes}))
+        quick = {**QUICK, "windows_guarantee": QUICK["guarantee"]}
+        found.append(policy.model_copy(update={"stream": stream, "clock": clock, **quick}))
     return found
 
 

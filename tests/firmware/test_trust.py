@@ -11,24 +11,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.compiled_policy import board_module
-from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import encode_roots, sign
 from fugu.contract.fleet_documents import Address, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
-from tests.support.board_policies import board_policy
+from tests.support.board_policies import QUICK, board_policy
 from tests.support.board_trust import Two, board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, micropython
 from tests.support.signing import NOW, Keys, policy_document
 
 FIRST = board_policy()
-QUICK = {
-    "guarantee": Guarantee(epsilon=4.0, adversary="universal"),
-    "chains": BoundedChains(states=2, odds_ratio=1.5),
-}
-"""A class of chains whose loss is derived at once."""
 
 
 @pytest.fixture(autouse=True)

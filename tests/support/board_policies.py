@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -10,6 +10,11 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 
 PROMISE = Guarantee(epsilon=4.0, adversary="informed")
+QUICK = {
+    "guarantee": Guarantee(epsilon=4.0, adversary="universal"),
+    "chains": BoundedChains(states=2, odds_ratio=1.5),
+}
+"""A class of chains whose loss a board derives at once."""
 
 
 def board_policy(*windows: Window, frame_ticks: int = 10, period_us: int = 1_000_000, version: int = 1) -> Policy:

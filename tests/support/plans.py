@@ -11,7 +11,7 @@ import pytest
 
 __all__ = ["planned_once"]
 
-_EPSILONS = {"fugu.planning.auto": (0.25, 1.0, 1.5, 2.0, 20.0), "fugu.planning.auto_places": (1.0, 8.0)}
+_EPSILONS = {"fugu.planning.auto": (1.0, 1.5, 2.0, 20.0), "fugu.planning.auto_places": (1.0, 8.0)}
 
 
 @contextmanager
