@@ -102,7 +102,7 @@ def test_fewer_symbols_make_a_wider_class(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_states_by_the_kind_and_tables_by_the_version(tmp_path: Path) -> None:
-    model = learned(tmp_path, 4, 15_000, TERNARY, table=NoiseTable.randomised_response(3, SCALE // 6))
+    model = learned(tmp_path, 4, 10_000, TERNARY, table=NoiseTable.randomised_response(3, SCALE // 6))
     assert model.chains is not None
     np.testing.assert_allclose(model.transition, TERNARY, atol=0.03)
     assert odds(TERNARY) <= model.chains.odds_ratio < 3 * odds(TERNARY)

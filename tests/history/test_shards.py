@@ -21,7 +21,7 @@ from tests.support.histories import CLOCK
 from tests.support.measured import measure_policy
 from tests.support.scenes import OTHER, Scene, frames, policy
 
-DEVICES = tuple(f"d{i}" for i in range(7))
+DEVICES = tuple(f"d{i}" for i in range(5))
 HIGH = Window(name="high", length=5, stride=5, start=0, states=(1,), scale="2")
 
 

@@ -118,7 +118,7 @@ def read(folder: Path) -> pd.DataFrame:
 
 def history_of(scene: Scene) -> Path:
     """Two devices' symbols, exported."""
-    scene.record(*frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40], versions=[1, 1, 1, 2]))
+    scene.record(*frames([5, 1, 9, 2] * 4, gaps=[0, 0, 2, 0, 40], versions=[1, 1, 1, 2]))
     scene.record(*frames([7] * 9, seed=2), device="ring")
     export_history(scene.path, None, ALWAYS, scene.path.with_name("exported"))
     return scene.path.with_name("exported")

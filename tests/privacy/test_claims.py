@@ -48,7 +48,7 @@ def random_table(generator: np.random.Generator, states: int, symbols: int) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(10), range(30)))
+@pytest.mark.parametrize("seed", only(range(6), range(30)))
 def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None:
     """All outputs, positions, known sets and values; both signs of correlation; two or three symbols."""
     generator = np.random.default_rng(seed)
@@ -95,7 +95,9 @@ def test_universal_holds_with_three_states(seed: int) -> None:
 @pytest.mark.parametrize(
     ("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.3, 0.05), (0.7, 0.8), (0.95, 0.4), (0.35, 0.35)]
 )
-@pytest.mark.parametrize(("rho0", "rho1"), [(0.1, 0.1), (0.3, 0.2), (0.45, 0.48)])
+@pytest.mark.parametrize(
+    ("rho0", "rho1"), only_rows([(0.1, 0.1), (0.45, 0.48)], [(0.1, 0.1), (0.3, 0.2), (0.45, 0.48)])
+)
 def test_an_actual_adversary_reaches_the_loss(q: float, r: float, rho0: float, rho1: float) -> None:
     """The reported loss is not only a bound: on a long chain somebody gets it, to nine digits."""
     table = flips(rho0, rho1)

@@ -216,9 +216,9 @@ SLOW = {4, 6, 11, 17, 24, 31}
 @pytest.mark.parametrize(
     ("check", "seeds"),
     [
-        (check_accountant, set(range(40)) - SLOW),
+        (check_accountant, set(range(28)) - SLOW),
         (check_mechanisms, {1, 2, 3}),
-        (check_classes, range(12)),
+        (check_classes, range(8)),
         pytest.param(check_accountant, range(10_000), marks=pytest.mark.soak),
         pytest.param(check_mechanisms, range(2_000), marks=pytest.mark.soak),
         pytest.param(check_classes, range(4_000), marks=pytest.mark.soak),

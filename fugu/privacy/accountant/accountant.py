@@ -282,12 +282,13 @@ class ChainAccountant:
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
         if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
-        matrices = _rate_matrices(schedule, self._class.secrets)
-        if self._class.work(len(matrices), adversary) > MOST_WORK:
+        if self._class.work(len(schedule), adversary) > MOST_WORK:
             raise ChainClassError(
-                f"{len(matrices)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
+                f"{len(schedule)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
                 "adversary: use fewer states, or a stationary start and the bound of an endless stream"
             )
+        single = schedule.ndim == 1  # the same for all secrets
+        matrices = schedule[:, None, None] * self._class.secrets if single else closed(schedule)
         # All states together cannot tell more than all their rates; nor does a bound that no float holds.
         everything = float(matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
         knows = adversary == "informed"  # what true states tell is not followed from tick to tick
@@ -379,13 +380,6 @@ class ChainAccountant:
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
         others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
         return closed(np.asarray(values * others))
-
-
-def _rate_matrices(rates: Floats, secrets: Floats) -> Floats:
-    """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) of all secrets or (n, k, k)."""
-    if rates.ndim == 1:
-        return np.asarray(rates[:, None, None] * secrets)
-    return np.array([closed(rate) for rate in rates])
 
 
 def _not_none(rate: float, epsilon: float) -> None:

@@ -263,11 +263,11 @@ def _everywhere(states: int, bound: float) -> Floats:
 
 
 def closed(bounds: Floats) -> Floats:
-    """Bounds (b, b) under the triangle inequality: log h_y / h_z <= M[y,w] + M[w,z]."""
+    """Bounds (..., b, b) under the triangle inequality: log h_y / h_z <= M[y,w] + M[w,z]."""
     result = bounds.copy()
-    if len(result) > 2:
-        for middle in range(len(result)):
-            np.minimum(result, result[:, middle, None] + result[middle], out=result)
+    if result.shape[-1] > 2:
+        for middle in range(result.shape[-1]):
+            np.minimum(result, result[..., middle, None] + result[..., None, middle, :], out=result)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.support.oracle import (
     together,
     worst_release_loss,
 )
-from tests.support.soak import only
+from tests.support.soak import only, only_rows
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
 THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
@@ -60,9 +61,12 @@ def test_endless_scale_by_the_hockey_stick_bound(name: str, epsilon: float) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "key", "start"), [("theta1", "q10", [1, 0]), ("theta2", "q.9.1", [0.9, 0.1])])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, key: str, start: list[float], epsilon: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    only_rows([("theta1", 5.0), ("theta2", 0.2), ("theta2", 1.0)], product(THETA, EPSILONS)),
+)
+def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, epsilon: float) -> None:
+    key, start = {"theta1": ("q10", [1, 0]), "theta2": ("q.9.1", [0.9, 0.1])}[name]
     expected = GOLDEN["C_coupling"][f"{name}_{key}|T=100|eps={epsilon}"]["scale_coupling"]
     accountant = ChainAccountant((MarkovChain(THETA[name], np.array(start, dtype=float)),))
     assert 1 / accountant.allowance(epsilon, length=100) == pytest.approx(expected, rel=1e-9)

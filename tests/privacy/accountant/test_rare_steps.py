@@ -33,7 +33,7 @@ def test_no_claim_of_the_accountant_is_below_what_symbols_lose(step: float) -> N
     for q, r in ((step, step), (step, min(3.0 * step, 0.5)), (step, 0.4)):
         known = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
         declared = ChainAccountant(BinaryChains(q=(q, q), r=(r, r)))
-        for rate in SMALL[::2]:
+        for rate in SMALL[::4]:
             for adversary in ADVERSARIES:
                 truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
                 for accountant in (known, declared):
@@ -56,7 +56,7 @@ def test_an_allowance_loses_no_more_than_epsilon(step: float) -> None:
 def test_a_joint_bound_of_pico_nats_is_one() -> None:
     for step in (1e-4, 5e-8):
         chains = FiniteChains(transitions=(((1.0 - step, step), (step, 1.0 - step)),))
-        for charge in (1, 3, 30, 1000):
+        for charge in (1, 30):
             truth = lost(step, step, charge / PER_NAT, "informed")
             assert truth <= joint_loss(chains, charge, "informed") <= truth * 1.1
 
