@@ -68,11 +68,11 @@ def part(function: AnyFunction) -> AnyFunction:
 
 
 def _made(function: AnyFunction, options: dict[str, bool]) -> AnyFunction:
-    digest = _digest(function)
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so
     # that loops vectorise. No fast-math: sums keep the order in which they are written.
     njit: Any = numba.njit  # its types leave out what need not be compiled
     options = {"nogil": True, "no_cfunc_wrapper": True, **options}
+    digest = _digest(function, options)
     try:
         with _cached_under(digest, Path(inspect.getfile(function))):
             compiled = njit(error_model="numpy", cache=True, **options)(function)
@@ -127,9 +127,12 @@ def _plain(compiled: Any) -> Callable[..., Any]:
     return FunctionType(function.__code__, space, function.__name__)
 
 
-def _digest(function: Callable[..., Any]) -> str:
-    """A digest of a function's source, and of every kernel, constant and function of this package that it names."""
-    parts = [inspect.getsource(function)]
+def _digest(function: Callable[..., Any], options: dict[str, bool]) -> str:
+    """A digest of a function's source, and of every kernel, constant and function of this package that it names.
+
+    And of how it is compiled: to call what was stored without an entry for callers would end the process.
+    """
+    parts = [inspect.getsource(function), repr(options)]
     space = function.__globals__
     for name in sorted(_names(function.__code__)):
         used = space.get(name)

@@ -122,9 +122,10 @@ def test_where_a_kernel_is_kept_depends_on_the_kernels_that_it_calls(monkeypatch
     def twice(a: tuple[float, ...]) -> float:
         return 2.0 * scaled(a, 2.0)[0]
 
-    before = kernels._digest(twice)
+    before = kernels._digest(twice, {})
     monkeypatch.setitem(kernels._digests, id(scaled), "another")
-    assert kernels._digest(twice) != before
+    assert kernels._digest(twice, {}) != before
+    assert kernels._digest(twice, {"no_cpython_wrapper": True}) != kernels._digest(twice, {})
 
 
 def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:
