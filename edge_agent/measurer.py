@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from edge_agent.randomiser import Mechanism
 from fugu.contract.errors import FuguError
-from fugu.contract.measure_frames import Point, Released, pack_released
+from fugu.contract.measure_frames import Point, Released
 from fugu.contract.measure_table import MOST_HELD, TimedTable
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable, uniform_below
@@ -50,7 +50,7 @@ class PointSource:
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
         """Draw points."""
         measurer = Measurer(self, entropy)
-        return Mechanism(lambda tick, state, shift: pack_released(measurer.draw(tick, state, shift)), measurer.offer)
+        return Mechanism(lambda tick, state, shift: measurer.draw(tick, state, shift).packed, measurer.offer)
 
 
 class _Held(NamedTuple):

@@ -37,7 +37,7 @@ from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
-from fugu.contract.measure_frames import MeasureFrame, unpack_released
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.host.database import OUTBOX, damage, open_database, transaction
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError", "identifiers"]
@@ -148,7 +148,7 @@ class OpenFrame:
         head = self.version, self.last_framed, self.first
         if self.bits:
             return SymbolFrame(*head, b"".join(self.outputs), padding, self.bits, self.shift).encode()
-        points = tuple(map(unpack_released, self.outputs))
+        points = tuple(map(Released.unpack, self.outputs))
         return MeasureFrame(*head, len(points[0].point), points, padding, self.shift).encode()
 
 

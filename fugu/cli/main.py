@@ -64,16 +64,11 @@ def _run(words: list[str]) -> int:
     try:
         from fugu.cli.app import run
     except ModuleNotFoundError as error:
-        if words not in ([], ["--help"], ["-h"]) or not _of_framework(error):
+        if words not in ([], ["--help"], ["-h"]) or (error.name or "").partition(".")[0] not in _FRAMEWORK:
             raise
         print(edge.edge_help(), end="", file=sys.stdout if words else sys.stderr)
         return 0 if words else 2
     return run(words)
-
-
-def _of_framework(error: ModuleNotFoundError) -> bool:
-    """True if a module is missing that devices do without."""
-    return error.name is not None and error.name.partition(".")[0] in _FRAMEWORK
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -20,7 +20,7 @@ from fugu.contract.message import (
     unpacked,
 )
 
-__all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released", "pack_released", "unpack_released"]
+__all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released"]
 
 MAX_MEASURE_TICKS: Final = 1024
 _DIMENSIONS = Integer(1, 3)
@@ -36,6 +36,17 @@ class Released(NamedTuple):
 
     table: int
     point: Point
+
+    @property
+    def packed(self) -> bytes:
+        """The bytes of one tick in a frame."""
+        return _cell(len(self.point)).pack(self.table, *self.point)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Self:
+        """Unpack the value of `packed`."""
+        table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
+        return cls(table, tuple(point))
 
 
 class _Points(FieldType):
@@ -93,7 +104,7 @@ class MeasureFrame(Message):
 
     def encode(self) -> bytes:
         """Bytes of the frame; their number depends only on dimensions, ticks and padding."""
-        body = b"".join(map(pack_released, self.released)) + bytes(self.padding * _cell(self.dimensions).size)
+        body = b"".join(one.packed for one in self.released) + bytes(self.padding * _cell(self.dimensions).size)
         head = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
         return _HEADER.pack(*head, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body
 
@@ -113,17 +124,6 @@ class MeasureFrame(Message):
             raise FrameError("the padding of a frame holds points", Reason.OUT_OF_RANGE)
         released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
         return cls(version, previous, first, dimensions, released, ticks - count, shift)
-
-
-def pack_released(released: Released) -> bytes:
-    """The bytes of one tick in a frame."""
-    return _cell(len(released.point)).pack(released.table, *released.point)
-
-
-def unpack_released(packed: bytes) -> Released:
-    """Unpack the value of `pack_released`."""
-    table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
-    return Released(table, tuple(point))
 
 
 def _cell(dimensions: int) -> struct.Struct:

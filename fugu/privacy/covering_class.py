@@ -206,7 +206,8 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
-    base = _chain(states, segments, k)
+    counts = chain_model.count_transitions(states, segments, k) + 1.0 / k
+    base = np.asarray(counts / counts.sum(axis=1, keepdims=True))
     fits = []
     for count in range(1, _MOST + 1 if k <= _MOST_STATES else 2):
         learned = baum_welch(
@@ -223,11 +224,6 @@ def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
             break
     _, transition = max(fits, key=lambda each: each[0])
     return _regimes(transition, k)
-
-
-def _chain(states: Ints, segments: Ints, k: int) -> Floats:
-    counts = chain_model.count_transitions(states, segments, k) + 1.0 / k
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def _start(base: Floats, count: int) -> Floats:

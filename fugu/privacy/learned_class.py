@@ -250,10 +250,6 @@ def _quantile(probability: float) -> float:
     return float(special.ndtri(probability))
 
 
-def _chi_square(degrees: int, below: float) -> float:
-    return float(special.chdtri(degrees, 1.0 - below))
-
-
 def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
     """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
     count = len(some.ticks)
@@ -261,7 +257,7 @@ def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
     weights = np.bincount(some.kinds, 1.0 / some.ticks, len(single)) / count
     noise = weights @ single
     squares = _variances(sums, some.deviations.T @ some.deviations)
-    differ = np.maximum(squares / _chi_square(count, _TAIL) - noise, 0.0)
+    differ = np.maximum(squares / special.chdtri(count, 1.0 - _TAIL) - noise, 0.0)
     largest = np.empty(count)
     for low in range(0, count, _AT_ONCE):
         part = slice(low, low + _AT_ONCE)

@@ -19,7 +19,6 @@ a clock, whose past is never forgotten), and widths too small for lemma 4.8 are 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -246,7 +245,8 @@ def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) 
     members = chains if isinstance(chains, tuple) else (chains,)
     if not 0.0 <= rate < math.inf:
         raise ChainClassError(f"a rate is a number from 0 on, got {rate}")
-    _require_stationary(members)
+    if not members or not all(chain.is_stationary for chain in members):
+        raise ChainClassError("a bound for an endless stream needs chains that start stationary")
     return max(_rate_loss(chain, rate) for chain in members) * _UP if rate else 0.0
 
 
@@ -283,11 +283,6 @@ def _rate_loss(chain: MarkovChain, rate: float) -> float:
             return float(loss)
         if tables.stalled or not tables.grow(2 * tables.count):
             raise ChainClassError("the chain never forgets, so that an endless stream gives everything away")
-
-
-def _require_stationary(chains: Sequence[MarkovChain]) -> None:
-    if not chains or not all(chain.is_stationary for chain in chains):
-        raise ChainClassError("a bound for an endless stream needs chains that start stationary")
 
 
 _LEAST_GAP = 1e-10

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_frames import (
-    MAX_MEASURE_TICKS,
-    MeasureFrame,
-    Released,
-    pack_released,
-    unpack_released,
-)
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from tests.support.refusals import refused_for
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
@@ -83,7 +77,7 @@ def test_a_frame_comes_back(frame: MeasureFrame) -> None:
 @given(measure_frames())
 def test_a_point_comes_back_from_the_outbox(frame: MeasureFrame) -> None:
     for one in frame.released:
-        assert unpack_released(pack_released(one)) == one
+        assert Released.unpack(one.packed) == one
 
 
 @pytest.mark.long

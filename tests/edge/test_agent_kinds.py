@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_agent.outbox import Outbox
-from fugu.contract.measure_frames import Released, pack_released
+from fugu.contract.measure_frames import Released
 from tests.support.agents import measured_plan, stream_plan
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
@@ -15,7 +15,7 @@ def test_points_are_framed_although_the_next_policy_has_longer_frames_of_symbols
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     before = measured_plan(measure_policy(3), stream="hr", frame_ticks=10)
     outbox.register(before)
-    outbox.append(before, 1, pack_released(Released(0, (3, 4))))
+    outbox.append(before, 1, Released(0, (3, 4)).packed)
     assert outbox.append(stream_plan(version=2, frame_ticks=4096), 2, b"\1")
     (frame,) = measure_frames(outbox)
     assert (frame.policy_version, frame.first, frame.released) == (1, 1, (Released(0, (3, 4)),))

@@ -19,7 +19,7 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.ticker import Stream
 from edge_agent.window import StreamWindows
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
-from fugu.contract.measure_frames import unpack_released
+from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -291,4 +291,4 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     assert stream.offer_table(message(FULL))
     assert stream.refusal == ""
-    assert unpack_released(stream.mechanism.draw(4, 0, 0)).table == 7
+    assert Released.unpack(stream.mechanism.draw(4, 0, 0)).table == 7

@@ -127,7 +127,8 @@ def sign(
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
-        _check_compiled(signed.document)
+        if signed.document.compiled and with_compiled(signed.document, units(signed.document)) != signed.document:
+            raise FirmwareError("the compiled policies of the document are not those of its policies")
         verify_guarantees(signed.document)
         former = _looked_at(signed.document, keys, document.registry, as_json)
         signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
@@ -144,12 +145,6 @@ def sign(
             signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
     _show_signed(signed, former, target, as_json)
-
-
-def _check_compiled(document: PolicyDocument) -> None:
-    """Refuse, with a FirmwareError, a document whose compiled policies say something else than its policies."""
-    if document.compiled and with_compiled(document, units(document)) != document:
-        raise FirmwareError("the compiled policies of the document are not those of its policies")
 
 
 def _looked_at(
