@@ -84,31 +84,30 @@ def words(sentence: str) -> int:
     return sum(bool(re.fullmatch(r"[(\"']*[A-Za-z][a-z'’-]+[)\"'.,:;?!]*", word)) for word in sentence.split())
 
 
-def docstrings(like: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Where each docstring of the product is, also those of fields, and its text; of files that hold such a thing."""
-    for file, tree in trees(like):
-        for node in ast.walk(tree):
-            match node:
-                case ast.Expr(ast.Constant(str(text))):
-                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text.strip()
+def docstrings(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Where each docstring of a file is, also those of fields, and its text."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Constant(str(text))):
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", text.strip()
 
 
-def messages(like: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Strings of the product that a command may print, and where they are; of files that hold such a thing."""
-    for file, tree in trees(like):
-        left: list[ast.AST] = [tree]
-        while left:
-            node = left.pop()
-            match node:
-                case ast.FormattedValue():
-                    left.append(node.value)  # its format is no text
-                case ast.Constant(str(text)) if not FORMAT.search(text):
-                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text
-                case _:
-                    left += ast.iter_child_nodes(node)
+def messages(file: Path, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Strings of a file that a command may print, and where they are."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        match node:
+            case ast.FormattedValue():
+                left.append(node.value)  # its format is no text
+            case ast.Constant(str(text)) if not FORMAT.search(text):
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", text
+            case _:
+                left += ast.iter_child_nodes(node)
 
 
 def trees(like: re.Pattern[str]) -> Iterator[tuple[Path, ast.Module]]:
+    """Files of the product that hold such a thing."""
     for file in sorted(file for package in CODE for file in (ROOT / package).rglob("*.py")):
         if like.search(text := file.read_text()):
             yield file, ast.parse(text)
@@ -120,7 +119,7 @@ def test_numbers_on_pages_have_a_leading_zero(page: Path) -> None:
 
 
 def test_numbers_in_docstrings_and_messages_have_a_leading_zero() -> None:
-    texts = (*docstrings(DECIMAL), *messages(DECIMAL))
+    texts = (one for tree in trees(DECIMAL) for told in (docstrings, messages) for one in told(*tree))
     assert [where for where, text in texts if BARE.search(text) and re.search(r"[a-z]{2}", text)] == []
 
 
@@ -144,7 +143,7 @@ def test_no_line_is_long(page: Path) -> None:
 
 def test_no_docstring_begins_as_a_question() -> None:
     first = re.compile(rf'^ *r?"(?:"")?\s*{QUESTION.pattern}', re.MULTILINE)
-    assert [where for where, text in docstrings(first) if QUESTION.match(text)] == []
+    assert [where for tree in trees(first) for where, text in docstrings(*tree) if QUESTION.match(text)] == []
 
 
 @pytest.mark.parametrize(("text", "bare"), [("a share of .05", 1), ("**.05**", 1), ("0.05, v1.5, a.5, x/.5, 1.2.3", 0)])
