@@ -222,8 +222,6 @@ class Describing(Part):
 
     def _first_share(self) -> str:
         """When the first of all devices, if it runs, has shared something."""
-        from gateway.journal import share_due_us
-
         streams = [
             running.policy
             for device in filterfalse(self._left, self._catalogue.names())
@@ -232,7 +230,9 @@ class Describing(Part):
         ]
         now = time.time_ns() // 1000
         return (
-            first_share([share_due_us(policy, now) for policy in streams], now) if streams else "there is no policy yet"
+            first_share([_share_due_us(policy, now) for policy in streams], now)
+            if streams
+            else "there is no policy yet"
         )
 
     def pump(self, *, idle: bool = False) -> None:
@@ -276,3 +276,17 @@ class Describing(Part):
             self._there.pop(stream, None)
         self._counters["descriptions"] += 1
         return True
+
+
+def _share_due_us(policy: AnyPolicy, now_us: int) -> int:
+    """Wall time at which a device that runs has shared something: the next end of a window, or a full frame."""
+    from gateway.journal import tick_at
+
+    clock, tick, ends = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
+    if isinstance(policy, Policy):
+        for one in policy.windows:
+            ends.append(one.start + one.length - 1)  # the first window's; the others follow by the stride
+            ends[-1] += max(-((ends[-1] - tick) // one.stride), 0) * one.stride
+    if not isinstance(policy, Policy) or policy.table is not None:
+        ends.append(tick + policy.frame_ticks - 1)
+    return clock.epoch_us + min(ends) * clock.period_us

@@ -21,8 +21,7 @@ from fugu.chains.arrays import Bools, Ints
 from fugu.chains.kernel import kernel, part
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SYMBOL_BITS, SymbolFrame
 from fugu.contract.measure_frames import AnyFrame
-from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Clock, Policy
+from fugu.contract.policy import Clock
 from fugu.contract.sentences import instant
 from gateway.store.symbols import Bytes, Columns
 
@@ -34,7 +33,6 @@ __all__ = [
     "grown",
     "newest_tick",
     "parse",
-    "share_due_us",
     "tick_at",
     "wall_time",
 ]
@@ -57,18 +55,6 @@ def wall_time(clock: Clock, tick: int) -> datetime:
 def newest_tick(clock: Clock, now_us: int) -> int:
     """The newest tick that a device whose clock is right, or not far wrong, can have drawn."""
     return tick_at(clock, now_us + max(TOLERANCE_US, 2 * clock.period_us))
-
-
-def share_due_us(policy: AnyPolicy, now_us: int) -> int:
-    """Wall time at which a device that runs has shared something: the next end of a window, or a full frame."""
-    clock, tick, ends = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
-    if isinstance(policy, Policy):
-        for one in policy.windows:
-            ends.append(one.start + one.length - 1)  # the first window's; the others follow by the stride
-            ends[-1] += max(-((ends[-1] - tick) // one.stride), 0) * one.stride
-    if not isinstance(policy, Policy) or policy.table is not None:
-        ends.append(tick + policy.frame_ticks - 1)
-    return clock.epoch_us + min(ends) * clock.period_us
 
 
 def grown(array: Ints, size: int, fill: int) -> Ints:

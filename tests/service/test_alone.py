@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.windows import Window
-from gateway.journal import share_due_us
+from gateway.describe import _share_due_us as share_due_us
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from gateway.store.store import StoreError
