@@ -15,6 +15,7 @@ from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, releas
 from fugu.attackers.stretches import SECRETS
 from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, paths, release
 from fugu.audit.witness import witness
+from fugu.chains import simulate
 from fugu.chains.arrays import Ints
 from fugu.cli.view.audit import tell_stream
 from fugu.contract.chains import BinaryChains, BoundedChains
@@ -151,8 +152,8 @@ def test_too_little_noise_for_a_stretch_is_found_by_its_attackers() -> None:
 
 
 def states_of(ticks: int) -> Ints:
-    made = Mechanism(ticks, 0, 2, (), ())
-    return paths(CHAIN, made, 0, 1, np.random.default_rng(3))[0]
+    assert CHAIN.initial is not None
+    return simulate(ticks, CHAIN.initial, CHAIN.transition, np.eye(2), np.random.default_rng(3)).states
 
 
 @pytest.mark.long
