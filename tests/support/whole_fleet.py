@@ -26,7 +26,7 @@ from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
-PERIOD_US = 20_000
+PERIOD_US = 50_000
 PLACES = tuple(f"c{x}" for x in range(9))
 
 

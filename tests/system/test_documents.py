@@ -211,7 +211,8 @@ def test_reproducing(tmp_path: Path, whole: bool) -> None:
 
 @pytest.mark.parametrize("whole", only([False], [False, True]))
 def test_planning_from_a_recording(tmp_path: Path, whole: bool) -> None:
-    with Page("docs/plan.md", tmp_path, {} if whole else {"fugu try": HELP}) as page:
+    less = {} if whole else {"fugu try": HELP, "range(4000)": "range(2700)", "range(6000)": "range(2000)"}
+    with Page("docs/plan.md", tmp_path, less) as page:
         assert page.run() == 9
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
