@@ -73,7 +73,8 @@ def _expect(
         low, high = starts[sequence], starts[sequence + 1]
         if low == high:
             continue
-        work[1] = 1.0
+        for i in range(k):
+            work[1, i] = 1.0
         for t in range(high - 1, low, -1):
             for i in range(k):
                 work[0, i] = work[1, i]

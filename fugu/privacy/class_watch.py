@@ -73,7 +73,7 @@ def bet(
         The largest value of that least capital at every 256th symbol and the last.
     """
     best = 0.0
-    said = np.ones(len(alternatives))
+    said = np.empty(len(alternatives))
     for t in range(len(symbols)):
         z = symbols[t]
         if z >= 0:
@@ -100,7 +100,10 @@ def bet(
         if (t + 1) % _CHECK == 0 or t + 1 == len(symbols):
             least = np.inf
             for c in range(len(cells)):
-                least = min(least, np.sum(capital[c]))
+                total = 0.0
+                for a in range(len(alternatives)):
+                    total += capital[c, a]
+                least = min(least, total)
             best = max(best, least)
             if best >= enough:
                 return best

@@ -32,7 +32,9 @@ __all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "stat
 def largest_ratio(rows: Floats, out: Floats) -> None:
     """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
     k, m = rows.shape
-    out[:] = -np.inf
+    for x in range(k):
+        for other in range(k):
+            out[x, other] = -np.inf
     inverse = np.empty(k)
     for y in range(m):
         for x in range(k):
@@ -54,6 +56,7 @@ def grow_tables(
     The result is `wanted`, or the last distance before a positive entry falls below `tiny`, where ratios are inexact.
     """
     k = transition.shape[0]
+    turned = np.empty((k, k))
     for m in range(done, wanted):
         ahead = np.dot(power, transition) if m else transition.copy()
         for x in range(k):
@@ -62,20 +65,28 @@ def grow_tables(
                     return m
         for x in range(k):  # an array assigned whole takes numba seconds more to compile
             for y in range(k):
-                power[x, y] = ahead[x, y]
+                power[x, y] = turned[y, x] = ahead[x, y]
         largest_ratio(power, right[m])
-        largest_ratio(np.ascontiguousarray(power.T), column[m])
+        largest_ratio(turned, column[m])
     return wanted
 
 
 @part
-def _largest_sum(left: Floats, table: Floats) -> tuple[float, int, int]:
-    """The largest entry of left + table, and where it is."""
+def _begin(start: Floats, column: Floats, width: int, left: Floats) -> None:
+    """Set `left` (k, k) to the term and the table of a width to the left, or to 0 for none."""
+    for x in range(left.shape[0]):
+        for y in range(left.shape[0]):
+            left[x, y] = start[x, y] + column[width - 1, x, y] if width else 0.0
+
+
+@part
+def _largest_sum(left: Floats, right: Floats, width: int) -> tuple[float, int, int]:
+    """The largest entry of `left` (k, k) and the table of a width to the right, if any, and where it is."""
     k = left.shape[0]
     largest, row, col = -np.inf, 0, 0
     for x in range(k):
         for y in range(k):
-            value = left[x, y] + table[x, y]
+            value = left[x, y] + (right[width - 1, x, y] if width else 0.0)
             if value > largest:  # an impossible pair gives -inf, or no number with an infinite ratio
                 largest, row, col = value, x, y
     return largest, row, col
@@ -110,18 +121,21 @@ def smallest_scale(
     best, best_left, best_right, best_influence = trivial, 0, 0, 0.0
     if best <= enough:
         return best, 0, 0, 0.0, 0.0
+    left = np.empty(start.shape)
     if seed_left + seed_right > 0:
         a, b = min(seed_left, reach_left), min(seed_right, reach_right)
         # a seed that does not fit loses its width: the influence falls
         a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
         card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
         if (a or b) and card < endless:
-            left = start + column[a - 1] if a else np.zeros_like(start)
-            influence = _largest_sum(left, right[b - 1])[0] if b else _largest_sum(left, np.zeros_like(left))[0]
+            _begin(start, column, a, left)
+            influence = _largest_sum(left, right, b)[0]
             if influence < epsilon and card / (epsilon - influence) < best:
                 best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
     witness_x, witness_y = 0, 0
-    alone = np.full(reach_left + 1, np.inf)
+    alone = np.empty(reach_left + 1)
+    for a in range(reach_left + 1):
+        alone[a] = np.inf
     for a in range(reach_left + 1):
         if best <= enough:
             break
@@ -130,8 +144,8 @@ def smallest_scale(
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else np.zeros_like(start)
-        alone[a] = _largest_sum(left, np.zeros_like(left))[0]
+        _begin(start, column, a, left)
+        alone[a] = _largest_sum(left, right, 0)[0]
         if not alone[a] < epsilon:
             continue
         if a and nodes_right < endless and (a + nodes_right) < (epsilon - alone[a]) * best:
@@ -141,7 +155,7 @@ def smallest_scale(
         while b >= 1:
             influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
             if not (before + b >= (epsilon - influence) * best):
-                influence, x, y = _largest_sum(left, right[b - 1])
+                influence, x, y = _largest_sum(left, right, b)
                 witness_x, witness_y = x, y
                 if influence < epsilon and before + b < (epsilon - influence) * best:
                     best, best_left, best_right = (before + b) / (epsilon - influence), a, b
@@ -160,14 +174,13 @@ def smallest_scale(
                 wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else nodes_left))
     if nodes_left > n:
         wanted = max(wanted, epsilon * best - nodes_right)
-        told_apart = np.zeros_like(start)
         for x in range(start.shape[0]):
             for y in range(start.shape[0]):
-                told_apart[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
+                left[x, y] = 0.0 if start[x, y] > -np.inf else -np.inf
         for b in range(1, reach_right + 1):
             if epsilon * best - b + 1 <= wanted:
                 break
-            known = _largest_sum(told_apart, right[b - 1])[0]
+            known = _largest_sum(left, right, b)[0]
             if known < epsilon:
                 wanted = max(wanted, (epsilon - known) * best - b + 1)
     return best, best_left, best_right, best_influence, wanted
@@ -189,20 +202,21 @@ def smallest_loss(
     n = right.shape[0]
     reach_left, reach_right = min(n, node), min(n, length - 1 - node)
     best, best_left, best_right, best_influence = spent[length] - spent[0], 0, 0, 0.0
+    left = np.empty(start.shape)
     for a in range(reach_left + 1):
         first = spent[node - a + 1] if a else spent[0]
         if spent[node + 1] - first >= best:
             if a:
                 break
             continue
-        left = start + column[a - 1] if a else np.zeros_like(start)
-        alone = _largest_sum(left, np.zeros_like(left))[0]
+        _begin(start, column, a, left)
+        alone = _largest_sum(left, right, 0)[0]
         if a and alone + spent[length] - first < best:
             best, best_left, best_right, best_influence = alone + spent[length] - first, a, 0, alone
         b, bound = reach_right, alone
         while b >= 1:
             if bound + spent[node + b] - first < best:
-                bound = _largest_sum(left, right[b - 1])[0]
+                bound = _largest_sum(left, right, b)[0]
                 if bound + spent[node + b] - first < best:
                     best, best_left, best_right = bound + spent[node + b] - first, a, b
                     best_influence = bound

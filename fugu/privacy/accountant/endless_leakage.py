@@ -54,9 +54,13 @@ def log_ratios(distributions: Floats) -> Floats:
     """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
     rows, columns = distributions.shape
     result = np.zeros((rows, rows))
-    inverse, largest = 1.0 / np.ascontiguousarray(distributions.T), np.empty(rows)
+    inverse, largest = np.empty((columns, rows)), np.empty(rows)
     for x in range(rows):
-        largest[:] = 1.0
+        for y in range(columns):
+            inverse[y, x] = 1.0 / distributions[x, y]
+    for x in range(rows):
+        for other in range(rows):
+            largest[other] = 1.0
         for y in range(columns):
             for other in range(rows):  # 0 times infinity is no number, and not above
                 ratio = distributions[x, y] * inverse[y, other]

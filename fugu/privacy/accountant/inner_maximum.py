@@ -141,6 +141,15 @@ def _transported(
     return waiting == 0, rest, change
 
 
+@part
+def _exponentials(bounds: Floats, high: Floats, low: Floats) -> None:
+    """Fill (b, b) exp(M) and exp(-M); an array that is computed whole takes numba seconds more to compile."""
+    for y in range(bounds.shape[0]):
+        for z in range(bounds.shape[0]):
+            high[y, z] = np.exp(bounds[y, z])
+            low[y, z] = 1.0 / high[y, z]
+
+
 @kernel
 def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: Floats, moves: Moves) -> Floats:
     """Bounds by transport, where that is better than given ones.
@@ -156,8 +165,8 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     rows, columns = kernel_matrix.shape
     # each state is emptied or filled once, by a product with a rounded exponential and a sum
     margin = (16.0 * columns + 8.0 * bounds.max() + 32.0) * UNIT
-    high = np.exp(bounds)
-    low = 1.0 / high
+    high, low = np.empty((columns, columns)), np.empty((columns, columns))
+    _exponentials(bounds, high, low)
     nearest = np.empty((columns, columns), dtype=np.int64)
     for y in range(columns):
         for place, z in enumerate(np.argsort(bounds[y])):  # an array assigned whole takes numba seconds more to compile
@@ -300,9 +309,11 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     rows, columns = kernel_matrix.shape
     margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * UNIT
     result = np.zeros((rows, rows))
-    high = np.exp(bounds)
-    low = 1.0 / high
-    gaps = high - low.T  # entry y, r: between the ends of h_y, where r is the reference
+    low, gaps = np.empty((columns, columns)), np.empty((columns, columns))
+    _exponentials(bounds, gaps, low)
+    for y in range(columns):
+        for reference in range(columns):  # between the ends of h_y
+            gaps[y, reference] -= low[reference, y]
     lowest = np.zeros((rows, columns))
     for x in range(rows):
         for reference in range(columns):
@@ -338,10 +349,11 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     Valid bounds `start` (a, a) are returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
-    high = np.exp(bounds)
+    high = np.empty((columns, columns))
     for y in range(columns):
         for z in range(columns):
-            high[y, z] *= widened(y, z)
+            high[y, z] = np.exp(bounds[y, z]) * widened(y, z)
+    flat, steepest = high.ravel(), high.max()
     margin = (16.0 * columns + 8.0 * columns * bounds.max() + 32.0) * UNIT
     tree = Tree(
         np.empty(columns, dtype=np.int64),
@@ -356,6 +368,6 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     for x in range(rows):
         for other in range(rows):
             if x != other:
-                ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other], high.ravel(), high.max(), tree)
+                ratio, _ = exact_ratio(kernel_matrix[x], kernel_matrix[other], flat, steepest, tree)
                 result[x, other] = min(result[x, other], max(0.0, np.log(ratio)) + margin)
     return result
