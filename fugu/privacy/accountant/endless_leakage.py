@@ -291,11 +291,11 @@ class EndlessLeakage:
 def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, leakage: Floats) -> Floats:
     """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
     rows, columns = np.flatnonzero(far > 0.0), np.flatnonzero(near > 0.0)
-    bridge = transition[np.ix_(rows, columns)] * near[columns] / far[rows, None]
+    bridge = transition[rows[:, None], columns] * near[columns] / far[rows, None]
     bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
-    bounds = (rate + leakage)[np.ix_(columns, columns)]
+    bounds = (rate + leakage)[columns[:, None], columns]
     result = np.zeros_like(leakage)
-    result[np.ix_(rows, rows)] = step(bridge, ratio_order(bridge), bounds)
+    result[rows[:, None], rows] = step(bridge, ratio_order(bridge), bounds)
     return result
 
 

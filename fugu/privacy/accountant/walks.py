@@ -45,8 +45,8 @@ def reversed_kernel(
     Entries that are `possible` are not 0, whatever became of them in floats; the earlier `distribution` (k,) is
     positive on `columns`.
     """
-    joint = (distribution[:, None] * transition)[np.ix_(columns, rows)].T
-    if np.any(possible[np.ix_(columns, rows)].T & (joint < TINY)):
+    joint = (distribution[:, None] * transition)[columns[:, None], rows].T
+    if np.any(possible[columns[:, None], rows].T & (joint < TINY)):
         return None
     return np.ascontiguousarray(joint / joint.sum(axis=1, keepdims=True))
 
@@ -350,7 +350,7 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
         if converged and _same(rates[tick - 2 : tick]) and _same(leakages[tick - 2 : tick]):
             leakages[tick] = leakages[tick - 1]
             continue
-        bounds = (rates[tick - 1] + leakages[tick - 1])[np.ix_(columns, columns)]
+        bounds = (rates[tick - 1] + leakages[tick - 1])[columns[:, None], columns]
         # Errors of the distributions: a relative 2 k ulps a tick, in numerator and denominator.
         margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * UNIT
         backward = reversed_kernel(chain.transition, possible, distributions[tick - 1], rows, columns)
@@ -369,7 +369,7 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
                     leakage = np.minimum(leakage, near + log_ratios(distribution) + margin)
         leakage = np.minimum(leakage, paid[tick] + paid[-1] * rounding)
         np.fill_diagonal(leakage, 0.0)
-        leakages[tick][np.ix_(rows, rows)] = leakage
+        leakages[tick][rows[:, None], rows] = leakage
     return leakages
 
 
