@@ -23,7 +23,7 @@ from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker, Link
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser
 from tests.support.replays import SECRET, check_layout, recorded
 from tests.support.soak import only
 
@@ -213,48 +213,49 @@ def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
 
 
-def test_from_a_file_to_an_agent_that_checks(broker: Mosquitto, started: Started, tmp_path: Path) -> None:
+def test_from_a_file_to_an_agent_that_checks(
+    broker: Mosquitto, started: Started, tmp_path: Path, browser: Browser
+) -> None:
     history = recorded(tmp_path, 0.6, 4000)
-    with chromium(tmp_path / "profile") as browser:
-        browser.open(started.address)
-        wait_until(lambda: "Choose a file" in browser.text("#stage"), "the form")
-        assert "token" not in browser.run("return location.href")
-        assert browser.violations() == []
-        browser.type("input[name=file]", str(history))
-        wait_until(lambda: "history.csv is here" in browser.text("#stage"), "the upload")
-        for name, text in (("topic", "lab/door"), ("local", f"127.0.0.1:{broker.port}"), ("folder", "wrist")):
-            browser.run("document.querySelector(arguments[0]).value = ''", f"[name={name}]")
-            browser.type(f"[name={name}]", text)
-        browser.click("summary")
-        browser.type("[name=threshold]", "10")
-        browser.type("[name=protect]", "single")
-        browser.type("[name=epsilon]", "\n")  # by keyboard alone
-        wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
-        assert browser.text("#stalled") == ""
-        assert browser.text("#verdict").startswith("Yes: release the share ")
-        wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
-        assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
-        for width, columns in {390: 1, 1200: 3}.items():
-            for dark in (False, True):
-                browser.look(width, dark=dark)
-                check_layout(browser, width, columns)
-                assert browser.violations() == []
-        write(browser, broker.port)
-        wait_until(lambda: "that of the fleet" in browser.text("#stalled"), "a refusal")
-        assert not (tmp_path / "wrist").exists()
-        write(browser, free_port())
-        wait_until(lambda: "written" in browser.text("#stage"), "files")
-        assert browser.text("pre") == "fugu agent run wrist/agent.toml"
-        assert browser.violations() == []
-        browser.click("#report a")
-        assert browser.text("h1").startswith("Yes: release the share ")
-        browser.open(f"http://{started.host}/")
-        assert browser.complaints() == []
-        assert started.do("finish") == 403, "another browser"
-        wait_until(lambda: browser.count("#ask:not([hidden])") == 1, "the form again")
-        browser.click("[value=finish]")
-        assert started.process.wait(PATIENCE) == 0
-        wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
+    browser.open(started.address)
+    wait_until(lambda: "Choose a file" in browser.text("#stage"), "the form")
+    assert "token" not in browser.run("return location.href")
+    assert browser.violations() == []
+    browser.type("input[name=file]", str(history))
+    wait_until(lambda: "history.csv is here" in browser.text("#stage"), "the upload")
+    for name, text in (("topic", "lab/door"), ("local", f"127.0.0.1:{broker.port}"), ("folder", "wrist")):
+        browser.run("document.querySelector(arguments[0]).value = ''", f"[name={name}]")
+        browser.type(f"[name={name}]", text)
+    browser.click("summary")
+    browser.type("[name=threshold]", "10")
+    browser.type("[name=protect]", "single")
+    browser.type("[name=epsilon]", "\n")  # by keyboard alone
+    wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
+    assert browser.text("#stalled") == ""
+    assert browser.text("#verdict").startswith("Yes: release the share ")
+    wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
+    assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
+    for width, columns in {390: 1, 1200: 3}.items():
+        for dark in (False, True):
+            browser.look(width, dark=dark)
+            check_layout(browser, width, columns)
+            assert browser.violations() == []
+    write(browser, broker.port)
+    wait_until(lambda: "that of the fleet" in browser.text("#stalled"), "a refusal")
+    assert not (tmp_path / "wrist").exists()
+    write(browser, free_port())
+    wait_until(lambda: "written" in browser.text("#stage"), "files")
+    assert browser.text("pre") == "fugu agent run wrist/agent.toml"
+    assert browser.violations() == []
+    browser.click("#report a")
+    assert browser.text("h1").startswith("Yes: release the share ")
+    browser.open(f"http://{started.host}/")
+    assert browser.complaints() == []
+    assert started.do("finish") == 403, "another browser"
+    wait_until(lambda: browser.count("#ask:not([hidden])") == 1, "the form again")
+    browser.click("[value=finish]")
+    assert started.process.wait(PATIENCE) == 0
+    wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
     assert started.left == []
     assert SECRET not in started.said
     assert {one.name for one in (tmp_path / "wrist").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
