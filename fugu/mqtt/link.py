@@ -25,7 +25,8 @@ from paho.mqtt.properties import Properties
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
-from fugu.mqtt.client import MOST_AROUND, Client, Message, Wishes, insides_fit
+from fugu.mqtt.client import Client, insides_fit
+from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
 
 __all__ = ["Link", "Will"]
 

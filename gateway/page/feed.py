@@ -15,7 +15,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, Topic, parse_topic, topic_of
 from fugu.mqtt import Broker, Link
-from fugu.mqtt.client import Message
+from fugu.mqtt.packets import Message
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory

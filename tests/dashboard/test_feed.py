@@ -8,7 +8,7 @@ from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
-from fugu.mqtt.client import Message
+from fugu.mqtt.packets import Message
 from gateway.page.feed import Feed
 from gateway.page.fleet_view import LedgerView
 from tests.support.brokers import PATIENCE, free_port

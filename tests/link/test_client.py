@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import inspect
 import random
 import socket
 import ssl
@@ -21,7 +20,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 
 import fugu.mqtt
 from fugu.mqtt import Broker, Link, LinkError
-from fugu.mqtt.client import INSIDES, Client, Message, Wishes, insides_fit
+from fugu.mqtt.client import INSIDES, Client, insides_fit
+from fugu.mqtt.packets import Message, Wishes
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import remaining_length
 from tests.support.mqtt_packets import Splitter
@@ -467,7 +467,7 @@ def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
     for file in Path(fugu.mqtt.__file__ or "").parent.glob("*.py"):
         if file.name == "client.py":
             assert private_names(file) == listed
-    assert len(inspect.getsource(Client).splitlines()) <= 220
+            assert len(file.read_text().splitlines()) <= 300
 
 
 @pytest.mark.parametrize("change", ["a parameter", "a name"])

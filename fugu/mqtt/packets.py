@@ -1,0 +1,246 @@
+"""Limits of what a broker can make us hold, and the common MQTT packets in bytes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties, VariableByteIntegers
+from paho.mqtt.reasoncodes import ReasonCode
+
+__all__ = [
+    "MOST_AROUND",
+    "PUBACK",
+    "Message",
+    "Outgoing",
+    "RefusedError",
+    "Wishes",
+    "acknowledgement",
+    "check_packet",
+    "check_properties",
+    "header",
+    "publications",
+    "publish",
+]
+
+
+Message = tuple[str, bytes, bool]
+"""Topic, payload, and whether it was retained."""
+
+MOST_AROUND = 1 << 12
+"""Bytes of a publication that are not payload: its topic, which is ours, and what MQTT 5 may add."""
+MOST_CONTROL = 1 << 14
+"""Bytes of any other packet."""
+_AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """Requirements of a link for its client.
+
+    Attributes:
+        max_payload: bytes of the largest message that is taken.
+        max_in_flight: publications at QoS 1 that are with the broker at the same time.
+        refused: called with the reason, in words, before the connection ends.
+        received: called in the network thread with messages, before they are acknowledged.
+        answered: called with the id of a publication, and why the broker refuses it, if it does.
+        gather: wait half a millisecond before a read that follows another within one, so that busy turns bring more.
+        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
+    """
+
+    max_payload: int
+    max_in_flight: int
+    refused: Callable[[str], None]
+    received: Callable[[list[Message]], None]
+    answered: Callable[[int, str], None]
+    gather: bool = False
+    dial: Callable[[], socket.socket] | None = None
+
+
+class RefusedError(ConnectionError):
+    """The broker broke a rule and the connection ends; the text says which."""
+
+
+def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
+    """Refuse a packet that is too long, or that nobody has asked for (RefusedError), by first byte and length.
+
+    `most`: bytes of the largest publication. `connected`: the broker has accepted the connection.
+    """
+    kind = command >> 4
+    most = most if kind == PacketTypes.PUBLISH else min(most, MOST_CONTROL)
+    if length > most:
+        raise RefusedError(f"the broker sends a packet of {length} bytes; at most {most} are taken")
+    if kind == PacketTypes.PUBLISH and command & _AT_QOS_2:
+        raise RefusedError("the broker sends at QoS 2, which nobody has asked for")
+    if kind == PacketTypes.CONNACK and connected:
+        raise RefusedError("the broker accepts the connection twice")
+
+
+def check_properties(command: int, packet: bytes | bytearray) -> None:
+    """Refuse (RefusedError) too many properties of an MQTT 5 publication: paho-mqtt's time grows with their square."""
+    begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
+    length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
+    if length > MOST_AROUND:
+        raise RefusedError(f"the broker sends {length} bytes of properties; at most {MOST_AROUND} are taken")
+
+
+_PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
+_RETAINED = 0b001
+PUBACK = b"\x40\x02"
+"""An acknowledgement, but for the message id."""
+_LENGTH_BYTES = 4
+_SUCCESS, _NO_SUBSCRIBERS = 0, 16
+_DUPLICATE = 0b1000
+
+
+class Header(NamedTuple):
+    """Header of every packet: first byte, length of the body in bytes, and where that begins."""
+
+    command: int
+    length: int
+    begin: int
+
+
+def header(data: bytes, at: int) -> Header | None:
+    """The header of the packet that begins there, `None` if incomplete; ValueError if its length is over four bytes."""
+    length = 0
+    for place in range(_LENGTH_BYTES):
+        begin = at + 2 + place
+        if begin > len(data):
+            return None
+        byte = data[begin - 1]
+        length |= (byte & 127) << 7 * place
+        if byte < 128:
+            return Header(data[at], length, begin)
+    raise ValueError("a length of more than four bytes")
+
+
+def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
+    """Take plain publications (whole, well-formed, at QoS 0 or 1, without properties); return where others begin.
+
+    Bodies of at most `most` bytes go to `messages`, acknowledgements of what came at QoS 1 to `answers`. ValueError: a
+    length has more than four bytes.
+    """
+    end = len(data)
+    while at + 4 <= end:
+        command, length, begin = data[at], data[at + 1], at + 2
+        if command & _KIND_AND_QOS_2 != _PUBLISH:
+            break
+        if length > 127 and data[begin] < 128:
+            length, begin = length - 128 | data[begin] << 7, begin + 1
+        elif length > 127:
+            if (head := header(data, at)) is None:
+                break
+            _, length, begin = head
+        stop = begin + length
+        if stop > end or not 2 <= length <= most:
+            break
+        identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
+        if command & _AT_QOS_1:
+            payload += 2
+        payload += five
+        if payload > stop or (five and data[payload - 1]) or identity == begin + 2:
+            break
+        try:
+            topic = data[begin + 2 : identity].decode()
+        except UnicodeDecodeError:
+            break
+        if command & _AT_QOS_1:
+            answers += PUBACK
+            answers += data[identity : identity + 2]
+        messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
+        at = stop
+    return at
+
+
+def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool) -> bytearray:
+    """A publication at QoS 1, without properties."""
+    length = 2 + len(topic) + 2 + five + len(payload)
+    packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
+    while length > 127:
+        packet.append(length & 127 | 128)
+        length >>= 7
+    packet.append(length)
+    packet += len(topic).to_bytes(2, "big") + topic + mid.to_bytes(2, "big")
+    if five:
+        packet.append(0)
+    packet += payload
+    return packet
+
+
+def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
+    """Read a PUBACK: the message id, and why the broker refuses it, if so; `None`, or MalformedPacket, if malformed."""
+    if len(body) < 2 or (len(body) > 2 and not five):
+        return None
+    if len(body) > 3:
+        Properties(PacketTypes.PUBACK).unpack(body[3:])
+    mid, code = body[0] << 8 | body[1], body[2] if len(body) > 2 else _SUCCESS
+    reason = "" if code in (_SUCCESS, _NO_SUBSCRIBERS) else str(ReasonCode(PacketTypes.PUBACK, identifier=code))
+    return mid, reason if code & 128 else ""
+
+
+class Outgoing:
+    """Publications at QoS 1: some are with the broker, the rest waits in order; any thread may call the methods.
+
+    `most` of them may be unanswered, `most_in_flight` with the broker. `send` is called with first byte, packet,
+    message id and QoS of each, in order, and must not block.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        most_in_flight: int,
+        send: Callable[[int, bytearray, int, int], object],
+        number: Callable[[], int],
+    ) -> None:
+        self._most = most
+        self._most_in_flight = most_in_flight
+        self._send = send
+        self._number = number
+        self._in_flight: dict[int, bytearray] = {}
+        self._waiting: dict[int, bytearray] = {}
+        self._online = False
+        self._lock = threading.Lock()
+
+    def add(self, write: Callable[[int], bytearray]) -> int | None:
+        """Take a packet that `write` makes of its message id, unless too many are unanswered; return the id."""
+        with self._lock:
+            if len(self._in_flight) + len(self._waiting) >= self._most:
+                return None
+            mid = self._number()
+            while mid in self._in_flight or mid in self._waiting:
+                mid = self._number()
+            self._waiting[mid] = write(mid)
+            self._fill()
+            return mid
+
+    def answered(self, mid: int) -> bool:
+        """The broker has answered for one, so that another may go; false if it was not with the broker."""
+        with self._lock:
+            known = self._in_flight.pop(mid, None) is not None
+            self._fill()
+            return known
+
+    def connected(self) -> None:
+        """Send again, as duplicates and in order, what was with the broker when an earlier connection ended."""
+        with self._lock:
+            for mid, packet in self._in_flight.items():
+                packet[0] |= _DUPLICATE
+                self._send(packet[0], packet, mid, 1)
+            self._online = True
+            self._fill()
+
+    def disconnected(self) -> None:
+        """Keep everything until there is a connection again."""
+        with self._lock:
+            self._online = False
+
+    def _fill(self) -> None:
+        while self._online and self._waiting and len(self._in_flight) < self._most_in_flight:
+            mid = next(iter(self._waiting))
+            packet = self._in_flight[mid] = self._waiting.pop(mid)
+            self._send(packet[0], packet, mid, 1)
