@@ -30,7 +30,7 @@ import ingest
 from figures import show
 
 from fugu.cli.demo.processes import start_broker
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import topic_of
@@ -188,7 +188,7 @@ def _first_paint(browser: Browser, site: Site, devices: int) -> dict[str, object
 
 def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     """Frames of the browser while a stream is updated 60 times a second, and while nothing happens."""
-    told = encode_description(describe(ingest._policy("busy")))
+    told = describe(ingest._policy("busy")).encode()
     _publish(link, topic_of("description", ingest.FLEET, "busy", ingest.STREAM), told, retain=True)
     browser.open(f"{site.address}/device/busy")
     wait_until(lambda: "live" in browser.text("#view"))

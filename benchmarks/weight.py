@@ -6,7 +6,7 @@ Definitions:
   lines          of all Python files of the packages below, `papers/`, tests, benchmarks and deploy left out
   code           lines with a token that is neither a comment, a docstring nor part of an import
   modules        Python files other than `__init__.py`
-  public names   names in `__all__` of modules; packages only pass names on
+  public names   names in `__all__` of modules, which are all that another module uses; packages only pass names on
   error classes  classes whose name ends in Error
   options        options of all leaf commands of `fugu` and `fugu-agent`, `--help` left out
   chain tests    `isinstance` calls that name a class of chains

@@ -21,7 +21,7 @@ from fugu.host.process import end_with_parent
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
 
-__all__ = ["check_in_child"]
+__all__ = ["check_in_child", "load"]
 
 
 def load(path: str | Path) -> AgentPlan:
@@ -115,7 +115,7 @@ def _local_streams(
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
     from edge_agent.enrolled import plain
-    from fugu.contract.descriptions import describe, encode_description
+    from fugu.contract.descriptions import describe
     from fugu.contract.joint import check_named, joint_epsilon
     from fugu.contract.pins import violations
     from fugu.contract.policies import read_policy
@@ -156,4 +156,4 @@ def _local_streams(
             raise ConfigError(
                 f"epsilon {together:g} of all streams together is above this device's total ceiling {total}"
             )
-    return streams, {policy.stream: encode_description(describe(policy)).decode() for policy in policies}
+    return streams, {policy.stream: describe(policy).encode().decode() for policy in policies}

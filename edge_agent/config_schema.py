@@ -12,7 +12,7 @@ from fugu.contract.pins import Pins
 from fugu.contract.stretches import Ceiling
 from fugu.mqtt.broker import Broker
 
-__all__ = ["AgentConfig", "Mqtt", "SensorConfig"]
+__all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig"]
 
 FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 """Relative to the folder of the configuration; the system's calls end a name at a zero byte."""

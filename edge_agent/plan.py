@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
     from fugu.mqtt import Broker
 
-__all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
+__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "WindowPlan"]
 
 
 _MOST_STATES = 8

@@ -29,7 +29,7 @@ from gateway.shards import Role
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["GatewayConfig", "PageConfig", "PageFile"]
+__all__ = ["GatewayConfig", "PageConfig", "PageFile", "Place"]
 
 
 _Given = TypeVar("_Given")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
+from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.policies import AnyPolicy
@@ -134,7 +134,7 @@ class Described(NamedTuple):
         for left in range(len(running.others) + 1):
             policy, confirmed, others, first = running
             description = describe(policy, confirmed=confirmed, first_tick=first, others=others[left:])
-            if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
+            if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload)
 

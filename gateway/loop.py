@@ -41,7 +41,7 @@ from gateway.journal import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
 from gateway.part import Part
-from gateway.publisher import MAX_IN_FLIGHT
+from gateway.publisher import Publisher
 from gateway.recorder import Recorder
 from gateway.releases.entries import LedgerError
 from gateway.settings import GatewaySettings
@@ -168,7 +168,7 @@ class Gateway:
             client_id=duty.client_id,
             durable=True,
             max_payload=_LARGEST_BYTES,
-            max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
+            max_in_flight=3 * Publisher.MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
             will=duty.will,
             on_connected=lambda: self._inbox.notify(None),
             on_messages=self._delivered,

@@ -15,12 +15,11 @@ from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake
 from gateway.duties import NotArrangedError
-from gateway.estimates.symbols import warm
 from gateway.location import Location, Server
 from gateway.loop import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.settings import GatewaySettings, SettingsError
 
-__all__ = ["prepare", "run", "serve"]
+__all__ = ["run", "serve"]
 
 
 _log = logging.getLogger(__name__)
@@ -50,11 +49,6 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
     code = serve(gateway, wanted, serves, notifier=notifier)
     _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
     return code
-
-
-def prepare() -> None:
-    """Load what a gateway computes with, of any fleet, and compile it if need be: one that starts then does at once."""
-    warm()
 
 
 def serve(

@@ -100,8 +100,6 @@ class Waiting:
         return taken, overtaken
 
 
-MAX_IN_FLIGHT = 200
-"""Watermarks that the broker has not acknowledged, at most; and as many reports."""
 _READ = 1_000
 _FORGET_EVERY = 500
 
@@ -114,7 +112,12 @@ class Publisher(Part):
         counters: counts `committed`, `estimates`, `counts` (of windows), `coalesced` (frames that are not reported,
             because a newer one of their stream was, or too many waited), and under their `Reason` those that cannot be
             reported.
+
+    Attributes:
+        MAX_IN_FLIGHT: watermarks that the broker has not acknowledged, at most; and as many reports.
     """
+
+    MAX_IN_FLIGHT = 200
 
     def __init__(
         self,
@@ -198,7 +201,7 @@ class Publisher(Part):
     def _say_watermarks(self) -> None:
         if self._owed and self._link.connected:
             self._store.check()  # what has gone with its file is not durable, whatever was noted of it
-        while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
+        while self._owed and self._link.connected and len(self._watermarks) < self.MAX_IN_FLIGHT:
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):
                 said = replace(message, counter=self._counter.next())
@@ -215,7 +218,7 @@ class Publisher(Part):
         if not self._link.connected:
             return
         under_way = len(self._reports) + len(self._told_symbols)
-        reports = self._symbols.take(max(MAX_IN_FLIGHT - under_way, 0))
+        reports = self._symbols.take(max(self.MAX_IN_FLIGHT - under_way, 0))
         self._counters["coalesced"] += self._symbols.take_coalesced()
         for sent, (place, tick, estimate, refused) in enumerate(reports):
             if estimate is None:
@@ -244,7 +247,7 @@ class Publisher(Part):
         if not self._link.connected:
             return
         under_way = len(self._reports) + len(self._told_symbols)
-        taken, overtaken = self._waiting.take(max(MAX_IN_FLIGHT - under_way, 0))
+        taken, overtaken = self._waiting.take(max(self.MAX_IN_FLIGHT - under_way, 0))
         for serial in overtaken:
             self._leave_out(serial)
         sent = 0

@@ -62,6 +62,27 @@ def test_every_module_has_a_room() -> None:
     assert {name for name in modules() if room_of(name) is None} == {"fugu", "fugu.__main__", "gateway"}
 
 
+def test_what_another_module_uses_is_public() -> None:
+    """So that `__all__` counts what a reader of a module meets elsewhere. Packages pass names on; papers/ reads all."""
+    files, wrong = modules(), []
+    public = {name: set(re.findall(r'"(\w+)"', all_of(file))) for name, file in files.items()}
+    for user, file in files.items():
+        for _, _, source, names in IMPORT.findall(code(file)) if not user.startswith("papers") else ():
+            for name, alias in re.findall(r"(\w+)(?: as (\w+))?", names) if source in files else ():
+                if (module := f"{source}.{name}") in files:
+                    used = re.findall(rf"(?<![\w.]){alias or name}\.(\w+)", code(file))
+                else:
+                    module, used = source, [name]
+                is_package = files[module].name == "__init__.py"
+                wrong += [] if is_package else [(user, module, one) for one in used if one not in public[module]]
+    assert sorted(set(wrong)) == []
+
+
+def all_of(file: Path) -> str:
+    found = re.search(r"^__all__ = \[.*?\]", file.read_text(), re.MULTILINE | re.DOTALL)
+    return found[0] if found else ""
+
+
 def modules() -> dict[str, Path]:
     """The file of every module of every package, by its name."""
     files = (file for package in TOPS for file in (ROOT / package).rglob("*.py"))

@@ -20,7 +20,9 @@ from fugu.chains.arrays import Floats, Ints
 __all__ = [
     "Attack",
     "attack",
+    "epsilon_bound",
     "furthest_learner",
+    "mean_interval",
     "mean_transitions",
     "odds_change",
     "success_bound",

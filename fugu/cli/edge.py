@@ -8,6 +8,8 @@ from itertools import chain
 
 from fugu.cli.errors import CommandLineError
 
+__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "subscribe"]
+
 OPTIONS = {
     "--version": "Print the version and stop.",
     "--help": "Show this message and exit.",

@@ -24,15 +24,14 @@ from fugu.contract.windows import Asking, Window
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
+    "METRES_PER_DEGREE",
     "MOST_OTHERS",
     "Described",
     "DescribedVersion",
     "DescribedWindow",
     "Description",
     "PlaceGrid",
-    "decode_description",
     "describe",
-    "encode_description",
     "place_grid",
 ]
 
@@ -238,6 +237,21 @@ class Description(DescribedVersion):
     since_tick: Annotated[int, Field(ge=1)] | None = None
     others: Annotated[tuple[DescribedVersion, ...], Field(max_length=MOST_OTHERS)] = ()
 
+    def encode(self) -> bytes:
+        """Bytes of the message."""
+        empty = {name for name in ("since_tick", "others") if not getattr(self, name)}
+        return self.model_dump_json(exclude=empty).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse a message; the FrameError says what is wrong."""
+        limited(payload, MAX_DESCRIPTION_BYTES, "a description")
+        try:
+            return cls.model_validate_json(payload)
+        except ValidationError as error:
+            kind = error.errors(include_url=False, include_input=False)[0]["type"]
+            raise FrameError(first_problem(error, "description")[:300], _reason(kind)) from None
+
     @model_validator(mode="after")
     def _one_stream(self) -> Self:
         if any((one.fleet, one.device, one.stream) != (self.fleet, self.device, self.stream) for one in self.others):
@@ -304,22 +318,6 @@ def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:
     if bare := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
     return f"a stretch of time is protected less than a single tick, the less the longer it is; {public}"
-
-
-def encode_description(description: Description) -> bytes:
-    """Bytes of a description."""
-    empty = {name for name in ("since_tick", "others") if not getattr(description, name)}
-    return description.model_dump_json(exclude=empty).encode()
-
-
-def decode_description(payload: bytes) -> Description:
-    """Parse a description; the FrameError says what is wrong."""
-    limited(payload, MAX_DESCRIPTION_BYTES, "a description")
-    try:
-        return Description.model_validate_json(payload)
-    except ValidationError as error:
-        kind = error.errors(include_url=False, include_input=False)[0]["type"]
-        raise FrameError(first_problem(error, "description")[:300], _reason(kind)) from None
 
 
 def _reason(kind: str) -> Reason:

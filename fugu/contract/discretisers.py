@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document, Printable
 from fugu.contract.classify import MAX_BASELINE_TICKS
 
-__all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Thresholds"]
+__all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Label", "Thresholds"]
 
 
 Label = Annotated[Printable, Field(min_length=1, max_length=64)]

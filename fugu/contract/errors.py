@@ -22,7 +22,6 @@ __all__ = [
     "UsageError",
     "cause",
     "printable",
-    "refuse_unprintable",
 ]
 
 
@@ -155,13 +154,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
-def refuse_unprintable(text: str) -> str:
-    """Raise a ValueError for a text of a document that could do something to the terminal of somebody who reads it."""
-    if not text.isprintable():
-        raise ValueError("not printable: write it without line breaks, control characters and text directions")
-    return text
 
 
 _REMEDIES = {

@@ -22,7 +22,17 @@ from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, T
 from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise
 from fugu.contract.policy import PolicyHeader
 
-__all__ = ["MAX_CHANGES", "MAX_CYCLE", "MAX_TABLES", "MeasurePolicy", "StreamStart", "sparse_rows"]
+__all__ = [
+    "MAX_CHANGES",
+    "MAX_CYCLE",
+    "MAX_TABLES",
+    "CategoryGraph",
+    "CompleteGraph",
+    "EdgeGraph",
+    "MeasurePolicy",
+    "StreamStart",
+    "sparse_rows",
+]
 
 MAX_TABLES = 16
 MAX_CYCLE = 1 << 24

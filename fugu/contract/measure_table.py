@@ -45,6 +45,8 @@ from fugu.contract.message import (
 from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable, check_dimensions
 
 __all__ = [
+    "COORDINATE_LIMIT",
+    "MAX_MEASURED_STATES",
     "MOST_HELD",
     "Noise",
     "Staircase",
@@ -225,6 +227,7 @@ def _cross(a: Point, b: Point) -> int:
 
 MAX_MEASURED_STATES = 1024
 COORDINATE_LIMIT = 1 << 16
+"""Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
 MOST_HELD = 32
 """Tables that a device holds beside those of its policy."""
 MOST_VERTICES = 256

@@ -26,7 +26,7 @@ from fugu.contract.measure_table import Noise, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up
 
-__all__ = ["RATIO_BITS", "ConstraintSets", "Measurement", "check_noise", "neighbours_of"]
+__all__ = ["MOST_EPSILON", "RATIO_BITS", "ConstraintSets", "Measurement", "check_noise", "floor_exp", "neighbours_of"]
 
 
 MOST_SETS = 4096

@@ -15,6 +15,7 @@ from fugu.contract.errors import TopicError
 __all__ = [
     "ADDRESSES",
     "NAME_PATTERN",
+    "RESERVED_AUDIENCES",
     "RESERVED_DEVICES",
     "Kind",
     "Topic",

@@ -15,12 +15,17 @@ from fugu.host.clock import seconds_of
 
 __all__ = [
     "StateRules",
+    "adversary",
     "epsilon_of",
+    "interval",
     "moment",
     "number",
     "one_of",
+    "period",
     "positive",
     "protected",
+    "span",
+    "states",
     "stream_units",
 ]
 

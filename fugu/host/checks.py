@@ -19,7 +19,24 @@ from typing import Literal, NamedTuple
 
 from fugu.contract.errors import cause
 
-__all__ = ["CERTIFICATE_DAYS", "Finding", "Verdict", "certificate_end", "failed", "lines", "loopback_only"]
+__all__ = [
+    "CERTIFICATE_DAYS",
+    "Finding",
+    "Verdict",
+    "broker",
+    "certificate",
+    "certificate_end",
+    "clock",
+    "disk",
+    "failed",
+    "lines",
+    "loopback_only",
+    "private_database",
+    "private_file",
+    "randomness",
+    "unit",
+    "versions",
+]
 
 
 Verdict = Literal["ok", "warn", "FAIL"]

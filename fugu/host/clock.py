@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["known_synchronised", "seconds_of", "synchronised"]
+__all__ = ["boot", "known_synchronised", "seconds_of", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""

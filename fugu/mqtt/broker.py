@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["Broker", "LinkError"]
+__all__ = ["FILES", "Broker", "LinkError"]
 
 FILES = ("password_file", "ca_file", "cert_file", "key_file")
 _RANGES = {"port": (1, 65535), "keepalive": (5, 3600), "max_backoff": (1, 3600)}

@@ -28,7 +28,7 @@ from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
 
-__all__ = ["Link", "Will"]
+__all__ = ["ANSWER_SECONDS", "Link", "Will"]
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "give the certificate of its authority, as ca_file"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from fugu.contract.descriptions import DescribedVersion, Description, decode_description
+from fugu.contract.descriptions import DescribedVersion, Description
 from fugu.contract.errors import FrameError, FuguError, Reason, TopicError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
@@ -164,7 +164,7 @@ class Descriptions:
             return None
         if versions and [*versions.values()][-1].payload == payload:
             return None
-        described = decode_description(payload)
+        described = Description.decode(payload)
         if (described.fleet, described.device, described.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
         others = versions | {one.version: _Entry(one, b"") for one in described.others}

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.contract.measure_table import COORDINATE_LIMIT
 
 __all__ = [
     "GraphError",
@@ -33,10 +34,6 @@ __all__ = [
     "scaled",
     "surrogates",
 ]
-
-
-COORDINATE_LIMIT = 1 << 16
-"""Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
 
 
 class GraphError(ValueError):

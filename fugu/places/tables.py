@@ -35,6 +35,7 @@ from fugu.places.noise import floor_exp, noise_ratio, staircase
 from fugu.places.protection import protected_pairs
 
 __all__ = [
+    "MOST_CELLS",
     "MOST_OUTPUTS",
     "MOST_STATES",
     "Emission",

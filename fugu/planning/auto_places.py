@@ -20,6 +20,7 @@ from fugu.attackers.evaluation import attack
 from fugu.attackers.outputs import Outputs, SymbolOutputs
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
@@ -30,7 +31,6 @@ from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, nothing, sent
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
-    METRES_PER_DEGREE,
     GridModel,
     Traces,
     fit_grid,

@@ -15,13 +15,7 @@ from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
-__all__ = [
-    "ChainSource",
-    "Matrix",
-    "bare_chains",
-    "file_source",
-    "interval_source",
-]
+__all__ = ["ChainSource", "Matrix", "bare_chains", "file_source", "fitted_segment", "interval_source"]
 
 Matrix = tuple[tuple[float, ...], ...]
 _Model = TypeVar("_Model", ChainModel, JointModel, LearnedModel)

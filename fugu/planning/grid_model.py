@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.host.csv_file import Recorded, csv_rows
 from fugu.planning.errors import PlanningError
 from fugu.planning.recording import (
@@ -30,7 +31,6 @@ from fugu.planning.recording import (
 )
 
 __all__ = [
-    "METRES_PER_DEGREE",
     "WARNING",
     "GridModel",
     "Traces",
@@ -181,7 +181,6 @@ WARNING = (
     "guarantee that rests on them, leaks; fit on traces that will not be released"
 )
 
-METRES_PER_DEGREE = 111_320.0
 _MOST_CELLS = 1024
 _COARSEST = 100_000.0
 

@@ -45,9 +45,11 @@ __all__ = [
     "frame_ticks",
     "long_stay",
     "merged_states",
+    "one_in",
     "protected_seconds",
     "protected_ticks",
     "sampled",
+    "states_of_some",
     "three_sets",
 ]
 

@@ -88,10 +88,13 @@ __all__ = [
     "Tried",
     "clopper_pearson",
     "count_transitions",
+    "count_triples",
     "covered_words",
     "interval_cells",
     "likelihood_ratio",
     "log_likelihood",
+    "order_test",
+    "sojourns",
     "transition_matrix",
 ]
 

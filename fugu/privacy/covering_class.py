@@ -54,6 +54,7 @@ __all__ = [
     "bounded_class",
     "covering_class",
     "local_transitions",
+    "smoothed",
     "stretch_lengths",
     "union",
     "widened",

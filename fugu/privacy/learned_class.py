@@ -50,7 +50,7 @@ from fugu.contract._document import Document
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.topics import NAME_PATTERN
-from fugu.privacy.chain_model import Matrix, ModelFile, Probability
+from fugu.privacy.chain_model import Matrix, ModelFile
 from fugu.privacy.covering_class import bounded_class
 
 __all__ = ["Deviations", "LearnedClass", "LearnedModel", "learned_class", "log_ratios", "transition_of"]
@@ -65,7 +65,7 @@ class LearnedScale(Document):
     ticks: int = Field(ge=1)
     stretches: int = Field(ge=1)
     odds_ratio: float = Field(ge=1.0)
-    p_value: Probability
+    p_value: float = Field(ge=0.0, le=1.0)
 
 
 class LearnedModel(ModelFile):

@@ -40,7 +40,6 @@ from fugu.privacy.quilt_tables import (
 __all__ = [
     "QuiltScale",
     "corner_chains",
-    "entry_dp_scale",
     "group_dp_scale",
     "mqm_approx",
     "mqm_exact",
@@ -116,12 +115,6 @@ def group_dp_scale(length: int, epsilon: float, *, sensitivity: float = 1.0) -> 
     """The Laplace scale that protects all ticks of a window as one: sensitivity 1 for a count, 2 for a histogram."""
     _check(epsilon, length)
     return sensitivity * length / epsilon
-
-
-def entry_dp_scale(epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """The Laplace scale of ordinary differential privacy; it does not protect correlated readings."""
-    _check(epsilon, None)
-    return sensitivity / epsilon
 
 
 def best_quilt(

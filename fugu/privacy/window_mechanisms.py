@@ -28,7 +28,7 @@ from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
-from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_approx, mqm_exact
+from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import wasserstein_states
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "PlannedNoise",
     "WindowRequest",
     "compare_noise",
+    "only_chains",
     "plan_noise",
     "window_noise",
 ]
@@ -289,7 +290,7 @@ def _group(request: WindowRequest) -> tuple[float, str, bool]:
 
 
 def _entry(request: WindowRequest) -> tuple[float, str, bool]:
-    scale = entry_dp_scale(request.epsilon, sensitivity=request.sensitivity)
+    scale = group_dp_scale(1, request.epsilon, sensitivity=request.sensitivity)
     return scale, "takes readings for independent: does not protect correlated ones", False
 
 

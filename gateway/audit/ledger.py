@@ -21,6 +21,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.leakage import Adversary
 from fugu.contract.policies import AnyPolicy
+from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
@@ -29,7 +30,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
-from gateway.releases.allowance import classes_of, float_above, joint_loss, streams_charged
+from gateway.releases.allowance import classes_of, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
 from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
@@ -211,7 +212,7 @@ def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: 
         raise ChainClassError(f"{mechanism} has no bound for {ticks} ticks in a row")
     if not covers(cast(Mechanism, mechanism), adversary):
         raise ChainClassError(f"{mechanism} has no bound against the {adversary} adversary")
-    return quilt_rate_loss(_members(chains), float_above(Fraction(charge, PER_NAT)))
+    return quilt_rate_loss(_members(chains), float_up(Fraction(charge, PER_NAT)))
 
 
 @lru_cache(maxsize=1024)
@@ -248,7 +249,7 @@ def _by_stretch(chains: ChainClass, runs: tuple[ChargedTicks, ...], ticks: int) 
 def _rates(runs: Sequence[ChargedTicks]) -> Floats:
     rates = np.zeros(runs[-1].last + 1)
     for run in runs:
-        rates[run.first : run.last + 1] = float_above(Fraction(run.charge, PER_NAT))
+        rates[run.first : run.last + 1] = float_up(Fraction(run.charge, PER_NAT))
     return rates
 
 

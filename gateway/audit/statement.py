@@ -22,6 +22,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.pins import SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import float_up
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
@@ -209,7 +210,7 @@ def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
 
 
 def _stated(claim: Claim) -> Stated:
-    recomputed = None if claim.loss is None else _above(claim.loss)
+    recomputed = None if claim.loss is None else float_up(claim.loss)
     return Stated(claim.of, float(claim.stated), claim.adversary, recomputed, claim.why)
 
 
@@ -244,7 +245,7 @@ def _judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
     yield Finding(
         "epsilon-understated",
         f"{claim.of}: epsilon {float(claim.stated):.10g} is stated for the {claim.adversary} adversary, and recomputed "
-        f"it is {_above(claim.loss):.10g}",
+        f"it is {float_up(claim.loss):.10g}",
     )
     apart = [{**one, "stride": max(one["stride"], one["length"])} for one in given.get("windows") or ()]
     if apart and any(one.of == claim.of and _confirmed(one) for one in recompute({**given, "windows": apart})):
@@ -334,16 +335,10 @@ def _against_owner(policy: AnyPolicy, enrolment: Enrolment) -> Iterator[Finding]
         yield Finding(named, violation)
 
 
-def _above(value: Fraction) -> float:
-    """The least float that is not below."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
 def _bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
     """A bound for a class of chains, what a tick tells at most, and an adversary."""
     try:
-        return Bound(truth, _above(stream_loss(chains, ratios, adversary)))
+        return Bound(truth, float_up(stream_loss(chains, ratios, adversary)))
     except NotRecomputed as error:
         return Bound(truth, None, str(error))
 
@@ -365,7 +360,7 @@ def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
     """Loss of all symbols and windows of a policy in other classes of chains, against its adversary."""
     chains, adversary, ratios = policy["chains"], policy["guarantee"]["adversary"], tick_ratios(policy)
     yield Bound(
-        "independent readings, which is what ordinary differential privacy assumes", _above(log_up(max(ratios)))
+        "independent readings, which is what ordinary differential privacy assumes", float_up(log_up(max(ratios)))
     )
     if (wider := _widened(chains, 1.1)) is not None:
         yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider, ratios, adversary)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 import gateway.cluster.cluster  # noqa: F401
-from gateway.process import prepare
+from gateway.estimates.symbols import warm
 
-prepare()
+warm()

@@ -22,7 +22,15 @@ from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, DeploymentError, unit
 from gateway.shards import numbered
 
-__all__ = ["clear_retained"]
+__all__ = [
+    "DeviceOptions",
+    "check_ceilings",
+    "clear_retained",
+    "read_policies",
+    "write_client",
+    "write_device",
+    "write_gateway",
+]
 
 
 _PROGRAMS = "/opt/fugu-edge/bin"

@@ -44,6 +44,7 @@ __all__ = [
     "new_passphrase",
     "read_passphrase",
     "read_private",
+    "rotate",
     "short",
     "unlock_some",
 ]

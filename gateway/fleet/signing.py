@@ -34,6 +34,7 @@ __all__ = [
     "promises",
     "read_bodies",
     "read_complete",
+    "read_pins",
     "verify_guarantees",
     "weaker",
 ]

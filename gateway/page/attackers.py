@@ -21,7 +21,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 
-__all__ = ["AttackView"]
+__all__ = ["AttackView", "moved"]
 
 
 EVERYTHING, ONE_SYMBOL = "forward-backward", "single symbol"

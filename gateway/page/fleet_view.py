@@ -27,7 +27,7 @@ from gateway.location import Location
 from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
 from gateway.releases.ledger import Ledger
 
-__all__ = ["FleetQuery", "FleetView", "LedgerView"]
+__all__ = ["CONDITIONS", "FleetQuery", "FleetView", "LedgerView"]
 
 
 Condition = Literal["sick", "away", "well"]

@@ -16,7 +16,6 @@ from fugu.contract.errors import FuguError
 
 __all__ = ["Login", "PageError", "network_of", "password_line"]
 
-SESSION_SECONDS = 12 * 3600.0
 _N, _R, _P = 2**14, 8, 1
 _MOST_SESSIONS = 1000
 _MOST_FAILURES, _FAILURE_SECONDS = 5, 60.0
@@ -56,6 +55,8 @@ class Login:
     Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
     the one whose last failure is the oldest gives way to a new one. Raises PageError if the file cannot be used.
     """
+
+    SESSION_SECONDS = 12 * 3600.0
 
     def __init__(
         self, file: Path, session_seconds: float = SESSION_SECONDS, clock: Callable[[], float] = time.monotonic

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 from fugu.contract.errors import cause
 from fugu.host.process import LogSettings, end_with_parent, log_settings, log_to_stderr
 from fugu.mqtt import Broker
-from gateway.page.login import SESSION_SECONDS, Login, PageError
+from gateway.page.login import Login, PageError
 
 if TYPE_CHECKING:
     from gateway.location import Location
@@ -54,7 +54,7 @@ class PageSettings:
     password: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    session_seconds: float = SESSION_SECONDS
+    session_seconds: float = Login.SESSION_SECONDS
     ledger: Location | None = None
     audience: str | None = None
     ingress: bool = False

@@ -72,7 +72,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.reports import ReleaseFrame
-from fugu.contract.rounding import OUTWARD
+from fugu.contract.rounding import OUTWARD, float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
@@ -198,15 +198,9 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
         raise ValueError("no scale is large enough for a budget of nothing")
     spread = min(_composable_inverse(_thresholds(table), budget / PER_NAT) for table in known)
     scale = scale_above(Fraction(sensitivity / spread) if math.isfinite(spread) else LEAST_SCALE)
-    while max(units_above(charge(table, float_above(sensitivity / scale))) for table in known) > budget:
+    while max(units_above(charge(table, float_up(sensitivity / scale))) for table in known) > budget:
         scale = scale_above(scale * (1 + Fraction(1, 10**9)))
     return scale
-
-
-def float_above(value: Fraction) -> float:
-    """The least float that is not below a fraction."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def scale_above(scale: Fraction) -> Fraction:
@@ -433,7 +427,7 @@ def joint_loss(chains: ChainClass, charge: int, adversary: Adversary, ticks: int
 
     ChainClassError if there is no bound.
     """
-    return _stretch_loss(chains, float_above(Fraction(charge, PER_NAT)), adversary, ticks)
+    return _stretch_loss(chains, float_up(Fraction(charge, PER_NAT)), adversary, ticks)
 
 
 SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms

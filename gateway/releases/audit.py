@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.rounding import float_up
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
 from gateway.releases.allowance import (
@@ -39,7 +41,6 @@ from gateway.releases.allowance import (
     charge,
     classes_written,
     counted_symbols,
-    float_above,
     noise_problem,
     noise_problems,
     streams_charged,
@@ -55,7 +56,6 @@ from gateway.releases.entries import (
     beside,
     clipped,
     digest,
-    first_peak,
     inputs_digest,
     named_streams,
     nats,
@@ -307,7 +307,7 @@ def _charge_problem(
     """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
     if entry["audience"] == SITE or entry["mechanism"] in ALONE:
         return ""
-    spread = float_above(noisy.inputs.sensitivity / noisy.own_scale)
+    spread = float_up(noisy.inputs.sensitivity / noisy.own_scale)
     dues = {part.table: units_above(charge(part.table, spread)) for part in noisy.counts}
     for device, units in charges.items():
         if not units:
@@ -381,7 +381,7 @@ class _Account:
 
     def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
         if self.told and charge > self.told[-1].charge:
-            self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
+            self.told[-1] = self.told[-1]._replace(charge=charge, tick=_first_peak(near, first))
 
     def history(self) -> list[Told]:
         """The releases under each allowance, with all charges if there is nothing else."""
@@ -576,3 +576,10 @@ def _compare(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         if exclusive != account.exclusive:
             problems.append(f"{account.key}: its exclusive release is not that of its entries")
     return problems + [f"account {number}: has charges and does not exist" for number in stored]
+
+
+def _first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
+    """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
+    changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
+    sums = list(accumulate(charge for _, charge in changes))
+    return changes[sums.index(max(sums))][0] if sums else otherwise

@@ -21,7 +21,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.leakage import Adversary
 from fugu.contract.queries import QUERIES, QueryKind
-from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
+from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.host.clock import seconds_of
 from fugu.host.toml_file import read_toml
@@ -34,7 +34,6 @@ __all__ = ["Audience", "Bound", "Reader", "ReleaseConfig", "ReleaseConfigError",
 
 
 _MOST_TICKS = 2**31
-_NOT_AUDIENCES = RESERVED_DEVICES | RESERVED_AUDIENCES
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
 
@@ -169,7 +168,7 @@ class ReleaseConfig(Document):
         if SITE in self.audiences:
             raise ValueError("audience site sees the symbols: it has no epsilon of its own")
         for name in self.audiences:
-            if name in _NOT_AUDIENCES:
+            if name in RESERVED_AUDIENCES:
                 raise ValueError(f"{name} cannot be the name of an audience")
         for release in self.releases:
             if release.audience not in {SITE, *self.audiences}:

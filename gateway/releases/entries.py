@@ -51,7 +51,6 @@ __all__ = [
     "canonical",
     "clipped",
     "digest",
-    "first_peak",
     "inputs_digest",
     "named_streams",
     "nats",
@@ -173,13 +172,6 @@ def peak_of_sum(runs: Iterable[ChargedTicks]) -> int:
     """The largest sum of the charges of a tick, of runs that may overlap."""
     changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
     return max(accumulate((charge for _, charge in changes), initial=0))
-
-
-def first_peak(runs: Iterable[ChargedTicks], otherwise: int) -> int:
-    """The first tick with the largest sum of charges, of runs that may overlap; without runs another tick."""
-    changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
-    sums = list(accumulate(charge for _, charge in changes))
-    return changes[sums.index(max(sums))][0] if sums else otherwise
 
 
 def _append(runs: list[ChargedTicks], run: ChargedTicks) -> None:

@@ -17,6 +17,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
@@ -26,7 +27,6 @@ from gateway.releases.allowance import (
     WholeWindow,
     charge,
     counted_symbols,
-    float_above,
     moved_by_all,
     smallest_scale,
 )
@@ -234,7 +234,7 @@ class Maker:
         yield False
         inputs = made.inputs
         scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
-        spread = float_above(inputs.sensitivity / scale)
+        spread = float_up(inputs.sensitivity / scale)
         to_site = job.plan.audience == SITE
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
         if basis is not None:

@@ -18,7 +18,7 @@ import pytest
 
 from fugu.cli.view.readings import description_lines
 from fugu.contract.chains import BoundedChains
-from fugu.contract.descriptions import Description, decode_description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.measure_frames import MeasureFrame, Released
@@ -183,7 +183,7 @@ def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> 
 def described() -> Description:
     """A stream of two states with windows, on the same day as the other examples."""
     window = {"name": "hour", "length": 3600, "stride": 3600, "start": 0, "states": ["on"], "scale": "20"}
-    one = json.loads(encode_description(describe(policy(device="wrist", stream="door"))))
+    one = json.loads(describe(policy(device="wrist", stream="door")).encode())
     shape = {"epoch": "2026-03-01T00:00:00Z", "states": ["off", "on"], "windows": [window], "kind": "both"}
     return Description.model_validate_json(json.dumps({**one, **shape}))
 
@@ -217,7 +217,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
         "647) ticks in 3600 observed ticks, intervals of 95 %, maybe no better than a guess",
     }
     with device(broker) as running:
-        running.link.publish(topic_of("description", "home", "wrist", "door"), encode_description(one), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), one.encode(), retain=True)
         process = start(broker, "--count", str(len(expected)))
 
         def step() -> object:
@@ -235,7 +235,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
 def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> None:
     one = described()
     with device(broker) as running:
-        running.link.publish(topic_of("description", "home", "wrist", "door"), encode_description(one), retain=True)
+        running.link.publish(topic_of("description", "home", "wrist", "door"), one.encode(), retain=True)
         people, programs = (
             start(broker, "--only", "descriptions", "--count", "1", *words) for words in ([], ["--json"])
         )
@@ -247,7 +247,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
         "stream": "door",
         "description": ...,
     }
-    assert shown["description"] == json.loads(encode_description(one))
+    assert shown["description"] == json.loads(one.encode())
     lines = people.communicate()[0].decode().splitlines()
     assert lines[:3] == [
         "wrist/door, version 1: randomised symbols, noisy counts of windows",
@@ -273,7 +273,7 @@ def test_a_description_says_which_stretch_is_promised_since_when_and_both_number
     made = policy(chains=BoundedChains(states=2, odds_ratio=9.0), period_us=60_000_000).model_copy(update=changes)
     told = describe(made, first_tick=1000)
     assert told.since_tick == 1061
-    assert decode_description(encode_description(told)) == told
+    assert Description.decode(told.encode()) == told
     assert describe(made).since_tick is None
     lines = description_lines(told)
     assert any(

@@ -16,7 +16,7 @@ from jsonschema import Draft7Validator
 
 from fugu.contract._document import Document
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.envelope import Envelope, Signature, encode_roots
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_documents import PolicyDocument, RootDocument, TableDocument
@@ -70,9 +70,9 @@ PLAIN: list[tuple[str, bytes]] = [
     *(("ValueEstimate", REPORTS / "value_estimate.json"), ("ValueEstimate", REPORTS / "vector_estimate.json")),
     *(("WindowCount", REPORTS / "count.json"), ("WindowCount", REPORTS / "histogram.json")),
     ("ReleaseFrame", REPORTS / "release.json"),
-    ("Description", encode_description(describe(policy()))),
-    ("Description", encode_description(describe(policy(3, table=TERNARY, chains=BOUNDED, windows=(WINDOW,))))),
-    ("Description", encode_description(describe(measure_policy(3)))),
+    ("Description", describe(policy()).encode()),
+    ("Description", describe(policy(3, table=TERNARY, chains=BOUNDED, windows=(WINDOW,))).encode()),
+    ("Description", describe(measure_policy(3)).encode()),
 ]
 BY_HAND = {"Description", "Roots"}
 

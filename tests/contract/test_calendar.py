@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from fugu.cli.view.readings import reading_line
 from fugu.contract.calendar import DAY, DayBlocks
-from fugu.contract.descriptions import decode_description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FrameError, PolicyError
 from fugu.contract.policy import Policy
 from fugu.contract.reports import WindowCount
@@ -104,7 +104,7 @@ def test_a_profile_is_of_a_day_at_least_and_is_described() -> None:
     with pytest.raises(PolicyError, match="shorter than a day"):
         with_profile(1439)
     policy = with_profile(1440)
-    described = decode_description(encode_description(describe(policy))).windows[0]
+    described = Description.decode(describe(policy).encode()).windows[0]
     assert described.named(policy.discretiser.states) == BERLIN.labels
     assert described.query == policy.windows[0].query
     assert Policy.from_json(policy.to_json()) == policy

@@ -16,13 +16,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.classify import Classifier
-from fugu.contract.descriptions import (
-    MAX_DESCRIPTION_BYTES,
-    Description,
-    decode_description,
-    describe,
-    encode_description,
-)
+from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.policy import Clock, Policy
@@ -44,19 +38,19 @@ PLACES = measure_policy(3, discretiser=CELLS, resolution=(100.0, 100.0), unit="m
 
 
 def changed(**changes: Any) -> bytes:
-    fields = json.loads(encode_description(describe(SYMBOLS))) | changes
+    fields = json.loads(describe(SYMBOLS).encode()) | changes
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
 @pytest.mark.parametrize(("name", "described"), [("description_symbols", SYMBOLS), ("description_places", PLACES)])
 def test_the_text_is_fixed_and_comes_back(name: str, described: Any) -> None:
     golden = (GOLDEN / f"{name}.json").read_bytes().rstrip()
-    assert encode_description(describe(described)) == golden
-    assert decode_description(golden) == describe(described)
+    assert describe(described).encode() == golden
+    assert Description.decode(golden) == describe(described)
 
 
 def test_a_subscriber_needs_no_policy_to_name_and_to_time_a_symbol() -> None:
-    found = decode_description(encode_description(describe(SYMBOLS)))
+    found = Description.decode(describe(SYMBOLS).encode())
     assert instant_text(found.time_of(1)) == "2026-03-01T07:30:00.5Z"
     assert instant_text(found.time_of(68, 64)) == "2026-03-01T07:30:01.25Z"
     assert (found.epoch_us, found.period_us) == (SYMBOLS.clock.epoch_us, SYMBOLS.clock.period_us)
@@ -132,7 +126,7 @@ def test_windows_have_the_names_of_their_states() -> None:
 
 
 def test_a_known_cell_comes_back_within_its_cell() -> None:
-    place = decode_description(encode_description(describe(PLACES))).place
+    place = Description.decode(describe(PLACES).encode()).place
     assert place is not None
     classify = Classifier(CELLS.model_dump())
     ticks = count()
@@ -198,7 +192,7 @@ def test_every_class_of_chains_has_a_sentence() -> None:
 )
 def test_what_is_no_description_is_refused_by_what_is_wrong(payload: bytes, error: Reason) -> None:
     with refused_for(error) as refusal:
-        decode_description(payload)
+        Description.decode(payload)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) <= 300
 
@@ -206,10 +200,10 @@ def test_what_is_no_description_is_refused_by_what_is_wrong(payload: bytes, erro
 @pytest.mark.long
 @given(st.data())
 def test_garbled_text_never_does_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
-    text = bytearray(encode_description(describe(PLACES)))
+    text = bytearray(describe(PLACES).encode())
     for _ in range(data.draw(st.integers(1, 3))):
         text[data.draw(st.integers(0, len(text) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with contextlib.suppress(FrameError):
-        found = decode_description(bytes(text))
-        assert decode_description(encode_description(found)) == found
+        found = Description.decode(bytes(text))
+        assert Description.decode(found.encode()) == found
         assert isinstance(found, Description)

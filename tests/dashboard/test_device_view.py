@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, WindowFrame
@@ -20,7 +20,7 @@ from tests.support.processes import policy
 
 
 def told(view: DeviceView, description: Description) -> None:
-    payload = encode_description(description)
+    payload = description.encode()
     assert view.take(parse_topic(topic_of("description", "home", "watch", description.stream)), payload) is not None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
@@ -17,7 +17,7 @@ from tests.support.processes import policy
 
 def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
     """By messages, what attackers make of them and what the ledger says, however often all has been taken."""
-    described = encode_description(describe(policy(epoch_us=0, period_us=1000)))
+    described = describe(policy(epoch_us=0, period_us=1000)).encode()
     told: Message = (topic_of("description", "home", "watch", "hr"), described, True)
 
     def frame(number: int) -> Message:

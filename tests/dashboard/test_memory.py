@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.reports import StateEstimate, WindowCount
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
@@ -40,7 +40,7 @@ def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
     window = Window(name="high", length=60, stride=60, states=("high",), scale="5", clip=clip)
     memory = Memory()
     memory.remember(["watch"])
-    described = encode_description(describe(TOLD.model_copy(update={"windows": (window,)})))
+    described = describe(TOLD.model_copy(update={"windows": (window,)})).encode()
     memory.take(parse_topic(topic_of("description", "home", "watch", "hr")), described)
     for one in counts:
         memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), one.encode())
@@ -116,7 +116,7 @@ def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_
         begun = set(feed.link.subscriptions)
         watcher = feed.watch("watch")
         looked = set(feed.link.subscriptions) - begun
-        payload = encode_description(describe(TOLD))
+        payload = describe(TOLD).encode()
         feed._received([(topic_of("description", "home", "watch", "hr"), payload, True)])
         feed.leave(watcher)
         left = set(feed.link.subscriptions) - begun

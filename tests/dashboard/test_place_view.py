@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
+from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import StateEstimate
@@ -78,7 +78,7 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     assert before[0] is not None
     assert before[1] is not None
     assert (before[0]["newest"], before[1]["where"]) == ([], {})
-    view.take(parse_topic(topic_of("description", "home", "watch", "hr")), encode_description(WATCH))
+    view.take(parse_topic(topic_of("description", "home", "watch", "hr")), WATCH.encode())
     after = (
         view.take(where, frame),
         view.take(parse_topic(topic_of("estimate", "home", "watch", "hr")), estimate.encode()),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.main import main
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
@@ -40,7 +40,7 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         wait_until(lambda: len(listener.documents) == 2)
         entity = "sensor.home_watch_hr_epsilon"
         assert listener.state(entity) == "unavailable"
-        link.publish(topic_of("description", "home", "watch", "hr"), encode_description(WATCH), retain=True)
+        link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
         link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
         told.heard(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode())
         told.pump()

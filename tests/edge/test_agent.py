@@ -20,7 +20,7 @@ from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.cli.demo.location import _write_device as write_device
-from fugu.contract.descriptions import decode_description, describe
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import topic_of
@@ -165,7 +165,7 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     observer.start()
     wait_until(lambda: bool(seen) and Status.decode(seen[-1]).online)
     wait_until(lambda: described, "what a device without a gateway says of its stream")
-    assert decode_description(described[0]) == describe(device)
+    assert Description.decode(described[0]) == describe(device)
     assert Status.decode(seen[-1]).streams[0].policy_version == 1
     if end == "killed":
         process.kill()

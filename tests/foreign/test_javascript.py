@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import Health
@@ -66,7 +66,7 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     link = Link(broker.broker, client_id="fleet")
     link.start()
     description = topic_of("description", "home", "watch", "hr")
-    wait_until(lambda: link.publish(description, encode_description(described), retain=True) is not None)
+    wait_until(lambda: link.publish(description, described.encode(), retain=True) is not None)
     out = tmp_path / "out"
     with out.open("wb") as written:
         command = [node(), "subscribe.mjs", "asyncapi.json", f"mqtt://127.0.0.1:{broker.port}", "home"]
@@ -97,7 +97,7 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     names = ["StateEstimate", "PlaceEstimate", "ValueEstimate", "WindowCount", "ReleaseFrame"]
     for name, (topic, file) in zip(names, reports.items(), strict=True):
         assert fields(topic) == (name, json.loads(file.read_text()))
-    assert fields(description) == ("Description", json.loads(encode_description(described)))
+    assert fields(description) == ("Description", json.loads(described.encode()))
     assert heard(topic_of("symbols", "home", "watch", "hr")) == [
         f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(40 + i))}.000Z watch/hr level {symbol}"
         for i, symbol in enumerate(symbols.symbols)

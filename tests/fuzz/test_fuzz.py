@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.descriptions import decode_description
+from fugu.contract.descriptions import Description
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
@@ -33,7 +33,7 @@ MESSAGE_REASONS = (
 
 def test_every_decoder_is_fuzzed() -> None:
     assert {SymbolFrame.decode, TimedTable.decode, Envelope.decode, Health.decode, decode_roots} <= set(DECODERS)
-    assert {decode_description, decode_estimate, WindowCount.decode, ReleaseFrame.decode} <= set(DECODERS)
+    assert {Description.decode, decode_estimate, WindowCount.decode, ReleaseFrame.decode} <= set(DECODERS)
     assert len(DECODERS) == len(set(DECODERS)) >= 18
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fugu.contract.descriptions import DescribedVersion, Description, describe, encode_description
+from fugu.contract.descriptions import DescribedVersion, Description, describe
 from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
@@ -46,7 +46,7 @@ def symbols(version: int, first: int = 100, shift: int = 40) -> bytes:
 
 def told(decoder: Decoder, description: Description) -> None:
     """Let a decoder hear a description, which must be taken."""
-    decoder.decode(DESCRIBED, encode_description(description))
+    decoder.decode(DESCRIBED, description.encode())
     assert not decoder.rejected
 
 
@@ -83,7 +83,7 @@ def test_a_changed_description_counts_from_its_version_on() -> None:
 def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
     decoder = Decoder(descriptions=True)
     for version in (1, 2, 1):
-        assert len(decoder.decode(DESCRIBED, encode_description(described(version)))) == 1
+        assert len(decoder.decode(DESCRIBED, described(version).encode())) == 1
     assert [one.version for one in decoder.descriptions] == [1]
     for version in (6, 5, 4, 3):
         told(decoder, described(version))
@@ -149,7 +149,7 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
     decoder = Decoder()
     (bare,) = decoder.decode(topic, frame)
     assert bare == PointReading(one.device, one.stream, 0, 3, (4, -1))
-    decoder.decode(topic_of("description", "home", one.device, one.stream), encode_description(place))
+    decoder.decode(topic_of("description", "home", one.device, one.stream), place.encode())
     (point,) = Decoder.decode(decoder, topic, MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),)).encode())
     assert isinstance(point, PointReading)
     assert point.time == EPOCH + timedelta(seconds=place.period_seconds)
@@ -225,7 +225,7 @@ def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -
 
 def test_descriptions_are_readings_if_asked_for_and_each_once() -> None:
     decoder = Decoder(descriptions=True)
-    payload = encode_description(described())
+    payload = described().encode()
     assert decoder.decode(DESCRIBED, payload) == [DescriptionReading("watch", "hr", described())]
     assert decoder.decode(DESCRIBED, payload) == []
     assert Decoder().decode(DESCRIBED, payload) == []
@@ -234,7 +234,7 @@ def test_descriptions_are_readings_if_asked_for_and_each_once() -> None:
 def test_a_description_of_another_stream_is_refused() -> None:
     decoder = Decoder()
     for topic in (topic_of("description", "home", "ring", "hr"), topic_of("description", "away", "watch", "hr")):
-        assert decoder.decode(topic, encode_description(described())) == []
+        assert decoder.decode(topic, described().encode()) == []
     assert decoder.rejected == {"topic": 2}
     assert list(decoder.descriptions) == []
 
@@ -258,23 +258,23 @@ def test_only_the_versions_of_a_stream_that_came_last_are_remembered() -> None:
 
 
 def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = len(encode_description(described()))
+    size = len(described().encode())
     for limit, value in (("MOST_STREAMS", 2), ("MOST_BYTES", 3 * size + 100)):
         with monkeypatch.context() as patch:
             patch.setattr(remembered, limit, value)
             decoder = Decoder()
             for number in range(10):
                 one = described(stream=f"s{number}")
-                decoder.decode(topic_of("description", "home", "watch", one.stream), encode_description(one))
+                decoder.decode(topic_of("description", "home", "watch", one.stream), one.encode())
             streams = [one.stream for one in decoder.descriptions]
             assert streams == [f"s{number}" for number in range(len(streams))]
             assert 2 <= len(streams) <= 3
             assert decoder.rejected == {"wrong_length": 10 - len(streams)}
             again = described(stream="s0", unit="C")
-            decoder.decode(topic_of("description", "home", "watch", "s0"), encode_description(again))
+            decoder.decode(topic_of("description", "home", "watch", "s0"), again.encode())
             assert next(iter(decoder.descriptions)) == again, "what is known may still change"
             decoder.decode(topic_of("description", "home", "watch", "s0"), b"")
-            decoder.decode(topic_of("description", "home", "watch", "s9"), encode_description(described(stream="s9")))
+            decoder.decode(topic_of("description", "home", "watch", "s9"), described(stream="s9").encode())
             assert "s9" in [one.stream for one in decoder.descriptions], "and what is withdrawn makes room"
 
 

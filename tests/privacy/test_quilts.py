@@ -15,7 +15,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.privacy import quilts
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
-from fugu.privacy.quilts import ENDLESS, best_quilt, entry_dp_scale, group_dp_scale, mqm_exact
+from fugu.privacy.quilts import ENDLESS, best_quilt, group_dp_scale, mqm_exact
 from papers.quilts import influence
 from tests.support.released import chain_losses, paths_of
 
@@ -130,7 +130,7 @@ def test_the_synthetic_experiment(key: str) -> None:
 def test_scales_of_the_simple_baselines() -> None:
     assert group_dp_scale(100, 0.2) == 500.0
     assert group_dp_scale(100, 0.2, sensitivity=2.0) == 1000.0  # a change of state moves two bins of a histogram
-    assert entry_dp_scale(0.5) == 2.0
+    assert group_dp_scale(1, 0.5) == 2.0
 
 
 # ---- what the noise really gives away
@@ -317,7 +317,7 @@ def test_a_probability_too_small_to_divide_by_is_not_taken_for_impossible() -> N
 
 def test_one_tick_is_ordinary_differential_privacy() -> None:
     for chain in CHAINS.values():
-        assert mqm_exact((chain,), 1, 0.5).scale == close(entry_dp_scale(0.5))
+        assert mqm_exact((chain,), 1, 0.5).scale == close(group_dp_scale(1, 0.5))
 
 
 def test_the_scale_is_rounded_up_and_not_by_much() -> None:

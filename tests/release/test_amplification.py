@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.rounding import float_up
 from fugu.privacy.randomised_response import allowed_ratios
 from gateway.releases.allowance import (
     LEAST_SCALE,
     amplified_loss,
     charge,
-    float_above,
     largest_spread,
     scale_above,
     smallest_scale,
@@ -60,8 +60,8 @@ def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.fractions(0, 10**9))
-def test_a_float_above_is_the_next_one_that_is_no_less(value: Fraction) -> None:
-    found = float_above(value)
+def test_a_float_up_is_the_next_one_that_is_no_less(value: Fraction) -> None:
+    found = float_up(value)
     assert math.nextafter(found, -1.0) < value <= found
 
 
@@ -70,7 +70,7 @@ def test_the_noise_for_several_tables_is_that_of_the_one_that_needs_most() -> No
     tables, found = [binary(0.4, 0.4), binary(0.1, 0.2), binary(0.3, 0.45)], list[Fraction]()
     lines_run(lambda: found.append(smallest_scale(tables, 2, PER_NAT // 2)), 20_000)
     assert found[0] == max(smallest_scale([table], 2, PER_NAT // 2) for table in tables)
-    assert all(units_above(charge(table, float_above(2 / found[0]))) <= PER_NAT // 2 for table in tables)
+    assert all(units_above(charge(table, float_up(2 / found[0]))) <= PER_NAT // 2 for table in tables)
 
 
 @pytest.mark.parametrize("name", GOLDEN["rr_lambda"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.descriptions import decode_description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
@@ -78,14 +78,14 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
         here.link.publish(topic_of("description", "home", "gone", "hr"), b"left by somebody", retain=True)
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.keys() == set(topics.values()), "two descriptions, and no third")
-            assert decode_description(here.there[topics["ring"]]) == describe(ring, confirmed=False)
+            assert Description.decode(here.there[topics["ring"]]) == describe(ring, confirmed=False)
             wait_until(lambda: gateway.counters["descriptions"] == 3, "the count")
         before = list(here.messages)
         newer = policy(2, device="ring")
         write_policies(tmp_path / "policies", [newer])
         with running(broker, tmp_path) as gateway:
             wait_until(
-                lambda: here.there[topics["ring"]] == encode_description(describe(newer, confirmed=False)),
+                lambda: here.there[topics["ring"]] == describe(newer, confirmed=False).encode(),
                 "the newer policy",
             )
             wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
@@ -108,11 +108,11 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
     topic, state = topic_of("description", "home", "watch", "hr"), topic_of("status", "home", "watch")
-    following = {number: encode_description(describe(one)) for number, one in versions.items()}
+    following = {number: describe(one).encode() for number, one in versions.items()}
     with listening(broker) as here, running(broker, tmp_path) as gateway:
         sent = here.link.publish
         wait_until(lambda: topic in here.there, "a description")
-        assert decode_description(here.there[topic]) == describe(versions[2], confirmed=False)
+        assert Description.decode(here.there[topic]) == describe(versions[2], confirmed=False)
         sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
         wait_until(lambda: here.there[topic] == following[1], "the version that runs")
         sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
@@ -133,11 +133,11 @@ def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_t
     versions = {number: policy(number) for number in (1, 2)}
     write_policies(tmp_path / "policies", list(versions.values()))
     topic, made = topic_of("description", "home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
-    rollout = encode_description(describe(versions[2], others=[versions[1]]))
+    rollout = describe(versions[2], others=[versions[1]]).encode()
     with listening(broker) as here, running(broker, tmp_path):
         wait_until(lambda: topic in here.there, "a gateway that listens")
         here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[0].encode())
-        wait_until(lambda: here.there.get(topic) == encode_description(describe(versions[1])), "the first version")
+        wait_until(lambda: here.there.get(topic) == describe(versions[1]).encode(), "the first version")
         here.link.publish(topic_of("symbols", "home", "watch", "hr"), made[2].encode())
         wait_until(lambda: here.there.get(topic) == rollout, "both versions")
         with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
@@ -157,7 +157,7 @@ def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_roo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policies = [policy(version) for version in (1, 2, 3)]
-    fits = len(encode_description(describe(policies[2], others=policies[1:2])))
+    fits = len(describe(policies[2], others=policies[1:2]).encode())
     monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
     made = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
     assert [one.version for one in made.description.others] == [2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fugu.contract.descriptions import Description, PlaceGrid, describe, encode_description
+from fugu.contract.descriptions import Description, PlaceGrid, describe
 from fugu.contract.reports import (
     AlarmCode,
     Health,
@@ -190,8 +190,8 @@ def test_a_measurement_has_its_unit_and_interval() -> None:
 def test_what_a_tick_may_tell_stands_beside_what_is_protected() -> None:
     component = components(SYMBOLS)["hr.epsilon"]
     assert component["entity_category"] == "diagnostic"
-    assert value(component, encode_description(SYMBOLS)) == str(SYMBOLS.guarantee.epsilon)
-    shown = attributes(component, encode_description(SYMBOLS))
+    assert value(component, SYMBOLS.encode()) == str(SYMBOLS.guarantee.epsilon)
+    shown = attributes(component, SYMBOLS.encode())
     assert shown["protects"] == SYMBOLS.protects
     assert shown["does_not_protect"] == SYMBOLS.does_not_protect
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.frames import Status
 from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Link
@@ -148,7 +148,7 @@ def test_a_device_that_is_away_shows_so(scene: Scene, broker: Mosquitto) -> None
     entity = "sensor.home_watch_hr_epsilon"
     scene.until_topics("watch", "ring", GATEWAY)
     scene.link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
-    scene.link.publish(topic_of("description", "home", "watch", "hr"), encode_description(WATCH), retain=True)
+    scene.link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
     assert scene.listener.state(entity) == "unavailable"
     for online in (True, False, True):
         status = Status(online=online, outbox_depth=0, agent_version="1", codes=(), streams=())

@@ -75,7 +75,7 @@ def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_
 ) -> None:
     with running(broker, tmp_path) as gateway:
         device = greeted(broker)
-        monkeypatch.setattr("gateway.publisher.MAX_IN_FLIGHT", 0)
+        monkeypatch.setattr("gateway.publisher.Publisher.MAX_IN_FLIGHT", 0)
         device.send(frames([2] * 500))
         wait_until(lambda: gateway.counters["stored"] == 500)
         wait_until(lambda: gateway._details()["estimates_waiting"] == 1)

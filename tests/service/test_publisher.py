@@ -20,7 +20,7 @@ from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from gateway.estimates.counts_and_points import noise_within
 from gateway.journal import Received
-from gateway.publisher import MAX_IN_FLIGHT, MOST_WAITING, Publisher, Waiting
+from gateway.publisher import MOST_WAITING, Publisher, Waiting
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy
@@ -134,12 +134,12 @@ def test_estimates_starved_by_load_every_stream_is_told_of_its_newest_and_what_w
         assert len(times) == len(set(times))
     counters = service.scene.counters
     assert counters["coalesced"] + counters["estimates"] == sent  # one message for each frame, or none
-    assert counters["estimates"] <= MAX_IN_FLIGHT + 12 * 5 + len(DEVICES)
+    assert counters["estimates"] <= Publisher.MAX_IN_FLIGHT + 12 * 5 + len(DEVICES)
 
 
 def news_without_answers(service: Service) -> int:
     """More news than may be under way, a frame of each device a round; the newest tick. The broker does not answer."""
-    rounds = MAX_IN_FLIGHT // len(DEVICES) + 2
+    rounds = Publisher.MAX_IN_FLIGHT // len(DEVICES) + 2
     for tick in range(rounds):
         send(service, DEVICES, SymbolFrame(1, tick - 1, tick, b"\1"))
         service.publisher.pump(idle=False)
@@ -150,18 +150,18 @@ def news_without_answers(service: Service) -> int:
 def test_watermarks_without_end_leave_estimates_their_share_and_the_other_way_round(tmp_path: Path) -> None:
     service = Service(tmp_path)
     send(service, DEVICES[:30], *frames([1] * 3))
-    for _ in range(MAX_IN_FLIGHT + 50):  # nobody acknowledges any of them
+    for _ in range(Publisher.MAX_IN_FLIGHT + 50):  # nobody acknowledges any of them
         service.publisher.born(DEVICES[1])
         service.publisher.pump(idle=False)
     kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
-    assert kinds == {"committed": MAX_IN_FLIGHT, "estimate": 30}
+    assert kinds == {"committed": Publisher.MAX_IN_FLIGHT, "estimate": 30}
     service = Service(tmp_path, Scene(tmp_path / "t.sqlite", lag=0, policies=service.scene.policies))
     news_without_answers(service)
     for device in DEVICES:
         service.publisher.born(device)
         service.publisher.pump(idle=False)
     kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
-    assert kinds == {"committed": len(DEVICES), "estimate": MAX_IN_FLIGHT}
+    assert kinds == {"committed": len(DEVICES), "estimate": Publisher.MAX_IN_FLIGHT}
 
 
 @pytest.mark.long
@@ -270,7 +270,7 @@ def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_ta
     for device in DEVICES:
         service.publisher.born(device)
     newest = news_without_answers(service)  # nobody will ever answer
-    assert len(service.link.sent) == MAX_IN_FLIGHT + len(DEVICES)
+    assert len(service.link.sent) == Publisher.MAX_IN_FLIGHT + len(DEVICES)
     assert not service.publisher.finished
     service.publisher.begin_anew()
     before = len(service.link.sent)

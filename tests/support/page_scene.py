@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
@@ -73,9 +73,7 @@ class Told:
         )
         self.say(topic_of("policy_status", "home", "sick"), refused.encode(), retain=True)
         for made in (self.counted, self.place, self.counted.model_copy(update={"device": "quiet"})):
-            self.say(
-                topic_of("description", "home", made.device, "hr"), encode_description(describe(made)), retain=True
-            )
+            self.say(topic_of("description", "home", made.device, "hr"), describe(made).encode(), retain=True)
         alarm = HealthAlarm(AlarmCode.POLICY_REFUSED, 0, 1, ("sick",), 0, "Sign a document that its owner accepts.")
         self.say(topic_of("health", "home"), Health(True, 10, 1, 5, 3, 7, 0, (alarm,)).encode(), retain=True)
         self.say(topic_of("release", "home", "public", "active"), RELEASE_FRAME.encode(), retain=True)

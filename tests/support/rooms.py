@@ -131,7 +131,7 @@ ROOMS: dict[str, set[str]] = {
         *("gateway.releases", "gateway.shards", "gateway.store"),
     },
     "gateway.cluster": {
-        *("fugu.contract", "fugu.host"),
+        *("fugu.contract", "fugu.host", "gateway.estimates"),
         *("gateway.location", "gateway.loop", "gateway.process", "gateway.settings", "gateway.shard_watch"),
         *("gateway.shards", "gateway.store"),
     },

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.contract.descriptions import decode_description
+from fugu.contract.descriptions import Description
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
@@ -74,8 +74,8 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         assert (device.reported.in_force, device.reported.stale) == (2, False)
         late = Recorder(broker.broker, topic_of("description", "home", "watch", "+"))
         wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
-        assert {decode_description(payload).version for payload in late.payloads} == {2}
-        told = [decode_description(payload) for payload in described.payloads]
+        assert {Description.decode(payload).version for payload in late.payloads} == {2}
+        told = [Description.decode(payload) for payload in described.payloads]
         assert (told[-1].version, told[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
         assert max(one.version for one in told) == 2, "the refused policy was never described"
         assert agent.stop(PATIENCE) == 0

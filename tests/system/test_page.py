@@ -10,7 +10,7 @@ import pytest
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
@@ -155,7 +155,7 @@ def test_a_broker_that_dies_and_returns(fleet: Fleet, page: Site, browser: Brows
 def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: Browser) -> None:
     named = Categories(categories={"a": 0, "b": 1}, states=(EVIL, "</script><b>"))
     told = describe(policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named}))
-    fleet.say(topic_of("description", "home", "evil", "hr"), encode_description(told))
+    fleet.say(topic_of("description", "home", "evil", "hr"), told.encode())
     browser.open(f"{page.address}/device/evil")
     shown = "return document.querySelector('.stream .promise')?.textContent ?? ''"  # also what is folded
     wait_until(lambda: "</script><b>" in browser.run(shown), "the description")

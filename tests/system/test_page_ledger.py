@@ -10,7 +10,7 @@ import pytest
 
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
-from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.descriptions import describe
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
@@ -96,7 +96,7 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
         reserve(ledger, release(10, 19, ALLOWED // 2, name=EVIL, reason=f"</script>{EVIL}", scale=EVIL))
     link = Link(Broker(port=broker.port), client_id="crowd")
     link.start()
-    told = encode_description(describe(policy(epoch_us=0, period_us=1_000_000)))
+    told = describe(policy(epoch_us=0, period_us=1_000_000)).encode()
     topic = topic_of("description", "home", "watch", "hr")
     wait_until(lambda: link.publish(topic, told, retain=True) is not None, "room for a message")
     page = ServedPage(tmp_path, broker.port, ledger=path)

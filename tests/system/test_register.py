@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 from paho.mqtt.client import topic_matches_sub
 
-from fugu.contract.descriptions import decode_description
+from fugu.contract.descriptions import Description
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
@@ -59,7 +59,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "StateEstimate": reports(StateEstimate),
     "ValueEstimate": reports(ValueEstimate),
     "WindowCount": WindowCount.decode,
-    "Description": decode_description,
+    "Description": Description.decode,
     "ReleaseFrame": ReleaseFrame.decode,
     "Health": Health.decode,
 }

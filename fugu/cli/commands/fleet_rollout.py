@@ -56,6 +56,8 @@ from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees
 
+__all__ = ["app", "sign"]
+
 _Expiry = Literal["hold", "stop"]
 _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
 

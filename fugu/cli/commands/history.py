@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +11,8 @@ import typer
 
 from fugu.cli.app import JsonOption, command
 from fugu.cli.connection import store_of
-from fugu.cli.view.gateway import show_rows, tell_learned
-from fugu.cli.view.terminal import answer, working
+from fugu.cli.view.gateway import tell_learned
+from fugu.cli.view.terminal import answer, show_table, working
 
 if TYPE_CHECKING:
     from gateway.history.stored import Span
@@ -81,7 +82,7 @@ def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption 
     span, place = time.span(), Place.of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
         rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
-    answer(as_json, lambda: rows, lambda: show_rows(folder, rows))
+    answer(as_json, lambda: rows, lambda: _show_rows(folder, rows))
     return 0
 
 
@@ -113,7 +114,7 @@ def _smooth(
     chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
         rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
-    answer(as_json, lambda: rows, lambda: show_rows(output, rows))
+    answer(as_json, lambda: rows, lambda: _show_rows(output, rows))
     return 0
 
 
@@ -149,3 +150,8 @@ def _learn(
         output.write_text(model.to_json(), encoding="utf-8")
     tell_learned(as_json, model)
     return 1 if model.chains is None else 0
+
+
+def _show_rows(folder: Path, rows: Mapping[str, int]) -> None:
+    """Print how many rows each table of a folder has."""
+    show_table(f"Written to {folder}", ("table", "rows"), [(name, f"{count:,}") for name, count in rows.items()])

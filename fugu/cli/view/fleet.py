@@ -29,11 +29,18 @@ if TYPE_CHECKING:
 __all__ = [
     "content_document",
     "counted",
+    "device_document",
+    "every",
     "moment_text",
     "read_document",
     "show_content",
+    "show_devices",
+    "show_events",
+    "show_refusals",
+    "standing",
     "tell_dry_run",
     "tell_rollout",
+    "warn_of_rollouts",
     "watch",
 ]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.fleet import counted, moment_text
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from gateway.releases.ledger import Ledger
 
 __all__ = [
-    "show_rows",
     "show_status",
     "tell_history",
     "tell_learned",
@@ -98,11 +96,6 @@ def tell_history(as_json: bool, row: Row) -> None:
 
 def _numbers(values: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
-
-
-def show_rows(folder: Path, rows: Mapping[str, int]) -> None:
-    """Print how many rows each table of a folder has."""
-    show_table(f"Written to {folder}", ("table", "rows"), [(name, f"{count:,}") for name, count in rows.items()])
 
 
 def tell_learned(as_json: bool, model: LearnedModel) -> None:

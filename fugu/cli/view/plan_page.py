@@ -23,7 +23,16 @@ from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
 
-__all__ = ["answer_pictures", "errors", "place_document", "place_page", "plan_page", "tell_places"]
+__all__ = [
+    "answer_pictures",
+    "errors",
+    "place_document",
+    "place_page",
+    "place_verdict",
+    "place_words",
+    "plan_page",
+    "tell_places",
+]
 
 
 class Axis:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from fugu.contract.descriptions import Described, Description, encode_description
+from fugu.contract.descriptions import Described, Description
 from fugu.contract.errors import printable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text, loss_words
@@ -121,7 +121,7 @@ def reading_json(reading: Reading) -> str:
             fields = {
                 "kind": "description",
                 **where,
-                "description": json.loads(encode_description(reading.description)),
+                "description": json.loads(reading.description.encode()),
             }
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)
 

@@ -40,6 +40,7 @@ __all__ = [
     "odds_ratio_above",
     "odds_ratio_loss",
     "odds_ratio_losses",
+    "stretch_losses",
 ]
 
 

@@ -402,7 +402,7 @@ def recompute(policy: Mapping[str, Any]) -> list[claims.Claim]:
     return claims.recompute(policy, chains_loss, all_points_loss)
 
 
-def stream_loss(chains: Mapping[str, Any], most: claims.Ratios, adversary: str) -> Fraction:
+def stream_loss(chains: Mapping[str, Any], most: tuple[Fraction, Fraction], adversary: str) -> Fraction:
     """At least the loss of an endless stream, see `fugu.audit.exact`."""
     return claims.stream_loss(chains, most, adversary, chains_loss)
 
