@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from fugu.chains.arrays import Floats
 from fugu.chains.messages import LIFT
 
-__all__ = ["Followed", "Steps", "fixed_lag", "follow", "stepping"]
+__all__ = ["Followed", "Steps", "fixed_lag", "follow", "lagged", "stepping"]
 
 _HIGH = LIFT**9
 """The factor that keeps products of small numbers from vanishing."""
@@ -96,3 +96,9 @@ def fixed_lag(found: Followed, steps: Steps, lag: int, ticks: slice = slice(None
             messages[rows[same]] = weighed[same] @ step.T
     distributions, mass = _weighed(found.beliefs[ticks], messages)
     return np.where(mass > 0.0, distributions, found.beliefs[ticks])
+
+
+def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
+    """The same of all ticks of a stream with one transition, from the distribution of its first."""
+    steps = [stepping(transition)] * (len(likelihoods) - 1)
+    return fixed_lag(follow(distribution, steps, likelihoods), steps, lag)

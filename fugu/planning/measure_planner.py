@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.chains.tracking import fixed_lag, follow, stepping
+from fugu.chains.tracking import lagged
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.leakage import Adversary
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
@@ -238,8 +238,7 @@ def walk_of(transition: Floats, distribution: Floats, generator: np.random.Gener
 
 def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
-    steps = [stepping(spec.transition)] * (len(path) - 1)
-    beliefs = fixed_lag(follow(distribution, steps, list(likelihoods)), steps, 0)
+    beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
     return rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
 

@@ -23,7 +23,7 @@ from fugu.contract.errors import TopicError
 from fugu.contract.topics import check_device_name
 from gateway.page.connections import Connections
 from gateway.page.feed import Feed
-from gateway.page.fleet_view import CONDITIONS, FleetQuery
+from gateway.page.fleet_view import FleetQuery
 from gateway.page.login import Login
 
 __all__ = ["application"]
@@ -469,8 +469,7 @@ class _Tabs:
 
 def _query(request: Request) -> FleetQuery:
     asked = request.query_params
-    condition, page = asked.get("condition", ""), _number(request, "page", 0)
-    return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", page)
+    return FleetQuery.asked(asked.get("search", ""), asked.get("condition", ""), _number(request, "page", 0))
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:

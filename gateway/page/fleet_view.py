@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import msgpack
 
@@ -27,11 +27,11 @@ from gateway.location import Location
 from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
 from gateway.releases.ledger import Ledger
 
-__all__ = ["CONDITIONS", "FleetQuery", "FleetView", "LedgerView"]
+__all__ = ["FleetQuery", "FleetView", "LedgerView"]
 
 
 Condition = Literal["sick", "away", "well"]
-CONDITIONS = get_args(Condition)
+_CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
 _MOST_WAVES = 5
@@ -45,6 +45,11 @@ class FleetQuery(NamedTuple):
     search: str = ""
     condition: str = ""
     page: int = 0
+
+    @classmethod
+    def asked(cls, search: str, condition: str, page: int) -> Self:
+        """From what a browser asks for, which may be anything."""
+        return cls(search[:64], condition if condition in _CONDITIONS else "", page)
 
 
 @dataclass(slots=True)
@@ -147,7 +152,7 @@ class FleetView:
         policies = Counter(member.running for _, member in everything if member.running is not None)
         return {
             "total": len(everything),
-            "counts": {condition: counts[condition] for condition in CONDITIONS},
+            "counts": {condition: counts[condition] for condition in _CONDITIONS},
             "found": len(wanted),
             "page": page,
             "pages": pages,
@@ -195,7 +200,7 @@ class FleetView:
         if self._sorted[0] != self.changes:
             alarmed = self._alarmed()
             found = [(self._condition(one, alarmed), one) for one in self._members.values()]
-            found.sort(key=lambda one: (CONDITIONS.index(one[0]), one[1].name))
+            found.sort(key=lambda one: (_CONDITIONS.index(one[0]), one[1].name))
             self._sorted = (self.changes, found)
         return self._sorted[1]
 
