@@ -12,6 +12,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
+from pydantic import BaseModel
+
 from fugu import contract
 from fugu.contract.errors import FrameError, FuguError, TrustError
 from fugu.contract.json_message import JsonMessage
@@ -25,7 +27,7 @@ from tests.support.signing import NOW, Keys, policy_document
 
 
 def _decoders() -> tuple[Callable[[bytes], object], ...]:
-    """Of all payloads: those of messages that are declared, and functions that are called so."""
+    """Of all payloads: those of messages that are declared, methods of documents and functions that are called so."""
     modules = [import_module(f"fugu.contract.{module.name}") for module in iter_modules(contract.__path__)]
     things = [
         (name, thing)
@@ -35,7 +37,13 @@ def _decoders() -> tuple[Callable[[bytes], object], ...]:
     ]
     whole = (thing for _, thing in things if isinstance(thing, type) and issubclass(thing, Declared) and thing.fields)
     declared = [thing.decode for thing in whole if issubclass(thing, JsonMessage) or hasattr(thing, "SCHEMA")]
-    return (*declared, *(thing for name, thing in things if name.lstrip("_").startswith("decode_")))
+    documents = [thing.decode for _, thing in things if _is_document(thing) and "decode" in vars(thing)]
+    functions = [thing for name, thing in things if name.lstrip("_").startswith("decode_")]
+    return (*declared, *documents, *functions)
+
+
+def _is_document(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseModel)
 
 
 DECODERS = _decoders()
