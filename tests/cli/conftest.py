@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fugu.privacy import randomised_response
 from tests.support.command import Fugu, runner
 
 
@@ -11,3 +12,12 @@ from tests.support.command import Fugu, runner
 def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
     """Run a command in this process."""
     return runner(capsys)
+
+
+@pytest.fixture(autouse=True)
+def _quick_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of streams forecast from short simulations."""
+    original = randomised_response.utility
+    monkeypatch.setattr(
+        randomised_response, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 10_000})
+    )

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from fugu.cli.app import COMMANDS
-
-ROOT = Path(__file__).parents[2]
-
-
-def asked(*words: str) -> list[str]:
-    """What bash would offer after some words, the last of which has begun."""
-    environment = {**os.environ, "_FUGU_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words))}
-    environment["COMP_WORDS"] = " ".join(["fugu", *words])
-    done = subprocess.run([sys.executable, "-m", "fugu"], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+from tests.support.command import Fugu
 
 
 @pytest.mark.parametrize(
@@ -37,13 +22,20 @@ def asked(*words: str) -> list[str]:
         (("fleet", "rollout", "a"), ["approve", "abort"]),
     ],
 )
-def test_words_that_may_follow(given: tuple[str, ...], expected: list[str]) -> None:
-    assert asked(*given) == expected
+def test_words_that_may_follow(
+    fugu: Fugu, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], expected: list[str]
+) -> None:
+    """What bash would offer after some words, the last of which has begun."""
+    monkeypatch.setenv("_FUGU_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", str(len(given)))
+    monkeypatch.setenv("COMP_WORDS", " ".join(["fugu", *given]))
+    done = fugu()
+    assert (done.code, done.out.split(), done.err) == (0, expected, "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(shell: str) -> None:
-    environment = {**os.environ, "_FUGU_COMPLETE": f"source_{shell}"}
-    done = subprocess.run([sys.executable, "-m", "fugu"], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0
-    assert "_FUGU_COMPLETE" in done.stdout
+def test_each_shell_has_a_script(fugu: Fugu, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_FUGU_COMPLETE", f"source_{shell}")
+    done = fugu()
+    assert done.code == 0
+    assert "_FUGU_COMPLETE" in done.out

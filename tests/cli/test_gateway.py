@@ -28,6 +28,7 @@ def served(folder: Path, **values: object) -> Path:
     return gateway_file(folder / "gateway.toml", 1, **{"policies": "policies", "store": "home.db"} | values)
 
 
+@pytest.mark.long
 def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     policies, store, log = tmp_path / "policies", tmp_path / "home.db", tmp_path / "log"
     policies.mkdir()

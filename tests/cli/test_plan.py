@@ -14,7 +14,6 @@ from fugu.contract.guarantee import loss
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.privacy import randomised_response
 from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
@@ -25,15 +24,6 @@ CASES = [
     if case["bits"] == 32 and (case["q"], case["eps"]) in {("0.2", "0.5"), ("0.2", "2"), ("0.0893", "1")}
 ]
 N10 = ("--q", ".08938", "--r", ".10924")
-
-
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forecast from short simulations."""
-    original = randomised_response.utility
-    monkeypatch.setattr(
-        randomised_response, "utility", lambda *given, **named: original(*given, **{**named, "ticks": 20_000})
-    )
 
 
 def lost(document: Any, q: float, r: float, adversary: Adversary) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fugu.cli.main import main
 from fugu.contract.chains import JointChains
 from fugu.contract.joint import joint_epsilon
 from fugu.contract.policies import read_policy
@@ -23,16 +24,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.fixture
-def room(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("plan", "model", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
-    return folder / "room.json"
+def _fitted(folder: Path, name: str, *words: str) -> Path:
+    """The file of a fit to one of them."""
+    file = folder / f"{name}.json"
+    assert main(["plan", "model", str(folder / f"{name}.csv"), *words, "-o", str(file)]) == 0
+    return file
 
 
-@pytest.fixture
-def order(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("plan", "model", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
-    return folder / "order.json"
+@pytest.fixture(scope="module")
+def room(folder: Path) -> Path:
+    return _fitted(folder, "room", "--column", "light,motion")
+
+
+@pytest.fixture(scope="module")
+def order(folder: Path) -> Path:
+    return _fitted(folder, "order", "--order", "2")
 
 
 def policies(folder: Path) -> list[Policy]:

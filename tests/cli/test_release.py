@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -24,17 +25,24 @@ from tests.support.scenes import Scene, frames, write_policies
 from tests.support.signing import Keys, policy_document
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with policies, a store of 60 ticks of two devices, and a configuration."""
-    write_policies(tmp_path / "policies", FLEET)
-    scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
+    folder = tmp_path_factory.mktemp("site")
+    write_policies(folder / "policies", FLEET)
+    scene = Scene(folder / "s.sqlite", 8, FLEET)
     for seed, device in enumerate(("watch", "ring")):
         scene.record(*frames([10] * 6, seed=seed), device=device)
     scene.store.close()
     histogram = scheduled("levels", query="histogram", states=[], share=0.5, devices=["ring"], confidence=0.9)
-    write_config(tmp_path, scheduled(), scheduled("each", per_device=True), histogram)
-    return tmp_path
+    write_config(folder, scheduled(), scheduled("each", per_device=True), histogram)
+    return folder
+
+
+@pytest.fixture
+def site(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def words(site: Path, name: str, first: int, *more: object) -> tuple[object, ...]:

@@ -158,6 +158,7 @@ def test_a_reader_that_leaves_is_no_error(broker: Mosquitto) -> None:
     assert (process.returncode, process.stderr.read()) == (0, b"")
 
 
+@pytest.mark.long
 def test_a_broker_that_is_down_is_named_and_waited_for() -> None:
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", "127.0.0.1:1"]
     done = subprocess.run([*command, "--timeout", "3.5"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -64,6 +64,7 @@ def test_a_policy_whose_windows_lose_more_than_they_promise_is_refused(fugu: Fug
     assert len(refused.err.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("as_json", [True, False])
 def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool) -> None:
     link = Link(broker.broker, client_id="device")

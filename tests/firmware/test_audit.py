@@ -12,7 +12,7 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
-from tests.support.board_policies import PROMISE, board_policy
+from tests.support.board_policies import board_policy, quick
 from tests.support.boards import MICROPYTHON
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.soak import only
@@ -21,7 +21,8 @@ assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this
 HONEST = ("firmware_sim.on_board",)
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="3")
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
-POLICY = board_policy(TEN).model_copy(update={"table": TABLE, "guarantee": PROMISE.model_copy(update={"epsilon": 9.0})})
+POLICY = quick(board_policy(TEN))
+POLICY = POLICY.model_copy(update={"table": TABLE, "guarantee": POLICY.guarantee.model_copy(update={"epsilon": 9.0})})
 
 
 def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: int, enough: int, rate: float) -> set[str]:

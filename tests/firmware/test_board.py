@@ -15,7 +15,7 @@ from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
-from tests.support.board_policies import board_policy
+from tests.support.board_policies import board_policy, quick
 from tests.support.boards import BoardProcess
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
@@ -41,7 +41,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
 ) -> None:
     keys = Keys()
     write_gateway_files(tmp_path, keys)
-    policy = board_policy(TEN, FOUR, frame_ticks=5, period_us=20_000)
+    policy = quick(board_policy(TEN, FOUR, frame_ticks=5, period_us=20_000))
     policy = policy.model_copy(
         update={"clock": policy.clock.model_copy(update={"epoch_us": time.time_ns() // 1000 // 10**6 * 10**6})}
     )

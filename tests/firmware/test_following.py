@@ -17,7 +17,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
-from tests.support.board_policies import QUICK, board_policy
+from tests.support.board_policies import board_policy, quick
 from tests.support.board_trust import board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython
 from tests.support.brokers import Mosquitto, wait_until
@@ -35,10 +35,9 @@ def _policies(version: int, *, begin: int) -> list[Policy]:
     """Two streams of one device, that tick fifty times a second."""
     found = []
     for stream in STREAMS:
-        policy = board_policy(TEN, frame_ticks=5, period_us=20_000, version=version)
+        policy = quick(board_policy(TEN, frame_ticks=5, period_us=20_000, version=version))
         clock = policy.clock.model_copy(update={"epoch_us": begin})
-        quick = {**QUICK, "windows_guarantee": QUICK["guarantee"]}
-        found.append(policy.model_copy(update={"stream": stream, "clock": clock, **quick}))
+        found.append(policy.model_copy(update={"stream": stream, "clock": clock}))
     return found
 
 
@@ -126,9 +125,9 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
 
 @pytest.mark.long
 def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(tmp_path: Path) -> None:
-    keys, new, policy = Keys(), Keys(), board_policy()
+    keys, new, policy = Keys(), Keys(), quick(board_policy())
     build(policy, tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), policy))
-    later = board_document(board_policy(version=2), version=2, valid_from=NOW + 9)
+    later = board_document(quick(board_policy(version=2)), version=2, valid_from=NOW + 9)
     chain = encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])])
     files = []
     for payload in (keys.signed(later), keys.signed_time(NOW), keys.signed_time(NOW + 1), chain):

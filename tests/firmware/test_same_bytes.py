@@ -166,7 +166,7 @@ def _compare(folder: Path, name: str, count: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_the_board_makes_the_agents_frames(name: str, tmp_path: Path) -> None:
-    _compare(tmp_path, name, 5_000)
+    _compare(tmp_path, name, 2_500)
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from tests.support.board_faults import FAULTS, BoardDevice, Heard, Stored, outcome, schedule
-from tests.support.board_policies import board_policy
+from tests.support.board_policies import board_policy, quick
 from tests.support.board_simulation import simulate
 from tests.support.boards import MICROPYTHON
 from tests.support.faulty_boards import Life, Sealed
@@ -24,7 +24,7 @@ TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 @pytest.mark.long
 @pytest.mark.parametrize(("seconds", "rounds", "seed"), [(8, 1, 5), pytest.param(600, 12, 6, marks=pytest.mark.soak)])
 def test_a_fault_of_every_kind(seconds: int, rounds: int, seed: int, tmp_path: Path) -> None:
-    policy = board_policy(TEN, frame_ticks=5, period_us=100_000)
+    policy = quick(board_policy(TEN, frame_ticks=5, period_us=100_000))
     result = simulate(policy, tmp_path, boards=3, seconds=seconds, seed=seed, rounds=rounds, broker="auto")
     print(*result.faults, *result.outcomes, result.counted, sep="\n")
     assert result.sound

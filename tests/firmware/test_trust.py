@@ -18,7 +18,7 @@ from fugu.contract.fleet_documents import Address, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
-from tests.support.board_policies import QUICK, board_policy
+from tests.support.board_policies import board_policy, quick
 from tests.support.board_trust import Two, board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, micropython
 from tests.support.signing import NOW, Keys, policy_document
@@ -144,9 +144,9 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
 @pytest.mark.long
 def test_replayed_policies_in_any_order_never_go_back(tmp_path: Path) -> None:
     keys, generator = Keys(), random.Random(3)
-    two, sent, versions = Two(tmp_path, keys, FIRST.model_copy(update=QUICK)), [], []
+    two, sent, versions = Two(tmp_path, keys, quick(FIRST)), [], []
     for version in range(1, 7):
-        policy = board_policy(version=version, frame_ticks=10 + version).model_copy(update=QUICK)
+        policy = quick(board_policy(version=version, frame_ticks=10 + version))
         sent.append(keys.signed(board_document(policy, version=version)))
     for _ in range(18):
         two.judge("policy", generator.choice(sent[: 1 + len(versions) // 3]))
