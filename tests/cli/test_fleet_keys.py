@@ -39,7 +39,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
 from fugu.host.database import add_functions
 from gateway.fleet.entries import Document, Target
-from gateway.fleet.keys import _BLOCK, _COST, _FORM, _PARALLEL, decrypted, encrypted
+from gateway.fleet.keys import _COST, _FORM, _PARALLEL, decrypted, encrypted
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
 from tests.support.board_trust import burnt_image
