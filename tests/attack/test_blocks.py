@@ -11,16 +11,16 @@ from fugu.attackers.evaluation import block_sums, highest_share, lowest_mean, me
 @pytest.mark.long
 @pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])
 def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
-    """400 series of 5,000 numbers; a memory of .99 leaves only 25 independent stretches."""
+    """200 series of 5,000 numbers; a memory of .99 leaves only 25 independent stretches."""
     from scipy.signal import lfilter  # takes longer to import than all of pytest
 
     generator = np.random.default_rng(5)
     covered = 0
-    for _ in range(400):
+    for _ in range(200):
         series = lfilter([1.0], [1.0, -memory], generator.normal(size=7000))[2000:]
         low, high = mean_interval(np.asarray(series > 0, dtype=np.float64), 0.95)
         covered += low <= 0.5 <= high
-    assert covered / 400 >= least - 0.03
+    assert covered / 200 >= least - 0.03
 
 
 def test_a_constant_series_has_no_doubt_and_a_short_one_every():

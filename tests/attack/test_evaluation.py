@@ -70,11 +70,11 @@ def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_wi
 
 @pytest.mark.long
 def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_of_a_true_class():
-    """40 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
+    """25 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
     chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
     noise = calibrate(chains, 1.0, "informed").table
     found = []
-    for seed in range(40):
+    for seed in range(25):
         states = walked(STICKY, 3000, seed)
         outputs = release_symbols(states, noise, np.random.default_rng(1000 + seed))
         attackers = {"forward-backward": ATTACKERS["forward-backward"]}
@@ -123,9 +123,9 @@ def noted(attacker, answers):
 @pytest.mark.long
 @pytest.mark.parametrize("attackers", [ATTACKERS, COUNT_ATTACKERS], ids=["symbols", "counts"])
 def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attackers):
-    states = walked(THREE, 600)
-    states[100:140] = -1
-    segments = np.repeat([4, 7, 9], 200)
+    states = walked(THREE, 300)
+    states[50:70] = -1
+    segments = np.repeat([4, 7, 9], 100)
     generator = np.random.default_rng(2)
     if attackers is ATTACKERS:
         outputs = release_symbols(states, table(0.2, 3), generator)
@@ -143,7 +143,7 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
             assert one.epsilon_low >= 0
         for name, attacker in attackers.items():
             distribution, _ = answers[name]
-            assert distribution.shape == (600, 3)
+            assert distribution.shape == (300, 3)
             np.testing.assert_allclose(distribution.sum(axis=1), 1.0)
             if known is not None and attacker is smoothing:
                 assert (distribution.argmax(axis=1) == known)[known >= 0].all()

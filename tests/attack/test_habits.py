@@ -127,27 +127,28 @@ def released(night, seed):
     return release_counts(night.states, segments, window.length, scale, ((1,),), generator, k=2)
 
 
-def demo_attacks(name):
-    """The demo's plan for a night, released once, and attacked."""
-    night = load_night(name)
-    states, segments, outputs = night.states, np.zeros_like(night.states), released(night, 1)
-    return states, segments, outputs, attack(states, segments, outputs, EPSILON)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", only(["N10"], ["N10", "N05", "N07"]))
 def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habits(name):
-    states, segments, outputs, attacks = demo_attacks(name)
+    """The demo's plan for a night, released once, and attacked."""
+    night = load_night(name)
+    states, segments, outputs = night.states, np.zeros_like(night.states), released(night, 1)
+    attackers = {one: COUNT_ATTACKERS[one] for one in ("forward-backward", "learned levels", "supervised")}
+    attacks = attack(states, segments, outputs, EPSILON, attackers=attackers)
     found = {one.attacker: one for one in attacks}
     known, learner = found["forward-backward"], furthest_learner(attacks)
     assert 1.0 < known.furthest < math.e
     assert known.beyond == 0.0
     believed = Knowledge(mean_transitions(states, segments, 2), segments, truth=states)
-    change = odds_change(outputs, believed, COUNT_ATTACKERS[learner.attacker])[states >= 0]
+    answers = []
+
+    def noting(*given):
+        answers.append(attackers[learner.attacker](*given))
+        return answers[-1]
+
+    change = odds_change(outputs, believed, noting)[states >= 0]
     assert (math.exp(change.max()), (change > 1).mean()) == pytest.approx((learner.furthest, learner.beyond))
-    odds = [
-        (found[one].furthest, 100 * found[one].beyond) for one in ("forward-backward", "learned levels", "supervised")
-    ]
+    odds = [(found[one].furthest, 100 * found[one].beyond) for one in attackers]
     factors, shares = zip(*odds, strict=True)
     if name == "N05":
         check_printed("| N05 | x {}, none | x {}, none | x {}, none |", *factors)
@@ -157,7 +158,8 @@ def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habit
         check_printed("| N07 | x {}, none | x {}, {} % | x {}, {} % |", factors[0], *odds[1], *odds[2])
         return
     check_printed("| N10 | x {}, none | x {}, none | x {}, {} % |", *factors, shares[2])
-    after = COUNT_ATTACKERS["supervised"](outputs, believed)[states >= 0]
+    assert learner.attacker == "supervised"
+    after = answers[0][states >= 0]
     right = after.argmax(axis=1) == states[states >= 0]
     beyond = change > EPSILON
     sure, correct = float(after.max(axis=1)[beyond].mean()), float(right[beyond].mean())

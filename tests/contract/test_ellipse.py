@@ -67,7 +67,7 @@ def test_of_staircase_noise_it_holds_the_truth_with_its_probability(
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(-5, 5)] * 2), min_size=1, max_size=12, unique=True),
     st.data(),

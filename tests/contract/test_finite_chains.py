@@ -34,9 +34,13 @@ def random_chain(seed: int, k: int) -> np.ndarray:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rate", [0.01, 0.1, 0.8])
-@pytest.mark.parametrize("seed", only([0], range(4)))
-@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("k", "seed", "rate"),
+    only_rows(
+        [(2, 0, 0.8), (3, 0, 0.01), (3, 0, 0.1), (4, 0, 0.1)],
+        [(k, seed, rate) for k in (2, 3, 4) for seed in range(4) for rate in (0.01, 0.1, 0.8)],
+    ),
+)
 def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> None:
     """The device's number is never below the gateway's exact one, and hardly above it."""
     transition = random_chain(seed, k)
@@ -129,7 +133,7 @@ WITH_IMPOSSIBLE_STEPS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("transition", "rate"), only_rows([WITH_IMPOSSIBLE_STEPS[n] for n in (0, 2, 3)], WITH_IMPOSSIBLE_STEPS)
+    ("transition", "rate"), only_rows([WITH_IMPOSSIBLE_STEPS[n] for n in (0, 3)], WITH_IMPOSSIBLE_STEPS)
 )
 def test_known_states_of_a_chain_with_an_impossible_step_tell_a_device_what_they_tell(
     transition: tuple[tuple[float, ...], ...], rate: float
@@ -166,8 +170,8 @@ def test_steps_may_be_impossible() -> None:
 
 @pytest.mark.long
 def test_a_table_is_held_to_its_guarantee_from_both_sides() -> None:
-    chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 4))),))
-    table = NoiseTable.randomised_response(4, 1_000_000_000)
+    chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(5, 3))),))
+    table = NoiseTable.randomised_response(3, 1_000_000_000)
     achieved = loss(chains, table, "ignorant").epsilon
     check_outputs(chains, StreamOutputs(table), Guarantee(epsilon=achieved, adversary="ignorant"))
     with pytest.raises(GuaranteeError, match="above"):

@@ -83,14 +83,14 @@ SLOW = {5, 7, 9, 30, 33, 40, 48, 50, 55, 57, 59}
 
 @pytest.mark.long
 def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains(set(range(30)) - SLOW)
-    assert answers > 13
+    answers, _ = enumerate_chains(set(range(24)) - SLOW)
+    assert answers > 10
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains((*SLOW, *range(30, 60), *range(1000, 6000)))
+    answers, _ = enumerate_chains((*SLOW, *range(24, 60), *range(1000, 6000)))
     assert answers > 2500
 
 

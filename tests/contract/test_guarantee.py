@@ -186,7 +186,7 @@ def test_skipping_ticks_misses_no_attack(q: float, r: float) -> None:
     table = flips(0.45, 0.4)
     found = loss(point(q, r), table, "informed")
     for direction, reported in ((0, found.epsilon_01), (1, found.epsilon_10)):
-        reached = best_attack(q, r, emission(table), direction, informed=True, ticks=5000)
+        reached = best_attack(q, r, emission(table), direction, informed=True, ticks=2000)
         assert reported == pytest.approx(reached, abs=1e-9)
 
 

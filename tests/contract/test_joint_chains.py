@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,7 @@ def order_two(seed: int, rate: float, k: int = 2) -> JointChains:
     return JointChains(streams=(stream,), period_us=SECOND, shows=shows, transitions=(rows(transition),))
 
 
+@cache
 def symbols(chains: JointChains, ticks: int) -> tuple[Floats, list[tuple[int, ...]]]:
     """Pr(all symbols of all streams given the path) of randomised responses with the rates of the class."""
     tables = []
@@ -77,6 +79,15 @@ def symbols(chains: JointChains, ticks: int) -> tuple[Floats, list[tuple[int, ..
     return likelihood, paths
 
 
+@cache
+def path_weights(chains: JointChains, ticks: int) -> Floats:
+    """The probability of each path."""
+    transition = np.array(chains.transitions[0])
+    distribution = np.array(stationary_distribution(chains.transitions[0]))
+    paths = symbols(chains, ticks)[1]
+    return np.array([distribution[p[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(p)) for p in paths])
+
+
 def truth(
     chains: JointChains,
     ticks: int,
@@ -90,13 +101,9 @@ def truth(
     Also at those ticks, if `inside`.
     """
     likelihood, paths = symbols(chains, ticks)
-    transition = np.array(chains.transitions[0])
-    distribution = np.array(stationary_distribution(chains.transitions[0]))
-    weights = np.array(
-        [distribution[p[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(p)) for p in paths]
-    )
+    weights = path_weights(chains, ticks)
     for tick, states in (known or {}).items():
-        weights *= np.array([path[tick] in states for path in paths])
+        weights = weights * np.array([path[tick] in states for path in paths])
     worst = 0.0
     groups = [*range(len(chains.streams)), None] if groups is None else groups
     for tick, group in itertools.product(range(ticks), groups):
@@ -169,13 +176,11 @@ def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     claimed = soft_step([soft_odds(kernel.tolist(), bounds)], bounds, Work(10**6))
     reached = np.zeros((4, 4))
     rays = [np.exp([-bounds[z][y] for y in range(4)]) for z in range(4)] + [np.exp(bounds[y]) ** -1 for y in range(4)]
-    for _ in range(8_000):
-        weights = np.exp(generator.uniform(-9, 9, 4)) * (generator.random(4) < 0.6)
-        distributions = kernel * weights
-        if weights.any():
-            for ray in rays:
-                means = distributions @ ray / distributions.sum(axis=1)
-                reached = np.maximum(reached, np.log(means[:, None] / means))
+    weights = np.exp(generator.uniform(-9, 9, (8_000, 1, 4))) * (generator.random((8_000, 1, 4)) < 0.6)
+    distributions = kernel * weights[weights.any(axis=(1, 2))]
+    for ray in rays:
+        means = distributions @ ray / distributions.sum(axis=2)
+        reached = np.maximum(reached, np.log(means[:, :, None] / means[:, None, :]).max(axis=0))
     assert np.all(reached <= np.array(claimed))
     assert np.all(reached >= 0.9 * np.array(claimed))
 
@@ -264,7 +269,7 @@ def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("adversary", only(["informed", "universal"], ["ignorant", "informed", "universal"]))
 def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
     with pytest.raises(GuaranteeError) as refusal:
         two_streams(np.roll(np.eye(4), 1, axis=0), (1.0, 1.0)).joint_loss(adversary)

@@ -290,7 +290,7 @@ PROBABILITY = st.floats(0.01, 0.99)
 
 
 @pytest.mark.long
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(*[st.tuples(PROBABILITY, PROBABILITY).map(lambda pair: (min(pair), max(pair))) for _ in range(4)])
 def test_a_class_that_contains_another_promises_at_least_as_much(
     q: tuple[float, float], r: tuple[float, float], own_q: tuple[float, float], own_r: tuple[float, float]

@@ -59,7 +59,7 @@ def test_a_report_is_one_flat_object_in_which_only_states_are_an_array(name: str
     assert {"time", "epsilon", "adversary", "useful"} <= set(fields)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.sampled_from(AWKWARD) | st.text(st.characters().filter(str.isprintable), min_size=1, max_size=64),
                 min_size=2, max_size=9, unique=True))  # fmt: skip
 def test_no_label_can_be_taken_for_another_or_for_a_field(labels: list[str]) -> None:

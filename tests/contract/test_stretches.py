@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -22,30 +23,24 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import DAYS, Ceiling, StretchBound, covered, stretch_ticks
 from fugu.contract.windows import Window
-from tests.support.oracle import Array, joint_distribution, known_states
+from tests.support.oracle import Array, by_evidence, joint_distribution
 from tests.support.proofs import check_printed
 
 TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
 """A chain that turns one way: its past is not like its future."""
 
 
-def stretch_truth(paths: Array, joint: Array, ticks: int, *, informed: bool) -> float:
+def stretch_truth(joint: Array, states: int, length: int, ticks: int, *, informed: bool) -> float:
     """The largest log-likelihood ratio between two sequences of states of `ticks` ticks, wherever they are."""
-    length, states = paths.shape[1], int(paths.max()) + 1
     worst = 0.0
     for first in range(length - ticks + 1):
-        inside = set(range(first, first + ticks))
-        for known in known_states(length, states, first, informed=informed):
-            if inside & set(known):
-                continue  # sequences that agree there are among the others
-            match = np.all([paths[:, tick] == x for tick, x in known.items()] or [np.ones(len(paths), bool)], 0)
-            distributions = []
-            for sequence in product(range(states), repeat=ticks):
-                distribution = joint[match & np.all(paths[:, first : first + ticks] == sequence, axis=1)].sum(axis=0)
-                if distribution.sum() > 0.0:
-                    distributions.append(distribution / distribution.sum())
-            logs = np.log(np.array(distributions))
-            worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
+        at = by_evidence(joint, states, length, range(first, first + ticks), informed=informed)
+        mass = at.sum(axis=2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(at) - np.log(mass)[:, :, None]
+        high, low = (np.where(mass[:, :, None] > 0.0, logs, beyond) for beyond in (-np.inf, np.inf))
+        some = (mass > 0.0).any(axis=0)
+        worst = max(worst, float((high.max(axis=0) - low.min(axis=0))[some].max()))
     return worst
 
 
@@ -53,8 +48,11 @@ def stationary(transition: Array) -> Array:
     return np.asarray(np.linalg.matrix_power(transition, 4096)[0])
 
 
+loss_of = cache(loss)
+
+
 def bound(chains: ChainClass, table: NoiseTable, adversary: Adversary, ticks: int) -> float:
-    single = loss(chains, table, adversary)
+    single = loss_of(chains, table, adversary)
     alike = adversary == "universal" or not isinstance(chains, FiniteChains)
     return StretchBound(single.epsilon, 1, log_up(max(tick_ratios(table))), equal_leakages=alike).epsilon(ticks)
 
@@ -71,8 +69,8 @@ def test_no_stretch_of_two_states_loses_more(
     table = NoiseTable.binary(*(round(flip * SCALE) for flip in flips))
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(table.weights()) / SCALE
-    paths, joint = joint_distribution(stationary(transition), [transition] * 5, emission)
-    truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
+    _, joint = joint_distribution(stationary(transition), [transition] * 5, emission)
+    truth = stretch_truth(joint, 2, 6, ticks, informed=adversary == "informed")
     for chains in (
         BinaryChains(q=(q, q), r=(r, r)),
         FiniteChains(transitions=(((1 - q, q), (r, 1 - r)),)),
@@ -107,8 +105,8 @@ def test_past_and_future_that_differ_count_apart(adversary: Adversary, ticks: in
     weights = round(0.3 * SCALE)
     table = NoiseTable.randomised_response(3, weights)
     transition = np.array(TURNING)
-    paths, joint = joint_distribution(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
-    truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
+    _, joint = joint_distribution(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
+    truth = stretch_truth(joint, 3, 5, ticks, informed=adversary == "informed")
     assert truth <= bound(FiniteChains(transitions=(TURNING,)), table, adversary, ticks) + 1e-9
     wide = BoundedChains(states=3, odds_ratio=odds_ratio(TURNING), transition=None)
     assert truth <= bound(wide, table, adversary, ticks) + 1e-9

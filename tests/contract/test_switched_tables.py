@@ -98,7 +98,7 @@ def enumerate_switches(seeds: range, ticks: int) -> float:
 
 @pytest.mark.long
 def test_no_order_of_certified_tables_exceeds_what_each_is_certified_for() -> None:
-    assert enumerate_switches(range(8), 6) > 0.99
+    assert enumerate_switches(range(6), 6) > 0.99
 
 
 @pytest.mark.soak
@@ -108,7 +108,7 @@ def test_no_order_of_many_certified_tables_exceeds_what_each_is_certified_for() 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize("adversary", only(["informed"], ["ignorant", "informed"]))
 @pytest.mark.parametrize("seed", only([0], range(4)))
 def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) -> None:
     """Ticks 0-1 have one table and a window, ticks 2-3 another table, ticks 4-5 a third mechanism: a window alone."""

@@ -438,7 +438,7 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 400))
 def test_mutated_envelopes_are_never_accepted(noise: bytes, start: int, end: int) -> None:
     payload = KEYS.signed(DOCUMENT)

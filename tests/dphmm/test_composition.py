@@ -86,7 +86,7 @@ def test_a_start_that_is_given_is_accounted_for(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(4), range(10)))
+@pytest.mark.parametrize("seed", only(range(2), range(10)))
 def test_an_endless_stream_from_any_start_covers_every_start(seed: int) -> None:
     """Chains with steps that cannot be, and starts in one state: what the past tells is bounded by powers of P."""
     generator = np.random.default_rng(300 + seed)

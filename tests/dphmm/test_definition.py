@@ -59,7 +59,7 @@ def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(see
     assert worst <= math.ceil(found.factor) + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(1, 90, 4))
+@pytest.mark.parametrize("seed", only(range(1, 90, 8), range(1, 90, 4)))
 def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
     """Every pair of states, so every constraint set: any other state of C will do as the partner."""
     values, graph, constraint = random_case(seed)
@@ -79,7 +79,7 @@ def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(24)} - {4, 15}, range(90)))
+@pytest.mark.parametrize("seed", only({*range(12)} - {4}, range(90)))
 def test_a_certified_table_is_refused_once_a_weight_is_beyond_the_bound(seed: int) -> None:
     """For each protected pair the output nearest to its bound, one unit above it; the row's sum is kept."""
     values, graph, constraint = random_case(seed)

@@ -98,7 +98,7 @@ def test_no_step_within_the_hull_changes_a_probability_by_more_than_the_ratio(sh
 def test_draws_follow_the_distribution(shape: str) -> None:
     noise = staircase(SHAPES[shape], epsilon=1)
     source = random.Random(20)
-    count = 5_000
+    count = 3_000
     seen = Counter(noise.draw(source.randrange) for _ in range(count))
     excess, cells, rest_expected, rest_seen = 0.0, 0, float(count), count
     for point, times in seen.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -27,6 +28,7 @@ from fugu.contract.stretches import StretchBound, moved
 from fugu.contract.windows import Window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
+from tests.support.oracle import by_evidence
 from tests.support.soak import only_rows
 from tests.support.windows import policy, window
 
@@ -53,16 +55,18 @@ def probabilities(q: float, r: float, paths: list[tuple[int, ...]]) -> Floats:
     return np.array([start[p[0]] * math.prod(step[a, b] for a, b in pairwise(p)) for p in paths])
 
 
+@cache
+def weighed(one: Window, q: float, r: float) -> Floats:
+    """Likelihoods times the probabilities of paths, and these."""
+    paths = list(product((0, 1), repeat=TICKS))
+    chance = probabilities(q, r, paths)[:, None]
+    return np.concatenate([likelihoods(one, paths) * chance, chance], axis=1)
+
+
 def exact_loss(one: Window, q: float, r: float, first: int, length: int) -> float:
     """The largest log-ratio of any output between two courses of a stretch, by all paths."""
-    paths = list(product((0, 1), repeat=TICKS))
-    joint = likelihoods(one, paths) * probabilities(q, r, paths)[:, None]
-    chance = probabilities(q, r, paths)
-    rows = []
-    for course in product((0, 1), repeat=length):
-        same = [path[first : first + length] == course for path in paths]
-        rows.append(np.log(joint[same].sum(axis=0) / chance[same].sum()))
-    return max(float((a - b).max()) for a in rows for b in rows)
+    sums = by_evidence(weighed(one, q, r), 2, TICKS, range(first, first + length), informed=False)[:, 0]
+    return float(np.ptp(np.log(sums[:, :-1] / sums[:, -1:]), axis=0).max())
 
 
 @pytest.mark.long

@@ -54,9 +54,14 @@ def test_code_and_tests_that_are_named_exist(page: Path) -> None:
             found = getattr(found, part)
     for path in re.findall(r"`((?:\w+/)+[\w.-]+\.(?:py|json))`", text):
         assert (ROOT / path).exists(), path
+    assert set(re.findall(r"`(test_\w+)`", text)) <= functions()
+
+
+@cache
+def functions() -> set[str]:
+    """The names of all tests."""
     tests = (file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
-    functions = {function for test in tests for function in re.findall(r"def (test_\w+)", test)}
-    assert set(re.findall(r"`(test_\w+)`", text)) <= functions
+    return {function for test in tests for function in re.findall(r"def (test_\w+)", test)}
 
 
 def is_module(parts: list[str]) -> bool:

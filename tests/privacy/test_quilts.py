@@ -18,6 +18,7 @@ from fugu.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
 from fugu.privacy.quilts import ENDLESS, best_quilt, group_dp_scale, mqm_exact
 from papers.quilts import influence
 from tests.support.released import chain_losses, paths_of
+from tests.support.soak import only
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 P1 = [[0.9, 0.1], [0.4, 0.6]]
@@ -174,7 +175,7 @@ def enumerated_influence(chain: MarkovChain, length: int, node: int, quilt: list
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", only([1, 4], range(8)))
 def test_the_scale_is_the_smallest_over_every_quilt(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     length, k = 6, 2 + seed % 2
@@ -194,7 +195,7 @@ def test_the_scale_is_the_smallest_over_every_quilt(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", only(range(3), range(6)))
 @pytest.mark.parametrize("start", ["stationary", "given", "any"])
 def test_not_looking_at_every_node_loses_nothing(seed: int, start: str) -> None:
     rng = np.random.default_rng(200 + seed)
@@ -242,7 +243,7 @@ def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> N
 @pytest.mark.long
 def test_no_initial_distribution_is_worse_than_the_worst_over_all_of_them() -> None:
     rng = np.random.default_rng(3)
-    for _ in range(5):
+    for _ in range(2):
         transition = rng.dirichlet(np.ones(3), 3)
         everything = mqm_exact((MarkovChain(transition, None),), 30, 1.0).scale
         for start in [*np.eye(3), *rng.dirichlet(np.ones(3) * 0.3, 20)]:
@@ -259,7 +260,7 @@ def test_the_worst_chain_of_an_interval_is_a_corner(q: tuple[float, float], r: t
         whole = mqm_exact(BinaryChains(q=q, r=r), length, epsilon).scale
         inside = [
             mqm_exact((MarkovChain.stationary([[1 - a, a], [b, 1 - b]]),), length, epsilon).scale
-            for a, b in product(np.linspace(*q, 5), np.linspace(*r, 5))
+            for a, b in product(np.linspace(*q, 3), np.linspace(*r, 3))
         ]
         assert max(inside) == close(whole)
 

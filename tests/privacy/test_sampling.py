@@ -29,7 +29,7 @@ def box(bounds: tuple[float, float, float, float]) -> BinaryChains:
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.tuples(probability, probability, probability, probability), steps, st.floats(0, 1), st.floats(0, 1))
 @example((0.9, 0.999, 0.9, 0.999), 3, 0.3, 0.8)
 @example((0.3, 0.9, 0.2, 0.9), 2, 0.5, 0.5)
@@ -94,7 +94,7 @@ def test_the_odds_ratio_of_a_product_is_reached_with_soft_evidence_between() -> 
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 6))
 def test_no_product_of_changing_matrices_exceeds_the_bound(seed: int, k: int, step: int) -> None:
     generator = np.random.default_rng(seed)

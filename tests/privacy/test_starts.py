@@ -70,7 +70,7 @@ def test_no_chain_of_an_interval_has_more_influence_than_a_corner(seed: int) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", only(range(2), range(4)))
 def test_any_start_is_accounted_for(adversary: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
     low = generator.uniform(0.05, 0.9, 2)

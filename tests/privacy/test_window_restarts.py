@@ -77,9 +77,9 @@ def _noise_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
 def loss(plan: WindowPlan, windows: int, life: Callable[[Device, Path], View], ticks: int = TICKS) -> list[float]:
     """For each tick the largest log-ratio of any view between two courses that differ there; infinite if one cannot be.
 
-    Counts of at most 1 need noise of at most `ticks` + 1; views with larger ones have no other ratios.
+    Counts of at most 1 need noise from -`ticks` - 1 to 1; views with larger ones have no other ratios.
     """
-    noises = list(product(range(-ticks - 1, ticks + 2), repeat=windows))
+    noises = list(product(range(-ticks - 1, 2), repeat=windows))
     likelihoods: dict[Path, Counter[View]] = defaultdict(Counter)
     for path in product((0, 1), repeat=ticks):
         for noise in noises:

@@ -16,7 +16,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
-from tests.support.oracle import Array, joint_distribution, known_states
+from tests.support.oracle import Array, joint_distribution, worst_ratios
 from tests.support.soak import only
 
 
@@ -103,16 +103,7 @@ def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float
     weight = joint.sum(axis=1)
     seen = joint / weight[:, None] if symbols else np.ones((len(paths), 1))
     released = (seen[:, :, None] * likelihoods(policy, paths)[:, None, :]).reshape(len(paths), -1)
-    found = 0.0
-    for position in range(ticks):
-        for known in known_states(ticks, 2, position, informed=informed):
-            match = np.all([paths[:, t] == x for t, x in known.items()] or [np.ones(len(paths), bool)], axis=0)
-            distributions = []
-            for state in (0, 1):
-                chosen = np.flatnonzero(match & (paths[:, position] == state))
-                distributions.append(weight[chosen] @ released[chosen] / weight[chosen].sum())
-            found = max(found, float(np.abs(np.log(distributions[0] / distributions[1])).max()))
-    return found
+    return float(worst_ratios(weight[:, None] * released, weight, 2, ticks, informed=informed).max())
 
 
 @pytest.mark.long

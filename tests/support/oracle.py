@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable, Sequence
+from itertools import permutations, product
 
 import numpy as np
 import numpy.typing as npt
@@ -34,29 +34,42 @@ def joint_distribution(
     return paths, weight[:, None] * likelihood
 
 
-def known_states(n: int, k: int, position: int, *, informed: bool) -> Iterator[dict[int, int]]:
-    """Every set of other ticks with every value of their states; only the empty set if not informed."""
-    others = [tick for tick in range(n) if tick != position]
-    for choice in product(range(-1, k), repeat=len(others)) if informed else [(-1,) * len(others)]:
-        yield {tick: state for tick, state in zip(others, choice, strict=True) if state >= 0}
+def by_evidence(joint: Array, k: int, n: int, inside: Sequence[int], *, informed: bool) -> Array:
+    """Of (paths, outputs), their sums by the states of some ticks, and by what is known of others: (., sets, outputs).
+
+    The axis of every other tick gets one more entry, the sum of all others: a tick whose state nobody knows.
+    """
+    table = joint.reshape(*(k,) * n, -1)
+    for tick in {*range(n)} - {*inside}:
+        unknown = table.sum(axis=tick, keepdims=True)
+        table = np.concatenate([table, unknown], axis=tick) if informed else unknown
+    return np.moveaxis(table, inside, range(len(inside))).reshape(k ** len(inside), -1, joint.shape[1])
+
+
+def worst_ratios(joint: Array, weight: Array, k: int, n: int, *, informed: bool) -> Array:
+    """The largest log-likelihood ratio of each pair of states at each tick, (n, k, k), over outputs and known states.
+
+    Args:
+        joint: (paths, outputs) likelihoods, times the weights.
+        weight: (paths,) probabilities of paths.
+    """
+    table, worst = np.concatenate([joint, weight[:, None]], axis=1), np.zeros((n, k, k))
+    for tick in range(n):
+        at = by_evidence(table, k, n, [tick], informed=informed)
+        possible = at[:, :, -1] > 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(at[:, :, :-1]) - np.log(at[:, :, -1:])
+            for a, b in permutations(range(k), 2):
+                some = possible[a] & possible[b]
+                worst[tick, a, b] = np.fmax.reduce((logs[a, some] - logs[b, some]).ravel(), initial=0.0)
+    return worst
 
 
 def worst_loss(initial: Array, transitions: list[Array], emission: Array, *, informed: bool) -> Array:
     """The largest log-likelihood ratio of each pair of states (k, k), over outputs, positions and known states."""
     k, n = emission.shape[0], len(transitions) + 1
-    paths, joint = joint_distribution(initial, transitions, emission)
-    worst = np.zeros((k, k))
-    for position in range(n):
-        for known in known_states(n, k, position, informed=informed):
-            match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
-            distributions = []
-            for state in range(k):
-                distribution = joint[match & (paths[:, position] == state)].sum(axis=0)
-                distributions.append(distribution / distribution.sum() if distribution.sum() > 0 else None)
-            for a, b in product(range(k), repeat=2):
-                if distributions[a] is not None and distributions[b] is not None:
-                    worst[a, b] = max(worst[a, b], np.log(distributions[a] / distributions[b]).max())
-    return worst
+    _, joint = joint_distribution(initial, transitions, emission)
+    return worst_ratios(joint, joint.sum(axis=1), k, n, informed=informed).max(axis=0)
 
 
 def worst_release_loss(
@@ -76,21 +89,7 @@ def worst_release_loss(
         weight *= transition[paths[:, step], paths[:, step + 1]]
     logs = log_density(paths)
     joint = weight[:, None] * np.exp(logs - logs.max(axis=0))  # a factor for each output cancels in every ratio
-    worst = np.zeros((n, k, k))
-    for position in range(n):
-        for known in known_states(n, k, position, informed=informed):
-            match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
-            distributions = []
-            for state in range(k):
-                chosen = match & (paths[:, position] == state)
-                mass = weight[chosen].sum()
-                distributions.append(joint[chosen].sum(axis=0) / mass if mass > 0 else None)
-            for a, b in product(range(k), repeat=2):
-                if distributions[a] is not None and distributions[b] is not None:
-                    worst[position, a, b] = max(
-                        worst[position, a, b], np.log(distributions[a] / distributions[b]).max()
-                    )
-    return worst
+    return worst_ratios(joint, weight, k, n, informed=informed)
 
 
 def count_density(scale: float, first: int, last: int, states: tuple[int, ...] = (1,)) -> Callable[[Array], Array]:

@@ -141,7 +141,7 @@ def test_no_binary_release_loses_more(seed: int, informed: bool) -> None:
     """Any sign of correlation, two overlapping counts, symbols beside them."""
     generator = np.random.default_rng(100 + seed)
     q, r = generator.uniform(0.02, 0.98, 2)
-    n = 5 if informed else 7
+    n = 5 if informed else 6
     s1, s2 = generator.uniform(0.4, 4.0, 2)
     rho = generator.uniform(0.1, 0.45, 2)
     emission = np.array([[1 - rho[0], rho[0]], [rho[1], 1 - rho[1]]])
@@ -186,7 +186,7 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", only([0], range(3)))
 def test_no_release_of_three_states_tells_the_informed_more(seed: int) -> None:
     transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
     initial = np.random.default_rng(seed).dirichlet(np.ones(3))

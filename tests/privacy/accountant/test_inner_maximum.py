@@ -47,10 +47,10 @@ def exactly(distributions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 12])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int) -> None:
-    distributions, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
+    distributions, bounds = problem(seed, 3, columns, [0.1, 1.0, 4.0][seed % 3])
     found = exactly(distributions, bounds)
-    for x in range(4):
-        for other in range(4):
+    for x in range(3):
+        for other in range(3):
             expected = 0.0 if x == other else by_linear_programme(distributions[x], distributions[other], bounds)
             assert found[x, other] == pytest.approx(expected, abs=1e-9)
             assert found[x, other] >= expected - 1e-10
@@ -61,7 +61,7 @@ def by_transport(distributions: np.ndarray, bounds: np.ndarray, box: np.ndarray)
 
 
 @pytest.mark.parametrize("columns", [3, 5, 7, 12])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_relaxations_are_bounds_in_order(seed: int, columns: int) -> None:
     distributions, bounds = problem(50 + seed, 3, columns, 1.5)
     box = box_step(distributions, ratio_order(distributions), bounds)
