@@ -20,8 +20,6 @@ def quick(policy: Policy) -> Policy:
     """The same about a class of chains whose loss a board derives at once, which it does at every start."""
     promised = {"windows_guarantee": _QUICK["guarantee"]} if policy.windows else {}
     return policy.model_copy(update={**_QUICK, **promised})
-        update={**_QUICK, **({"windows_guarantee": _QUICK["guarantee"]} if policy.windows else {})}
-    )
 
 
 def board_policy(*windows: Window, frame_ticks: int = 10, period_us: int = 1_000_000, version: int = 1) -> Policy:
