@@ -7,21 +7,14 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import PolicyError, refuse_unprintable
 
 __all__ = ["FORMAT_NAME", "Document", "DocumentFile", "Printable", "first_problem"]
 
 FORMAT_NAME: Final = "fugu/2"
 
 
-def _refuse_unprintable(text: str) -> str:
-    """Raise a ValueError for a text of a document that could do something to the terminal of somebody who reads it."""
-    if not text.isprintable():
-        raise ValueError("not printable: write it without line breaks, control characters and text directions")
-    return text
-
-
-Printable = Annotated[str, AfterValidator(_refuse_unprintable)]
+Printable = Annotated[str, AfterValidator(refuse_unprintable)]
 """A text that does nothing to the terminal of somebody who reads it."""
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "UsageError",
     "cause",
     "printable",
+    "refuse_unprintable",
 ]
 
 
@@ -169,3 +170,10 @@ def cause(error: BaseException | None) -> str:
         return str(error or "")
     remedy = _REMEDIES.get(getattr(error, "errno", None) or 0) if isinstance(error, OSError) else None
     return remedy or getattr(error, "strerror", None) or type(error).__name__
+
+
+def refuse_unprintable(text: str) -> str:
+    """Raise a ValueError for a text of a document that could do something to the terminal of somebody who reads it."""
+    if not text.isprintable():
+        raise ValueError("not printable: write it without line breaks, control characters and text directions")
+    return text

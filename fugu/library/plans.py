@@ -34,7 +34,7 @@ from fugu.contract.topics import topic_of
 from fugu.host import arguments
 from fugu.host.toml_file import toml_lines
 from fugu.library.recordings import Source, readings_of, recorded, several
-from fugu.mqtt.broker import FILES, Broker
+from fugu.mqtt.broker import Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate
@@ -342,7 +342,7 @@ def refuse_overwriting(folder: Path) -> None:
 def _connection(broker: Broker) -> dict[str, object]:
     """Keys of `[broker]` that are not the default, with files by their absolute names."""
     keys = {one.name: getattr(broker, one.name) for one in fields(broker) if getattr(broker, one.name) != one.default}
-    files = {name: str(Path(str(keys[name])).resolve()) for name in FILES if name in keys}
+    files = {name: str(Path(str(keys[name])).resolve()) for name in Broker.FILES if name in keys}
     return {"host": broker.host, "port": broker.port, **keys, **files}
 
 

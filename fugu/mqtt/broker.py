@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["FILES", "Broker", "LinkError"]
+__all__ = ["Broker", "LinkError"]
 
-FILES = ("password_file", "ca_file", "cert_file", "key_file")
 _RANGES = {"port": (1, 65535), "keepalive": (5, 3600), "max_backoff": (1, 3600)}
 
 
@@ -27,6 +26,7 @@ class Broker:
     The only description of a connection: the table `[broker]` of a file is read into it.
 
     Attributes:
+        FILES: names of those that are names of files.
         password_file: its first line is the password.
         ca_file: certificate authority; any of the three file names switches TLS on.
         cert_file, key_file: client certificate.
@@ -36,6 +36,7 @@ class Broker:
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "strict": True}
+    FILES: ClassVar = ("password_file", "ca_file", "cert_file", "key_file")
 
     host: str = "127.0.0.1"
     port: int = 1883
@@ -57,14 +58,14 @@ class Broker:
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(self, name) <= most:
                 raise LinkError(f"{name} is {getattr(self, name)}, not from {least} to {most}")
-        for name in FILES:
+        for name in self.FILES:
             if "\0" in (getattr(self, name) or ""):
                 raise LinkError(f"{name} has a zero byte")
 
     def beside(self, folder: Path) -> Broker:
         """The same with file names relative to a folder."""
         files: dict[str, Any] = {
-            name: str(folder / value) for name in FILES if (value := getattr(self, name)) is not None
+            name: str(folder / value) for name in self.FILES if (value := getattr(self, name)) is not None
         }
         return replace(self, **files)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -145,7 +146,7 @@ class Scheduled(Document):
         if self.mechanism == "wasserstein" and not QUERIES[self.query].single:
             raise ValueError(f"{what} releases one number, and no {self.query}")
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Ticks from the beginning of one window to that of the next."""
         return self.stride or self.length
