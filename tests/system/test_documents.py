@@ -42,7 +42,7 @@ from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
 """Shorter times: what a page waits for is asked for more often, and readings come more often."""
-FEWER_TRIALS = "check stream --trials 2000"
+FEWER_TRIALS = "check stream --trials 1000"
 HELP = "fugu try --help"
 """In place of a command that `test_try.py` runs: its options are looked at."""
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -81,6 +81,7 @@ def test_building_firmware(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
+    monkeypatch.setattr("gateway.fleet.keys._PARALLEL", 1)
     keys, fugu, device = tmp_path / "keys", runner(capsys), board_policy()
     (tmp_path / "policy.json").write_text(device.to_json())
     (tmp_path / "heart.json").write_text(device.model_copy(update={"device": "ring"}).to_json())
@@ -91,7 +92,7 @@ def test_building_firmware(
     replace["--draws 4000"] = "--draws 1000"
     on_board = "-m firmware_sim.on_board"
     replace[f"python {on_board}"] = f"{shlex.join(shell_words())} {on_board}"
-    with Page("docs/firmware.md", tmp_path, replace) as page:
+    with Page("docs/firmware.md", tmp_path, replace, quick=True) as page:
         assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
 
@@ -211,15 +212,17 @@ def test_reproducing(tmp_path: Path, whole: bool) -> None:
 
 @pytest.mark.parametrize("whole", only([False], [False, True]))
 def test_planning_from_a_recording(tmp_path: Path, whole: bool) -> None:
-    less = {} if whole else {"fugu try": HELP, "range(4000)": "range(2700)", "range(6000)": "range(2000)"}
-    with Page("docs/plan.md", tmp_path, less) as page:
+    ticks = {"range(4000)": "range(2700)", "range(6000)": "range(2000)", "range(9000)": "range(4500)"}
+    less = {} if whole else {"fugu try": HELP, **ticks}
+    with Page("docs/plan.md", tmp_path, less, quick=not whole) as page:
         assert page.run() == 9
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
-    replace = {"1883": str(broker.port), "--period 1": "--period 0.2 --latency 1", "--pace 60": "--pace 6000", **FASTER}
-    with Page("docs/fleet.md", tmp_path, replace) as page:
+    replace = {"1883": str(broker.port), "--period 1": "--period 0.2 --latency 1", "--pace 60": "--pace 6000"}
+    replace |= {"sleep 1": "sleep 0.4", "sleep 0.5": "sleep 0.2"}
+    with Page("docs/fleet.md", tmp_path, replace, quick=True) as page:
         assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()

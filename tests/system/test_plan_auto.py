@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.main import main
 from fugu.contract.frames import WindowFrame
@@ -15,9 +17,12 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, troubles
 
 
-def test_the_agent_of_a_plan_releases_what_was_planned(broker: Mosquitto, tmp_path: Path) -> None:
+def test_the_agent_of_a_plan_releases_what_was_planned(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fugu.planning.auto._EPSILONS", (1.0,))
     rng, state, rows = random.Random(5), 0, ["t,value"]
-    for tick in range(12_000):
+    for tick in range(6_000):
         state ^= rng.random() < ((0.15, 0.25)[tick // 400 % 2] if state == 0 else (0.25, 0.15)[tick // 400 % 2])
         rows.append(f"{tick * 0.01:.2f},{state}")
     file = tmp_path / "fast.csv"

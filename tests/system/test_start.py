@@ -216,7 +216,7 @@ def test_never_beside_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_from_a_file_to_an_agent_that_checks(
     broker: Mosquitto, started: Started, tmp_path: Path, browser: Browser
 ) -> None:
-    history = recorded(tmp_path, 0.6, 4000)
+    history = recorded(tmp_path, 0.6, 2700)
     browser.open(started.address)
     wait_until(lambda: "Choose a file" in browser.text("#stage"), "the form")
     assert "token" not in browser.run("return location.href")
@@ -235,11 +235,10 @@ def test_from_a_file_to_an_agent_that_checks(
     assert browser.text("#verdict").startswith("Yes: release the share ")
     wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
     assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
-    for width, columns in {390: 1, 1200: 3}.items():
-        for dark in (False, True):
-            browser.look(width, dark=dark)
-            check_layout(browser, width, columns)
-            assert browser.violations() == []
+    for width, columns, dark in ((390, 1, True), (1200, 3, False)):
+        browser.look(width, dark=dark)
+        check_layout(browser, width, columns)
+        assert browser.violations() == []
     write(browser, broker.port)
     wait_until(lambda: "that of the fleet" in browser.text("#stalled"), "a refusal")
     assert not (tmp_path / "wrist").exists()
@@ -282,7 +281,7 @@ def write(browser: Browser, port: int) -> None:
 
 
 def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) -> None:
-    history = recorded(tmp_path, 0.9, 9000)
+    history = recorded(tmp_path, 0.9, 5000)
     started.enter()
     assert started.ask("POST", "/upload?name=history.csv", history.read_bytes())[0] == 201
     assert started.do("plan", threshold="10", protect="tick", epsilon="0.2") == 202

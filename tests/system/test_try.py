@@ -18,7 +18,7 @@ from fugu.cli.demo.device import ReplayClock
 from fugu.cli.errors import NOTHING
 from fugu.host.process import Wake
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.forks import programs
+from tests.support.documents import quick_programs
 from tests.support.replays import SECRET, recorded
 from tests.support.soak import only
 
@@ -34,7 +34,7 @@ def tried(folder: Path, *words: str, file: str = "history.csv", edge: str = "10"
 
 @pytest.mark.long
 def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp_path: Path) -> None:
-    recorded(tmp_path, 0.6, 4000)
+    recorded(tmp_path, 0.6, 2700)
     done = tried(tmp_path, "--protect", "tick")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("the page, for one browser: http://127.0.0.1:")
@@ -43,7 +43,7 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     assert "\nThe strongest of " in done.stdout
     block = done.stdout.partition("\non your sensor:\n\n")[2].strip()
     # As it is pasted, but for the agent, whose sensor is not there.
-    shell = block.replace("\nfugu ", "\n: ").replace("fugu plan", f"{programs()}/fugu plan", 1)
+    shell = block.replace("\nfugu ", "\n: ").replace("fugu plan", f"{quick_programs()}/fugu plan", 1)
     subprocess.run(["sh", "-ec", shell], cwd=tmp_path, check=True, capture_output=True)
     agent = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())
     assert agent["streams"][0]["sensor"]["kind"] == "mqtt"
@@ -81,7 +81,7 @@ def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
 def test_who_ends_it_early_finds_nothing_left(tmp_path: Path, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("this signal is ignored: who starts it so wants that it goes on")
-    recorded(tmp_path, 0.6, 4000)
+    recorded(tmp_path, 0.6, 2700)
     (temporary := tmp_path / "temporary").mkdir()
     command = [sys.executable, "-m", "fugu", "try", "history.csv", *("--threshold", "10", "--protect", "tick")]
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -103,7 +103,7 @@ def test_places_are_planned_for_though_not_replayed(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     rows = [
         f"{tick * 3600},{52.002 + 0.0045 * y},{4.003 + 0.0073 * x}"
-        for tick, (x, y) in enumerate(rng.integers(0, 2, (4000, 2)))
+        for tick, (x, y) in enumerate(rng.integers(0, 2, (2700, 2)))
     ]
     (tmp_path / "visits.csv").write_text("\n".join(["t,lat,lon", *rows]) + "\n")
     done = tried(tmp_path, "--epsilon", "8", file="visits.csv", edge="")

@@ -27,17 +27,18 @@ from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated
 from tests.support.processes import GatewayProcess, Recorder, policy
 from tests.support.signing import Keys, policy_document
+from tests.support.soak import only
 
 pytestmark = pytest.mark.fresh
 
 GROWTH = 60 << 20
 """A process may grow by so much, however many messages it gets."""
-WARM = 500
+WARM = 100
 """Messages after which it has loaded what it needs."""
 BURST = 25
 """Messages that an agent gets before it has said that it has seen others; more than 64 would be too many."""
 TAKEN = ("stored", "duplicate", "conflict")
-MANY = [1000, pytest.param(100_000, marks=pytest.mark.soak)]
+MANY = only([300], [300, 100_000])
 
 
 class Attacker:

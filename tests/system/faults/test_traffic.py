@@ -97,7 +97,7 @@ def test_publications_of_opposite_recordings_have_the_same_lengths(scene: Scene)
     """Of frames; a status counts ticks and frames in as many bytes as they take when it is sent, by the clock."""
     lengths: dict[str, dict[str, set[int]]] = {name: defaultdict(set) for name in RECORDINGS}
     with Lines(scene.broker.port, Opened.of(scene.broker.folder), lambda _topic: True) as lines:
-        for recording in _order(4):
+        for recording in RECORDINGS:
             line = scene.replay(
                 recording, lines, lambda line: sum("/symbols/" in one for one, _ in list(line.said)) > 10
             )
