@@ -145,9 +145,9 @@ def test_a_table_weaker_than_its_statement_and_windows_beyond_the_allowance_are_
     assert weak.least > 1.0
     assert weak.refuted
     apart = planned(CHAINS, windows=(ONE,))
-    assert not attacked(apart)[0].refuted
+    assert not attacked(apart, trials=1000)[0].refuted
     overlapping = apart.model_copy(update={"windows": (ONE.model_copy(update={"stride": 2}),)})
-    (found,) = attacked(overlapping)
+    (found,) = attacked(overlapping, trials=1000)
     assert found.certified > 1.0
     assert found.refuted
 
@@ -173,15 +173,15 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
         Audience("street", False, 0.5, "informed", (), (), ("walk",)),
     )
     assert right.strangers(topic_of("symbols", "home", "watch", "hr")) == []
-    found = audit_stream([policy], right.audiences([policy], config), config, trials=1500)
+    found = audit_stream([policy], right.audiences([policy], config), config, trials=1000)
     assert not found.findings
     open_ = right._replace(rules=(*rules, Rule("street", "read", "fugu/2/home/release/site/+")))
-    found = audit_stream([policy], open_.audiences([policy], config), config, trials=1500)
+    found = audit_stream([policy], open_.audiences([policy], config), config, trials=1000)
     assert [one.name for one in found.findings] == ["epsilon-refuted"]
     assert found.findings[0].about.startswith("street: walk, plain (simulated draws): epsilon 0.5 is promised")
     assert open_.strangers("fugu/2/home/release/site/plain") == ["account street (reader)"]
     everybody = right._replace(rules=(*rules, Rule("", "read", topic_of("symbols", "home", "watch", "hr"))))
-    found = audit_stream([policy], everybody.audiences([policy], config), config, trials=1500)
+    found = audit_stream([policy], everybody.audiences([policy], config), config, trials=1000)
     assert "(anybody): symbols (simulated draws): nothing should be told" in found.findings[0].about
     heard = [(topic.replace("+", "x"), b"") for topic in heard_topics(policy)]
     assert not_listed(right, "site", heard) == []

@@ -136,7 +136,7 @@ def random_chain(seed: int, k: int) -> list[list[float]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("k", only([2, 3], [2, 3, 4]))
 def test_known_chains_are_what_devices_derive(k: int) -> None:
     """The first implementation takes the limit of its recursion plus a millionth."""
     chains = FiniteChains(transitions=tuple(tuple(map(tuple, random_chain(seed, k))) for seed in (1, 2)))
@@ -197,9 +197,7 @@ def test_no_enumerated_stream_with_known_states_loses_more(rows: Any, g: int) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("q", "r"), only_rows({(0.8, 0.9), (0.95, 0.04)}, [(0.8, 0.9), (0.6, 0.95), (0.7, 0.2), (0.95, 0.04)])
-)
+@pytest.mark.parametrize(("q", "r"), only_rows([(0.8, 0.9)], [(0.8, 0.9), (0.6, 0.95), (0.7, 0.2), (0.95, 0.04)]))
 def test_no_enumerated_stream_that_alternates_loses_more(q: float, r: float) -> None:
     """And one of seven ticks loses nearly as much to those who know no state."""
     rows, emission = np.array([[1 - q, q], [r, 1 - r]]), np.array([[0.7, 0.3], [0.3, 0.7]])
@@ -384,6 +382,7 @@ def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     kept_bytes = likely.to_bytes(-(-len(at) // 8), "little")
     ratio = points._staircase(at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()])
 
+    @cache
     def shell(x: int, y: int) -> int:
         return max(-(-(a * x + b * y) // offset) for (a, b), offset in facets)
 

@@ -104,7 +104,7 @@ def ticks_of(k: int, rate: float) -> list[list[int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([1, 2, 4], range(6)))
+@pytest.mark.parametrize("seed", only([1, 4], range(6)))
 def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
     """Chains with zeros, periodic, absorbing and all but impossible steps; who has no bound says so."""
     generator = np.random.default_rng(seed)

@@ -48,15 +48,15 @@ def weakened(share: float) -> NDArray[np.float64]:
 
 @pytest.mark.long
 def test_the_page_says_what_is_found() -> None:
-    """Of 200 runs of multinomial counts; a share on the page is right to 3 of their deviations and half a per cent."""
+    """Of 100 runs of multinomial counts; a share on the page is right to 3 of their deviations and half a per cent."""
     table = rows("draws of a state")
     assert [row[0] for row in table] == list(DRAWS)
     for seed, (name, of_coin, *shares) in enumerate(table):
         assert f"{smallest_error(DRAWS[name], COIN, EACH):.2g}" == of_coin, name
         for share, said in zip((0.01, 0.001, 0.0001), shares, strict=True):
-            power = found(counted(seed, DRAWS[name], weakened(share), 200), FLIP, EACH)
+            power = found(counted(seed, DRAWS[name], weakened(share), 100), FLIP, EACH)
             stated = float(said.removesuffix(" %")) / 100
-            assert abs(power - stated) <= 3 * (stated * (1 - stated) / 200) ** 0.5 + 0.005, (name, share, power)
+            assert abs(power - stated) <= 3 * (stated * (1 - stated) / 100) ** 0.5 + 0.005, (name, share, power)
 
 
 @pytest.mark.long
@@ -77,10 +77,10 @@ def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(distribu
     "distribution", only([(0.97, 0.03)], [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
 )
 def test_a_hundred_million_draws_alarm_no_more_often_than_stated(distribution: tuple[float, ...]) -> None:
-    """2000 runs at a rate of 5 % for frequencies: more than 4 deviations above it have a probability below 10^-4."""
+    """1000 runs at a rate of 5 % for frequencies: more than 4 deviations above it have a probability below 10^-4."""
     honest = np.array(distribution)
-    share = found(counted(3, 10**8, honest, 2000), honest, 0.15)
-    assert 0.01 < share <= 0.05 + 4 * (0.05 * 0.95 / 2000) ** 0.5
+    share = found(counted(3, 10**8, honest, 1000), honest, 0.15)
+    assert 0.01 < share <= 0.05 + 4 * (0.05 * 0.95 / 1000) ** 0.5
 
 
 @pytest.mark.parametrize("mean", [100, 1000, 10**6])

@@ -24,6 +24,7 @@ from tests.support.command import Fugu
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
 WINDOW = Window(name="high", length=10, stride=10, states=(1,), scale="100")
 TICKS = 2400
+FEW = ("--trials", 1000)
 NAME = ("home", "watch", "hr")
 
 
@@ -91,7 +92,7 @@ def least(trial: Any) -> float:
 @pytest.mark.long
 def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS), path(1)
-    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states))
+    code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states), *FEW)
     assert (code, told["confirmed"]) == (0, True)
     assert [trial["released"] for trial in told["trials"]] == ["symbols"]
     assert 0 < least(told["trials"][0]) <= 1
@@ -99,7 +100,7 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
     assert 1 < odds["forward-backward"] <= math.e
     assert odds["supervised"] > 1
     assert odds["Viterbi"] is odds["learned chain, Viterbi"] is None
-    done = fugu(*asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6)))
+    done = fugu(*asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6)), *FEW)
     assert done.code == 1
     assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in done.out
 
@@ -108,13 +109,13 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
 def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS, windows=(WINDOW,)), path(4)
     symbols = symbol_lines(policy, states)
-    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)])
+    code, told = audited(fugu, tmp_path, policy, states, [*symbols, *window_lines(states, 100.0)], *FEW)
     assert code == 0
     assert [trial["released"] for trial in told["trials"]] == ["symbols", "window high", "symbols, high"]
     assert policy.windows_guarantee is not None
     assert [trial["epsilon"] for trial in told["trials"]] == [1, policy.windows_guarantee.epsilon, 1]
     assert least(told["trials"][0]) <= 1
-    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2))
+    code, told = audited(fugu, tmp_path, policy, states, window_lines(states, 0.2), *FEW)
     assert code == 1
     (trial,) = told["trials"]
     assert trial["released"] == "window high"

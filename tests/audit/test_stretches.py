@@ -214,7 +214,7 @@ def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> 
     paths_ = np.array(list(product(range(2), repeat=ticks)))
     chance = np.array([math.prod(step[a, b] for a, b in pairwise(path)) for path in paths_])
     reached = []
-    for case in range(40):
+    for case in range(20):
         rates = np.where(rng.random(ticks) < 0.3, 0.0, rng.uniform(0.0, 1.0, ticks))
         agree = paths_[:, None, :] == paths_[None, :, :]
         outputs = np.where(agree, 1.0, np.exp(-rates)).prod(axis=2)  # of each path, up to a number: one for each tick

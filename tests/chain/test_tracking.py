@@ -67,7 +67,7 @@ def by_paths(one: Case, lag: int) -> Floats:
     return rows / rows.sum(axis=1, keepdims=True)
 
 
-CASES = [(states, ticks, seed) for states, ticks in [(1, 4), (2, 6), (3, 5), (4, 4)] for seed in range(6)]
+CASES = [(states, ticks, seed) for states, ticks in [(1, 4), (2, 6), (3, 5), (4, 4)] for seed in range(3)]
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 # Without the JIT a tick costs microseconds: long streams are shorter then.
 LONG = 20_000 if numba.config.DISABLE_JIT else 100_000
 
-bounded = settings(max_examples=40, deadline=None)
+bounded = settings(max_examples=20, deadline=None)
 
 
 class Case(NamedTuple):
