@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from fugu.host.database import AwayError, FileLostError
-from fugu.host.process import LogSettings
-from fugu.mqtt import Broker
-from gateway.cluster import cluster as part_module
-from gateway.cluster.cluster import Claim, Given
-from gateway.cluster.cluster import _serve_part as serve_part
+from gateway.cluster.cluster import Claim
 from gateway.cluster.cluster import _Vacancies as Vacancies
 from gateway.location import Server
-from gateway.settings import GatewaySettings
 from gateway.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.claims import SHARD, claiming, hold_shard, serve_shard
 from tests.support.postgres import refused
 
 pytestmark = pytest.mark.processes
 
 PARTS = ("fleet", "shard-0", "shard-1")
-SHARD = Lease("shard 0", take=True, shares=True)
 LONG = 1000.0
 """Seconds, of a clock that these tests say."""
 
@@ -147,48 +139,33 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
             refused(frozen.check)
 
 
-def hold_shard(server: Server, told: Connection) -> None:
-    """As a shard's process: claim it, take its store, and store what it is told to, or say why not."""
-    channel = channel_of(server)
-    assert isinstance(channel, Server)
-    with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
-        told.send("")
-        while document := told.recv():
-            try:
-                store.add_policy(1, len(document), document)
-            except (AwayError, FileLostError) as error:
-                told.send(type(error).__name__)
-            else:
-                told.send("")
-
-
 @pytest.mark.long
 def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_its_part(
-    server: Server, channel: Server, vacancies: Vacancies
+    server: Server, channel: Server, vacancies: Vacancies, tmp_path: Path
 ) -> None:
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=hold_shard, args=(server, theirs))
-    process.start()
-    theirs.close()
-    assert process.pid is not None
-    assert ours.recv() == ""
+    process = claiming(hold_shard, server, tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    number = int(process.stdout.readline())
 
     def said(document: str) -> str:
-        ours.send(document)
-        return str(ours.recv())
+        print(document, file=process.stdin, flush=True)
+        assert process.stdout is not None
+        return process.stdout.readline().rstrip()
 
     assert said("before") == ""
-    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(number, signal.SIGSTOP)
     wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
     with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
         store.add_policy(1, 2, "of the one that has it now")
-        os.kill(process.pid, signal.SIGCONT)
+        os.kill(number, signal.SIGCONT)
         answers = {said("too late")}
         wait_until(lambda: answers.add(said("too late")) or "FileLostError" in answers, "the answer for good")
         assert answers <= {"AwayError", "FileLostError"}
         assert sorted(store.policy_documents()) == ["before", "of the one that has it now"]
-    ours.send("")
-    process.join()
+    process.stdin.close()
+    process.wait(PATIENCE)
+    process.stdout.close()
 
 
 @pytest.mark.long
@@ -196,23 +173,13 @@ def test_a_part_whose_start_hangs_ends_with_its_host(server: Server, channel: Se
     """It has not served yet, so that nobody asks it to go on, and SIGTERM alone would not end it."""
     (tmp_path / "policies").mkdir()
     os.mkfifo(tmp_path / "policies" / "watch.json")  # nobody ever writes into it
-    settings = GatewaySettings("home", Broker(port=1), server, tmp_path / "policies", shards=2)
-    ours, theirs = multiprocessing.Pipe()
-    given = Given(settings, tmp_path, LogSettings())
-    # No fork: this process has threads, of Ray among others, whose locks a child would wait for, for ever.
-    process = multiprocessing.get_context("spawn").Process(target=left_alone, args=(given, theirs))
-    process.start()
-    theirs.close()
+    process = claiming(serve_shard, server, tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
     wait_until(lambda: claimed_by_another(channel), "its claim")
-    ours.close()
-    process.join(PATIENCE)
-    assert process.exitcode == 1
-
-
-def left_alone(given: Given, host: Connection) -> None:
-    """Serve a part in a process that does not have the host's end."""
-    part_module._ORDER_SECONDS = 0.1
-    serve_part(given, "shard-0", host)
+    process.stdin.close()
+    assert process.wait(PATIENCE) == 1
+    process.stdout.close()
 
 
 def claimed_by_another(channel: Server) -> bool:

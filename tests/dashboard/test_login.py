@@ -30,6 +30,12 @@ def login(folder: Path, clock: Clock) -> Login:
     return Login(folder / "login", 60.0, clock)
 
 
+@pytest.fixture
+def cheap_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of who may try, and when: a hash that takes long shows nothing of these."""
+    monkeypatch.setattr(login_module, "_N", 2)
+
+
 def test_a_session_ends_after_its_time_or_when_it_is_ended(tmp_path: Path) -> None:
     clock = Clock()
     some = login(tmp_path, clock)
@@ -43,7 +49,7 @@ def test_a_session_ends_after_its_time_or_when_it_is_ended(tmp_path: Path) -> No
     assert not some.knows(first)
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("cheap_hash")
 def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     clock = Clock()
     some = login(tmp_path, clock)
@@ -57,7 +63,7 @@ def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     assert some.enter(PASSWORD, HERE) is not None
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("cheap_hash")
 def test_failures_shut_out_the_network_they_came_from_and_no_other(tmp_path: Path) -> None:
     some = login(tmp_path, Clock())
     for last in range(5):
@@ -74,7 +80,7 @@ def test_what_counts_as_one_network() -> None:
     assert network_of("") == ""
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("cheap_hash")
 def test_a_flood_of_addresses_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network whose last failure is the oldest is forgotten; one that goes on failing is not."""
     monkeypatch.setattr(login_module, "_MOST_NETWORKS", 3)

@@ -49,7 +49,7 @@ def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
 
 @pytest.mark.long
 def test_a_week_of_counts_is_remembered_as_shares_with_their_bands() -> None:
-    memory = remembered(*(count(BEGIN + i * FIVE, float(i % 61)) for i in range(10 * 288)))
+    memory = remembered(*(count(BEGIN + i * FIVE, float(i % 61)) for i in range(8 * 288)))
     (history,) = memory.histories("watch")
     day, week = history["tiers"]
     assert (history["of"], history["names"], history["unit"]) == ("high", ("high",), "share")
@@ -57,7 +57,7 @@ def test_a_week_of_counts_is_remembered_as_shares_with_their_bands() -> None:
         assert rows[-1][0] - rows[0][0] <= span
         assert len(rows) == span // step + 1
         assert all(row[0] // step != other[0] // step for row, other in pairwise(rows))
-    last = (10 * 288 - 1) % 61
+    last = (8 * 288 - 1) % 61
     assert day[-1][1:] == [float(f"{one:.4g}") for one in (last / 60, (last - 6) / 60, min(1.0, (last + 6) / 60))]
     assert json.loads(json.dumps(history, allow_nan=False))["stream"] == "hr"
 

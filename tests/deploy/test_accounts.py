@@ -27,6 +27,12 @@ BROKER = ("--fleet", "home", "--host", "gw.example", "--host", "192.168.1.5", "-
 SECRETS = {"server.key", "passwords", "access.acl", "password", "rollout-password", "client.key", "rollout-client.key"}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what no test changes."""
+    return tmp_path_factory.mktemp("shared")
+
+
 def deployed(fugu: Fugu, folder: Path, *words: str) -> Path:
     """A broker's folder and one of each account."""
     broker = folder / "broker"
@@ -276,9 +282,9 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    fugu: Fugu, tmp_path: Path, words: tuple[str, ...], code: int, says: str
+    fugu: Fugu, shared: Path, tmp_path: Path, words: tuple[str, ...], code: int, says: str
 ) -> None:
-    broker = deployed(fugu, tmp_path)
+    broker = shared / "broker" if (shared / "broker").exists() else deployed(fugu, shared)
     before = (broker / "passwords").read_bytes(), (broker / "broker.json").read_bytes()
     (tmp_path / "p.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
     places = {"new": str(tmp_path / "new"), "broker": str(broker), "p": str(tmp_path / "p.json")}

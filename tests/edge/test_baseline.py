@@ -100,20 +100,20 @@ def replayed(readings: Sequence[float], first: int = 1) -> list[float]:
 def test_symbols_of_the_first_ticks_after_a_start_do_not_depend_on_readings(tmp_path: Path) -> None:
     """The same random bits, other readings: the same symbols for M ticks, and others from the next one on."""
     generator = random.Random(2)
-    wild = [generator.choice([31.0, 229.0, 1e308, -1e308, 100.0]) for _ in range(400)]
+    wild = [generator.choice([31.0, 229.0, 1e308, -1e308, 100.0]) for _ in range(200)]
     agents = [device(tmp_path / str(i), readings) for i, readings in enumerate((FLAT, wild))]
     for agent in agents:
-        go_on(agent, 400)
+        go_on(agent, 200)
     one, other = map(symbols, agents)
     assert one[:M] == other[:M]
-    assert len(one) == len(other) == 400
+    assert len(one) == len(other) == 200
     assert one[M:] != other[M:]
-    distributions = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(60)]
+    distributions = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(30)]
     for agent in distributions:
         go_on(agent, M)
-    share = sum(map(sum, map(symbols, distributions))) / (60 * M)
+    share = sum(map(sum, map(symbols, distributions))) / (30 * M)
     expected = sum(row[1] for row in TABLE.weights()) / 2 / 2**32
-    assert abs(share - expected) < 0.06, "the distribution of a tick without a state, 4 standard deviations"
+    assert abs(share - expected) < 0.085, "the distribution of a tick without a state, 4 standard deviations"
 
 
 def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> None:

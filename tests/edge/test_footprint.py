@@ -36,7 +36,7 @@ def test_a_connected_agent_has_32_mb_and_no_room_that_it_does_not_need(broker: M
     with subprocess.Popen([sys.executable, "-c", _RUN, str(config)], stdout=subprocess.PIPE, text=True) as agent:
         try:
             wait_until(sends, "an agent without troubles")
-            time.sleep(1)  # of sending
+            time.sleep(0.4)  # of sending
             status = Path(f"/proc/{agent.pid}/status").read_text()
         finally:
             agent.terminate()

@@ -83,7 +83,7 @@ def test_a_tick_is_committed_once(tmp_path: Path) -> None:
     crashes=st.sets(st.integers(0, 40)),
     drains=st.sets(st.integers(0, 40)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_is_appended_comes_out_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, ticks: list[int], crashes: set[int], drains: set[int]
 ) -> None:

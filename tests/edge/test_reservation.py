@@ -73,7 +73,7 @@ def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -
 @given(
     steps=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["", "", "", "crash", "stop", "close"])), max_size=40)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_whatever_crashes_frames_come_out_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]]
 ) -> None:
@@ -240,7 +240,7 @@ def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Pa
     jumps=st.lists(st.integers(1, 5), min_size=1, max_size=30),
     stops=st.sets(st.integers(0, 30), max_size=3),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_changed(
     tmp_path_factory: pytest.TempPathFactory, jumps: list[int], stops: set[int]
 ) -> None:

@@ -11,7 +11,7 @@ from edge_agent.local_control import described
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.stored_frames import MOST_COVERED, Keeping, StoredFrames
+from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Gap
@@ -119,14 +119,15 @@ def test_the_watermark_s_counter_is_stored_with_the_next_frame(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path) -> None:
+def test_many_covered_frames_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge_agent.stored_frames.MOST_COVERED", most := 1_000)
     outbox, _ = outbox_of(tmp_path, 0)
     with outbox.frames.changing(forced=False):
-        for tick in range(MOST_COVERED + 10):
+        for tick in range(most + 10):
             outbox.frames.add("hr", tick - 1, tick, b"\1")
     outbox.frames.forget_committed("hr", 2**53, (), sent_through=2**53, grace=3600.0)
-    assert outbox.frames.covered == MOST_COVERED // 2
-    assert len(on_disk(outbox)) == MOST_COVERED // 2
+    assert outbox.frames.covered == most // 2
+    assert len(on_disk(outbox)) == most // 2
     assert outbox.frames.depth() == 0
     outbox.close()
 
@@ -179,17 +180,17 @@ def test_the_oldest_are_dropped_and_those_after_them_account_for_their_ticks(tmp
     seal(outbox, 0)
     for index in (0, 1, 5):
         outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (index,))])
-    for tick in range(4000):
+    for tick in range(2000):
         outbox.append(PLAN, tick, bytes((tick % 2,)))
     assert outbox.path.stat().st_size <= SMALL
     frames = symbol_frames(outbox)
     assert [(f.previous, f.first) for f in frames if f.first == 0] == [(-1, 0)], "the last one of a sequence stays"
     mine = [frame for frame in frames if frame.first > 0]
-    assert (mine[0].previous, mine[-1].last) == (-1, 3999)
+    assert (mine[0].previous, mine[-1].last) == (-1, 1999)
     assert [f.previous for f in mine[1:]] == [f.last for f in mine[:-1]]
     assert all(f.symbols == b"\0\1\0\1" for f in mine)
     assert [(f.previous, f.index, f.counts) for f in window_frames(outbox)] == [(-1, 5, (5,))]
-    assert outbox.frames.dropped == 1000 - len(mine) + 2
+    assert outbox.frames.dropped == 500 - len(mine) + 2
     outbox.close()
     again = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert again.frames.depth() == len(mine) + 2
@@ -201,12 +202,12 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
     plan = agent_plan(tmp_path, Broker(port=9), PLAN, max_bytes=SMALL)
     clock = JumpingClock(0)
     agent = Agent(plan, [ReplaySensor([0.0], loop=True)], system_entropy(), clock)
-    for _ in range(5_000):
+    for _ in range(2_500):
         clock.now += SECOND
         agent._ticks.catch_up()
     assert agent._codes() == (StatusCode.STORAGE_FULL,)
     stream = agent._ticks.streams[0]
-    assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 5_000
+    assert agent._ticks.not_drawn + len(ticks(symbol_frames(agent._outbox))) == stream.ticks == 2_500
     assert f"{agent._ticks.not_drawn} ticks were not drawn for" in described(agent._told())
     agent._outbox.close()
 

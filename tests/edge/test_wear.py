@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FRAMES, TICKS = 12, 50
+FRAMES, TICKS = 6, 30
 CODE = f"""
 import json, sys
 from pathlib import Path

@@ -510,7 +510,9 @@ def _after(step: Callable[..., None], call: Callable[..., Any]) -> Callable[...,
 
 @pytest.mark.long
 @pytest.mark.parametrize("life", only([5], [5, 7, 12]))
-@pytest.mark.parametrize("keeping", [Keeping(), Keeping(by_tick=True)], ids=["frame", "tick"])
+@pytest.mark.parametrize(
+    "keeping", [pytest.param(Keeping(), marks=pytest.mark.soak), Keeping(by_tick=True)], ids=["frame", "tick"]
+)
 def test_a_device_killed_before_every_step_sends_each_window_once_and_shows_it_once(
     tmp_path: Path, keeping: Keeping, life: int
 ) -> None:

@@ -216,10 +216,10 @@ def test_a_push_by_hand_takes_a_device_out_of_the_rollout(registry: Registry) ->
 
 
 def _played(folder: Path, seed: int | None) -> tuple[list[tuple[int, str, int]], Rollout, list[tuple[object, ...]]]:
-    """A rollout to a hundred devices; with a seed, the gateway is killed and reopened before random steps."""
+    """A rollout to sixty devices; with a seed, the gateway is killed and reopened before random steps."""
     folder.mkdir()
     path = folder / "fleet.sqlite"
-    registry = new_registry(path, names(100), canaries=names(3))
+    registry = new_registry(path, names(60), canaries=names(3))
     fleet = SimulatedFleet(registry, refusing=frozenset(names(4)[2:]), offline=frozenset(names(20)[10:]))
     some = plan(Stage(group="canary", success=60 * PERCENT), 10, 50, 100, error=40, pace=120, patience_seconds=30)
     number = started(fleet.rollouts, some)

@@ -151,6 +151,7 @@ def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytes
         return made
 
     monkeypatch.setattr(socket, "create_connection", connected)
+    monkeypatch.setattr("fugu.mqtt.client._MOST_UNSENT", 1_000)
 
     def attack(victim: Victim) -> None:
         victim.accept()

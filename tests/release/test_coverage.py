@@ -100,7 +100,7 @@ def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -
 @pytest.mark.long
 @pytest.mark.parametrize("states", only([(0, 1, 2)], [(0, 0, 0), (0, 1, 2), (1, 1, 2)]), ids=str)
 def test_every_bin_of_a_histogram_covers_as_often_as_it_says(states: tuple[int, ...]) -> None:
-    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(1, 2)
+    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(1, 3)
     query, emission = Query("histogram", (0, 1, 2)), inversion(table).emission
     reach, noise = laplace(scale)
     sums: dict[tuple[int, ...], float] = {}

@@ -255,7 +255,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -299,7 +299,7 @@ TOLD = st.tuples(st.sampled_from(["watch", "ring"]), st.sampled_from(MECHANISMS)
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.tuples(st.sampled_from(MECHANISMS), st.sampled_from(MECHANISMS)), st.integers(0, 1), st.lists(TOLD, max_size=15)
 )

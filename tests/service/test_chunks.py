@@ -75,7 +75,7 @@ def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tm
 @pytest.mark.parametrize("size", [1, 10, 999, 4_000])
 def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sealed(tmp_path: Path, size: int) -> None:
     generator, scene = random.Random(size), Scene(tmp_path / "s.sqlite")
-    made = frames([size] * (20_000 // size))
+    made = frames([size] * (10_000 // size))
     sent = 0
     while sent < len(made):
         step = generator.choice([1, 30, 300, 3_000]) * max(1, 10 // size)
@@ -118,7 +118,7 @@ def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(2), range(6)))
+@pytest.mark.parametrize("seed", only(range(1), range(6)))
 def test_late_frames_in_sealed_chunks_leave_chunks_and_distributions_as_those_of_a_run_in_order(
     tmp_path: Path, seed: int
 ) -> None:
@@ -149,7 +149,7 @@ def test_late_frames_in_sealed_chunks_leave_chunks_and_distributions_as_those_of
 @pytest.mark.long
 def test_a_binary_symbol_takes_no_more_than_a_fifth_of_a_byte_everything_included(tmp_path: Path) -> None:
     """But for the pages that the journal has left free, which it uses again."""
-    devices, each = [f"d{number:02d}" for number in range(100)], 120_000
+    devices, each = [f"d{number:02d}" for number in range(50)], 120_000
     scene = Scene(tmp_path / "s.sqlite", policies=tuple(policy(1, device=device) for device in devices))
     held = random.Random(1).randbytes(4_000)
     symbols = bytes(one & 1 for one in held)
@@ -398,7 +398,7 @@ CUT_ANEW = {
 @pytest.mark.long
 @pytest.mark.parametrize("page", only([1], [1, 64]))
 @pytest.mark.parametrize("case", CUT_ANEW)
-@pytest.mark.parametrize("begin", [0, 5_500])
+@pytest.mark.parametrize("begin", only([5_500], [0, 5_500]))
 def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, case: str, begin: int
 ) -> None:

@@ -136,7 +136,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
     loud.send(frames([20] * 50))
     wait_until(lambda: not loud.outbox, "the first frames")
     again = frames([20] * 50)
-    for number, frame in enumerate(frames([20] * 20)):
+    for number, frame in enumerate(frames([20] * 8)):
         for _ in range(2):
             loud.send(again)
         quiet.send([frame])

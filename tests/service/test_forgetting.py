@@ -28,6 +28,7 @@ from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, frames, newest, policy
 from tests.support.soak import only
 
+MANY = 120
 WINDOW = Window(name="high", length=50, stride=50, start=0, states=(1,), scale="2")
 POLICIES = (
     *(policy(1, windows=(WINDOW,)), measure_policy(), policy(1, device="ring")),
@@ -41,7 +42,7 @@ def lived_in(
     """A store with many frames of two devices, that came in no order, so that its pages were split often."""
     generator = random.Random(5)
     scene = Scene(folder / "s.sqlite", lag=4, policies=POLICIES)  # type: ignore[arg-type]
-    made = frames([64] * 200, seed=7)
+    made = frames([64] * MANY, seed=7)
     measured = [
         MeasureFrame(
             *(1, first - 1, first, 2),
@@ -50,11 +51,11 @@ def lived_in(
         for first in range(0, 600, 20)
     ]
     counts = [
-        WindowFrame(1, "high", i - 1, i, 50 * i, 50, 50, (generator.randrange(10**8, 10**9),)) for i in range(200)
+        WindowFrame(1, "high", i - 1, i, 50 * i, 50, 50, (generator.randrange(10**8, 10**9),)) for i in range(MANY)
     ]
     batch = [Received("watch", "hr", frame) for frame in [*made, *counts]]
     batch += [Received("watch", "place", frame) for frame in measured]
-    batch += [Received("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([64] * 200, seed=8)]
+    batch += [Received("ring", stream, frame) for stream in ("hr", "steps") for frame in frames([64] * MANY, seed=8)]
     generator.shuffle(batch)
     for begin in range(0, len(batch), 40):
         scene.receive(batch[begin : begin + 40])
@@ -109,12 +110,12 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
         "distributions": [distribution for distribution in distributions[1:] if distribution not in distributions[:1]],
         "heads": heads,
     }
-    others = [packed(frame.symbols) for frame in frames([64] * 200, seed=8)]
+    others = [packed(frame.symbols) for frame in frames([64] * MANY, seed=8)]
     scene.store.close()
     for kind, some in needles.items():
         assert all(holds(tmp_path, needle) for needle in some[-20:]), kind
     erased = forget_device(tmp_path / "s.sqlite", "watch")
-    assert erased == (200 * 64, 30, 200)
+    assert erased == (MANY * 64, 30, MANY)
     for kind, some in needles.items():
         assert not any(holds(tmp_path, needle) for needle in some), kind
     assert all(holds(tmp_path, symbols) for symbols in others)
@@ -123,7 +124,7 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
         number = scene.store.stream_id("ring", stream)
         assert number is not None
         assert b"".join(one.symbols for one in scene.store.symbols.following(number, 0)) == b"".join(
-            frame.symbols for frame in frames([64] * 200, seed=8)
+            frame.symbols for frame in frames([64] * MANY, seed=8)
         )
         assert newest(scene, "ring", stream) is not None
     assert newest(scene) is None

@@ -127,7 +127,7 @@ def test_what_is_too_large_is_an_alarm_with_its_device_and_an_invented_name_goes
 def test_a_store_that_is_full_stops_nothing_and_loses_nothing(
     broker: Mosquitto, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = frames([4000] * 20)
+    made = frames([4000] * 12)
     device = greeted(broker)
     device.send(made[:2])
     wait_until(lambda: not device.outbox)
@@ -173,7 +173,7 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
 
 
 def test_killed_while_frames_stream_in_it_ends_in_the_same_state(broker: Mosquitto, tmp_path: Path) -> None:
-    made = frames([10] * 200, gaps=[0, 0, 3, 0, 20])
+    made = frames([10] * 100, gaps=[0, 0, 3, 0, 20])
     write_policies(tmp_path / "policies")
     device = Device(broker)
     device.say_birth()
@@ -181,7 +181,7 @@ def test_killed_while_frames_stream_in_it_ends_in_the_same_state(broker: Mosquit
         gateway = GatewayProcess(broker, tmp_path)
         seen = device.watermarks
         wait_until(device.answered_after(seen))
-        device.send(made[100 * part : 100 * part + 100])
+        device.send(made[50 * part : 50 * part + 50])
         wait_until(device.answered_after(seen + 1))
         gateway.kill()
     gateway = GatewayProcess(broker, tmp_path)

@@ -298,7 +298,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
     undisturbed: tuple[object, ...], data: st.DataObject

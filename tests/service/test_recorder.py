@@ -47,7 +47,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, object]:
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None, suppress_health_check=UNMINDED)
+@settings(max_examples=12, deadline=None, suppress_health_check=UNMINDED)
 @given(st.data())
 def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
     undisturbed: dict[int, object], data: st.DataObject
@@ -73,7 +73,7 @@ def test_any_order_repetition_batching_and_restart_ends_in_the_same_bits(
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_a_device_never_forgets_a_frame_that_is_not_stored(data: st.DataObject) -> None:
     made = frames([3] * 90, gaps=[0, 2])
@@ -134,7 +134,7 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
 @pytest.mark.long
 def test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop(tmp_path: Path) -> None:
     """The frame after them accounts for their ticks, also when the gateway had it before."""
-    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch", Keeping(max_bytes=1 << 16, drop_oldest=True))
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch", Keeping(max_bytes=1 << 15, drop_oldest=True))
     plan = stream_plan(frame_ticks=10)
     outbox.register(plan)
     for tick in range(100):
@@ -142,7 +142,7 @@ def test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop(tmp_path: Path) 
     scene, before = Scene(tmp_path / "s.sqlite"), symbol_frames(outbox)
     scene.record(before[0], *before[5:8])
     assert scene.committed().streams[0].gaps == (Gap(9, 49),)
-    for tick in range(100, 20_000):
+    for tick in range(100, 6_000):
         outbox.append(plan, tick, b"\1")
     after = symbol_frames(outbox)
     assert after[0].previous == -1
@@ -203,7 +203,7 @@ def whole(some: Iterable[SymbolFrame]) -> bytes:
 @pytest.mark.long
 def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "reference.sqlite")
-    made = frames([2000] * 30)
+    made = frames([2000] * 15)
     for frame in made:
         reference.record(frame)
     scene.record(made[0])

@@ -162,8 +162,8 @@ def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, m
 
 @pytest.mark.parametrize("mechanism", only(["wasserstein"], ALONE))
 def test_noise_that_covers_one_release_has_its_distribution(tmp_path: Path, mechanism: Mechanism) -> None:
-    """A hundred and twenty audiences, each told once, with draws that are the same at every run."""
-    names = [f"a{n}" for n in range(120)]
+    """Eighty audiences, each told once, with draws that are the same at every run."""
+    names = [f"a{n}" for n in range(80)]
     audiences = "".join(NOBODY.replace("public", name) for name in names)
     bench = Bench(tmp_path, *(planned(mechanism, name=n, audience=n) for n in names), audiences=audiences, fleet=FLEET)
     object.__setattr__(bench.schedule._maker, "draw", random.Random(5).randrange)

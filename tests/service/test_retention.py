@@ -13,6 +13,7 @@ import pytest
 from fugu.contract.errors import UsageError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
 from gateway.journal import Received
 from gateway.retention import Keep, Retention
@@ -305,18 +306,19 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
 
 
 def test_points_go_as_symbols_do(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(measure_policy(),))  # type: ignore[arg-type]
+    minutes = measure_policy(clock=Clock(epoch_us=0, period_us=60 * SECOND_US))
+    scene = Scene(tmp_path / "p.sqlite", lag=3, policies=(minutes,))  # type: ignore[arg-type]
     made = [
-        MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(100)))
-        for first in range(0, 3 * HOUR, 100)
+        MeasureFrame(1, first - 1, first, 2, tuple(Released(0, (0, 0)) for _ in range(20)))
+        for first in range(0, 180, 20)
     ]
     scene.receive([Received("watch", "place", frame) for frame in made])
     keeper = Keeper(scene, "points=1h")
     keeper.run(3)
-    assert keeper.first("measured") == 2 * HOUR
+    assert keeper.first("measured") == 120
     scene.receive([Received("watch", "place", made[0])])
     assert scene.counters["duplicate"] == 1
-    scene.receive([Received("watch", "place", MeasureFrame(1, 10_799, 10_800, 2, (Released(0, (1, 1)),)))])
+    scene.receive([Received("watch", "place", MeasureFrame(1, 179, 180, 2, (Released(0, (1, 1)),)))])
     assert scene.counters["stored"] == len(made) + 1
 
 

@@ -66,14 +66,14 @@ def check(payloads: Sequence[bytes], *, all_valid: bool = False) -> int:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(valid_frames(), min_size=1, max_size=5))
 def test_what_a_device_encodes_is_read_as_the_contract_reads_it(some: list[SymbolFrame]) -> None:
     check([frame.encode() for frame in some], all_valid=True)
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(valid_frames().filter(lambda frame: len(frame.symbols) + frame.padding < 100))
 def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(frame: SymbolFrame) -> None:
     payload = frame.encode()
@@ -84,7 +84,7 @@ def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(fram
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(valid_frames().filter(lambda frame: len(frame.symbols) < 100), st.binary(min_size=1, max_size=9))
 def test_what_is_cut_short_or_longer_is_not_taken(frame: SymbolFrame, more: bytes) -> None:
     payload = frame.encode()
@@ -126,7 +126,7 @@ def layouts(frame: SymbolFrame) -> list[bytes]:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(valid_frames())
 def test_other_layouts_of_the_same_numbers_are_left_to_the_contract_or_read_the_same(frame: SymbolFrame) -> None:
     some = layouts(frame)
@@ -138,7 +138,7 @@ FIELDS = {"version": (3, 4), "shift": (8, 8), "previous": (17, 8), "first": (26,
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(
     valid_frames().filter(lambda frame: len(frame.symbols) < 50),
     st.dictionaries(
