@@ -250,7 +250,7 @@ def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Pa
 @pytest.mark.long
 def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path) -> None:
     rng, state, rows = random.Random(7), 0, ["value"]
-    for tick in range(9_000):
+    for tick in range(6_000):
         state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
         rows.append(str(state))
     (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
@@ -407,7 +407,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     fugu: Fugu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng, rows = random.Random(4), ["t,lat,lon"]
-    for tick in range(3_000):
+    for tick in range(2_600):
         rows.append(f"{tick * 60},{52.002 + 0.0045 * rng.randrange(2)},{4.003 + 0.0073 * rng.randrange(2)}")
     file = tmp_path / "visits.csv"
     file.write_text("\n".join(rows) + "\n")
@@ -426,7 +426,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert page.tags.count("polyline") == len(document["candidates"])
     assert page.loaded == []
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
-    held_back = three_sets(np.zeros(3_000, dtype=np.int64), 0).test.rows.tolist()
+    held_back = three_sets(np.zeros(2_600, dtype=np.int64), 0).test.rows.tolist()
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
     refused = fugu(*AUTO, file, "--epsilon", ".1")
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]

@@ -201,7 +201,7 @@ def test_real_coordinates_are_put_on_the_lattice(planner: Planner) -> None:
 @pytest.mark.long
 def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     corner = {"grid": "4x4", "graph": {"radius": 1}, "epsilon": 1, "initial": [1, *[0] * 15], "resolution": 100}
-    document = planner.document(corner)
+    document = planner.document(corner, "--quick")
     assert (document["run_in"], document["period"], document["different_sets"]) == (6, 1, 7)
     assert [len(each["possible"]) for each in document["sets"]] == [1, 3, 6, 10, 13, 15, 16]
     assert [each["repeats"] for each in document["sets"]] == [False] * 6 + [True]
@@ -211,7 +211,7 @@ def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     shown = planner.run(corner, "--quick").out
     assert "from tick 6 on  16 of 16 states" in shown
     assert "comes back for ever" in shown
-    policy = planner.policy(corner)
+    policy = planner.policy(corner, "--quick")
     sets = ConstraintSets(policy.measurement).all()
     assert [table.constraint for table in policy.measure_tables] == [0, sets[6], *sets[1:6]]
     assert [table.first for table in policy.measure_tables] == [0, 6, 1, 2, 3, 4, 5]

@@ -25,10 +25,10 @@ def _once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def motion() -> pd.Series:
-    """A room: ten days of minutes, in which a stay lasts about five."""
+    """A room: six days of minutes, in which a stay lasts about five."""
     rng = np.random.default_rng(7)
     state, states = 0, []
-    for draw in rng.random(10 * 1440).tolist():
+    for draw in rng.random(6 * 1440).tolist():
         state ^= draw < 0.2
         states.append(state)
     return pd.Series(states, pd.date_range("2026-03-01", periods=len(states), freq="min"), name="motion")

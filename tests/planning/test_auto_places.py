@@ -53,7 +53,7 @@ def stream(transition: Floats, point: float) -> float:
 
 @pytest.mark.long
 def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
-    plan = planned(walk(tmp_path, 10, 0.0, 2700), 1.0)
+    plan = planned(walk(tmp_path, 7, 0.0, 2_600), 1.0)
     assert plan.recommended.kind == "none"
     assert plan.recommended.attack is None
     assert plan.spec is None
@@ -73,7 +73,7 @@ def test_a_slow_walk_gets_a_plain_no_with_true_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of_the_stream(tmp_path: Path) -> None:
-    plan = planned(walk(tmp_path, 2, 0.9, 6_000), 8.0)
+    plan = planned(walk(tmp_path, 2, 0.9, 3_000), 8.0)
     one = plan.recommended
     assert one.kind == "points"
     assert one in plan.candidates
