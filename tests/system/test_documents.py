@@ -189,7 +189,7 @@ def test_auditing(broker: Mosquitto, tmp_path: Path) -> None:
     BrokerFolder.create(
         tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
     )
-    replace = {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 4", "check stream": FEWER_TRIALS}
+    replace = {"1883": str(broker.port), "20000": "1000", "--live 10": "--live 3", "check stream": FEWER_TRIALS}
     with Page("docs/audit.md", tmp_path, replace) as page:
         assert page.run() == 10
     assert "refused" not in (tmp_path / "background.log").read_text()

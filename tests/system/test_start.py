@@ -281,7 +281,7 @@ def write(browser: Browser, port: int) -> None:
 
 
 def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) -> None:
-    history = recorded(tmp_path, 0.9, 5000)
+    history = recorded(tmp_path, 0.9, 3000)
     started.enter()
     assert started.ask("POST", "/upload?name=history.csv", history.read_bytes())[0] == 201
     assert started.do("plan", threshold="10", protect="tick", epsilon="0.2") == 202
