@@ -428,13 +428,13 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
     held_back = three_sets(np.zeros(2_600, dtype=np.int64), 0).test.rows.tolist()
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
-    refused = fugu(*AUTO, file, "--epsilon", ".1")
+    refused = fugu(*AUTO, file, "--epsilon", 1)
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]
     assert (refused.code, " m off on held-back rows instead: fugu plan auto" in offer) == (3, True)
     gives, line = offer.split(" off on held-back rows instead: ")
     pasted = fugu(*shlex.split(line)[1:])
     assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
-    assert words.startswith("No: nothing is recommended at epsilon 0.1. promise: any single tick")
+    assert words.startswith("No: nothing is recommended at epsilon 1. promise: any single tick")
     assert re.search(r"m on average and no less, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
     assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))

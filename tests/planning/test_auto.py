@@ -170,7 +170,7 @@ def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:
 
 @pytest.mark.long
 def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_offers_a_share() -> None:
-    plan = planned(simulated(2), want="now")
+    plan = planned(simulated(2, 6_000), want="now")
     check(plan)
     now = [one for one in plan.candidates if one.answers == "now"]
     assert now
@@ -180,7 +180,7 @@ def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_offers_a_share() 
 
 @pytest.mark.long
 def test_the_state_now_is_told_by_symbols_at_an_epsilon_that_allows_it() -> None:
-    plan = planned(simulated(3, q=0.45, r=0.45), want="now", epsilon=3.0, within=0.2)
+    plan = planned(simulated(3, 6_000, q=0.45, r=0.45), want="now", epsilon=3.0, within=0.2)
     check(plan)
     assert (plan.recommended.kind, plan.recommended.window_ticks) == ("symbols", None)
     assert plan.recommended.expected_error < 0.2
@@ -191,7 +191,7 @@ def test_the_state_now_is_told_by_symbols_at_an_epsilon_that_allows_it() -> None
 
 @pytest.mark.long
 def test_a_group_is_off_by_less_than_its_devices() -> None:
-    plan = planned(simulated(4), devices=25)
+    plan = planned(simulated(4, 6_000), devices=25)
     check(plan)
     assert auto_policy(plan).useful_for is None, "their average is useful, none of them alone is"
     alone = {one.window_ticks: one for one in plan.candidates if one.kind == "windows" and one.devices == 1}
@@ -206,9 +206,9 @@ def test_a_group_is_off_by_less_than_its_devices() -> None:
 def test_a_histogram_counts_every_state() -> None:
     rng = np.random.default_rng(5)
     rooms = ["bath", "hall", "kitchen"]
-    weights = [np.roll([0.5, 0.3, 0.2], part % 3) for part in range(9_000 // 300)]
+    weights = [np.roll([0.5, 0.3, 0.2], part % 3) for part in range(6_000 // 300)]
     names: list[str | None] = [str(name) for some in weights for name in rng.choice(rooms, 300, p=some)]
-    plan = planned(simulated(5)._replace(values=names, kind="names"), epsilon=3.0)
+    plan = planned(simulated(5, 6_000)._replace(values=names, kind="names"), epsilon=3.0)
     check(plan)
     assert plan.recommended.answers == "histogram"
     assert auto_policy(plan).windows[0].states == "histogram"
@@ -234,7 +234,7 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
     idle = Attack("single window", success=0.77, low=0.77, high=0.77, **common)
     unsure = Attack("supervised", success=0.66, low=0.23, high=1.0, **common)
     monkeypatch.setattr("fugu.planning.auto.attack", lambda *_: (idle, unsure))
-    assert planned(simulated(1)).recommended.attack == idle
+    assert planned(simulated(1, 6_000)).recommended.attack == idle
 
 
 @pytest.mark.long
@@ -264,7 +264,7 @@ def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:
 
 @pytest.mark.long
 def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:
-    plan = planned(simulated(1), within=0.0001)
+    plan = planned(simulated(1, 6_000), within=0.0001)
     assert plan.recommended.kind == "none"
     check(plan)
     assert plan.least_epsilon is None or plan.least_epsilon > 1.0
@@ -272,7 +272,7 @@ def test_a_wish_that_cannot_be_met_is_a_plain_no() -> None:
 
 @pytest.mark.long
 def test_what_does_not_vary_is_not_worth_telling() -> None:
-    plan = planned(simulated(6, q=0.45, r=0.45), latency_seconds=3_600.0, epsilon=0.2)
+    plan = planned(simulated(6, 6_000, q=0.45, r=0.45), latency_seconds=3_600.0, epsilon=0.2)
     assert plan.recommended.kind == "none"
     check(plan)
 
