@@ -120,7 +120,7 @@ def test_a_window_that_was_released_before_a_restart_is_not_begun_again() -> Non
     ticks=st.lists(st.integers(1, 9), min_size=1, max_size=60),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_observed_tick_is_in_exactly_its_windows(
     length: int, stride: int, start: int, ticks: list[int], seed: int
 ) -> None:

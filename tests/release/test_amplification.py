@@ -49,7 +49,7 @@ def named(text: str) -> tuple[float, NoiseTable]:
     return float(number), binary(float(rho0), float(rho1))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.fractions(Fraction(1, 10**9), 10**9))
 def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
     found = scale_above(scale)
@@ -58,7 +58,7 @@ def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
     assert (found * 10**6).denominator == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.fractions(0, 10**9))
 def test_a_float_up_is_the_next_one_that_is_no_less(value: Fraction) -> None:
     found = float_up(value)
@@ -128,7 +128,7 @@ def enumerated(table: NoiseTable, spread: float) -> float:
 
 @pytest.mark.long
 @given(tables(), SPREADS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: float) -> None:
     found, worst = amplified_loss(table, spread), enumerated(table, spread)
     assert found == pytest.approx(worst, rel=1e-9, abs=1e-12)
@@ -138,7 +138,7 @@ def test_thresholds_find_the_worst_set_of_symbols(table: NoiseTable, spread: flo
 
 @pytest.mark.long
 @given(tables(), SPREADS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_inverse_is_the_inverse(table: NoiseTable, spread: float) -> None:
     loss = amplified_loss(table, spread)
     own = math.log(max(tick_ratios(table)))
@@ -149,7 +149,7 @@ def test_the_inverse_is_the_inverse(table: NoiseTable, spread: float) -> None:
 
 @pytest.mark.long
 @given(tables(), st.lists(SPREADS, min_size=2, max_size=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_charges_of_several_releases_add_up_to_no_less_than_they_lose_together(
     table: NoiseTable, spreads: list[float]
 ) -> None:
@@ -176,7 +176,7 @@ def test_for_symmetric_randomised_response_a_charge_is_what_one_release_loses(rh
 
 @pytest.mark.long
 @given(tables(), st.integers(1, 4), st.integers(10**8, 5 * 10**12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_smallest_scale_is_within_the_budget_and_a_smaller_one_is_not(
     table: NoiseTable, sensitivity: int, budget: int
 ) -> None:

@@ -28,7 +28,6 @@ def by_tick(runs: list[ChargedTicks]) -> dict[int, int]:
     return {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)}
 
 
-@settings(max_examples=40, deadline=None)
 @given(CHARGES)
 def test_every_tick_has_the_sum_of_what_covers_it_in_as_few_runs_as_there_can_be(
     charges: list[tuple[int, int, int]],
@@ -46,7 +45,6 @@ def test_every_tick_has_the_sum_of_what_covers_it_in_as_few_runs_as_there_can_be
     assert peak(runs) == max(ticks.values(), default=0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(CHARGES, st.integers(0, 50), st.integers(0, 20))
 def test_clipping_keeps_the_charges_of_the_ticks_inside(
     charges: list[tuple[int, int, int]], first: int, size: int
@@ -65,14 +63,14 @@ def charged(charges: list[tuple[int, int, int]]) -> list[ChargedTicks]:
     return runs
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(CHARGES)
 def test_the_peak_of_runs_that_overlap_is_the_largest_sum_of_a_tick(charges: list[tuple[int, int, int]]) -> None:
     apart = [ChargedTicks(first, first + size - 1, charge) for first, size, charge in charges]
     assert peak_of_sum(apart) == peak(charged(charges))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(CHARGES, st.integers(0, 50), st.integers(0, 20), st.integers(-30, 30))
 def test_another_device_is_charged_at_the_same_wall_ticks(
     charges: list[tuple[int, int, int]], first: int, size: int, ahead: int
@@ -84,7 +82,7 @@ def test_another_device_is_charged_at_the_same_wall_ticks(
     assert by_tick(beside(runs, first, last, None)) == anywhere, "its clock was set: any of its ticks may be meant"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.one_of(st.fractions(0, 10**6), st.floats(0.0, 1e6)))
 def test_a_charge_is_rounded_up_and_an_allowance_down(loss: float | Fraction) -> None:
     exact = Fraction(loss) * PER_NAT

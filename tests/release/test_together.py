@@ -265,7 +265,7 @@ def test_the_peak_of_a_sum() -> None:
 def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_clocks_do(tmp_path: Path) -> None:
     """By brute force over all pairs of numbers that may have been drawn at one wall tick."""
     generator, taken, refused = random.Random(5), 0, 0
-    for case in range(6):
+    for case in range(12):
         ledger = open_ledger(tmp_path / f"{case}.sqlite", "watch", "ring")
         ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
         told: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
@@ -291,7 +291,7 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
             runs = ledger.spent(key(device), 0, 10**6)
             assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
         ledger.close()
-    assert taken > 20 < refused
+    assert taken > 40 < refused
 
 
 def guild(ledger: Ledger, *audiences: str) -> int:

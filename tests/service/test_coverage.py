@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.frames import MAX_GAPS
@@ -11,7 +11,6 @@ from gateway.store.coverage import Coverage
 INTERVALS = st.lists(st.tuples(st.integers(-1, 300), st.integers(1, 9)).map(lambda pair: (pair[0], sum(pair))))
 
 
-@settings(max_examples=60)
 @given(INTERVALS)
 def test_holds_exactly_the_ticks_that_were_added_and_follows_them_row_by_row(intervals: list[tuple[int, int]]) -> None:
     coverage, rows, ticks = Coverage(), dict[int, int](), set[int]()
@@ -30,7 +29,6 @@ def test_holds_exactly_the_ticks_that_were_added_and_follows_them_row_by_row(int
     assert Coverage(coverage.intervals).intervals == coverage.intervals
 
 
-@settings(max_examples=60)
 @given(INTERVALS, st.integers(1, 60))
 def test_a_watermark_claims_no_tick_that_is_missing(intervals: list[tuple[int, int]], spread: int) -> None:
     wide = [(after * spread, through * spread) if after >= 0 else (after, through) for after, through in intervals]
