@@ -39,6 +39,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
+from gateway.estimates.symbols import warm
 from gateway.process import run
 from gateway.settings import GatewaySettings
 
@@ -84,6 +85,7 @@ def main() -> int:
             return _subscribe_by_paho(options.port)
         case "link":
             return _subscribe_by_link(options.port)
+    warm()  # a gateway that has nothing compiled yet takes less than comes here, and nobody sends again
     load = Load(options.frames, options.in_flight)
     show(through_a_broker(load, tuple(options.only or SUBSCRIBERS)), as_json=options.json)
     return 0
