@@ -53,7 +53,7 @@ def run(session: pytest.Session, lists: tuple[Sequence[Sequence[pytest.Item]], .
     told: dict[int, _Worker] = {}
     for one in range(1, workers + 1):
         reading, writing = os.pipe()
-        order = queues if one <= max(1, workers // 2) else queues[::-1]
+        order = queues if one <= (workers + 1) // 2 else queues[::-1]
         if (process := os.fork()) == 0:
             for other in told:
                 os.close(other)
