@@ -11,7 +11,7 @@ from fugu.attackers.evaluation import block_sums, highest_share, lowest_mean, me
 @pytest.mark.long
 @pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])
 def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
-    """200 series of 5,000 numbers; a memory of .99 leaves only 25 independent stretches."""
+    """200 series of 5,000 numbers; a memory of 0.99 leaves only 25 independent stretches."""
     from scipy.signal import lfilter  # takes longer to import than all of pytest
 
     generator = np.random.default_rng(5)

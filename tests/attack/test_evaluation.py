@@ -56,7 +56,7 @@ def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch()
 
 @pytest.mark.long
 def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_within_epsilon():
-    """Independent readings, so that epsilon is the table's: 20 runs, each bound holds with probability .95."""
+    """Independent readings, so that epsilon is the table's: 20 runs, each bound holds with probability 0.95."""
     epsilon, violated, bounds = 1.0, 0, []
     for seed in range(20):
         states = np.random.default_rng(seed).integers(0, 2, 4000)

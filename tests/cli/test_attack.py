@@ -15,7 +15,7 @@ from tests.support.processes import policy
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """1,500 readings that stay with probability .9, and a column of names."""
+    """1,500 readings that stay with probability 0.9, and a column of names."""
     states = np.cumsum(np.random.default_rng(1).random(1500) < 0.1) % 2
     path = tmp_path / "made.csv"
     path.write_text("value,room\n" + "".join(f"{state + 0.25},{'kitchen' if state else 'hall'}\n" for state in states))

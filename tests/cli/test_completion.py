@@ -25,7 +25,7 @@ from tests.support.command import Fugu
 def test_words_that_may_follow(
     fugu: Fugu, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], expected: list[str]
 ) -> None:
-    """What bash would offer after some words, the last of which has begun."""
+    """The words that bash would offer after some, the last of which has begun."""
     monkeypatch.setenv("_FUGU_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_CWORD", str(len(given)))
     monkeypatch.setenv("COMP_WORDS", " ".join(["fugu", *given]))

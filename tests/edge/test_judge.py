@@ -75,6 +75,14 @@ def test_the_owner_sets_the_signed_time_back_on_the_device(config: Path, capsys:
     assert capsys.readouterr().out.startswith("nothing changes")
 
 
+@pytest.mark.long
+def test_a_document_that_is_none_is_refused_with_its_reason(config: Path) -> None:
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), *asked()]
+    answer = json.loads(subprocess.run(command, input=PAYLOAD[:-1], capture_output=True, check=True).stdout)
+    assert answer["refused"] == "malformed"
+    assert answer["detail"]
+
+
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path) -> None:
     def limit() -> None:
         for what, most in ((resource.RLIMIT_AS, 400 << 20), (resource.RLIMIT_CPU, 30)):

@@ -49,6 +49,6 @@ def test_an_honest_board_passes(broker: Mosquitto, tmp_path: Path, part: int, en
 def test_a_board_with_a_fault_is_caught(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Both change a probability by more than .05, which 4000 draws show at the rate of the command, after one start."""
+    """Both change a probability by more than 0.05, which 4000 draws show at the command's rate, after one start."""
     monkeypatch.setattr("firmware_sim.constant._STARTS", 1)
     assert "frequencies" in alarms(broker, tmp_path, ("tests.support.broken_board", fault), 0, 4000, 1e-3)

@@ -33,7 +33,7 @@ KEYS = [key for key in GOLDEN["3_wasserstein"] if "stat" not in key]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("key", only(KEYS[::3], KEYS))
+@pytest.mark.parametrize("key", only(KEYS[::2], KEYS))
 def test_the_papers_table(key: str) -> None:
     """Wasserstein, MQMExact, MQMApprox, GroupDP, and the exact need, which is ours."""
     name, length, epsilon = key.split("|")

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,17 +24,6 @@ from tests.support.forks import programs, shell_words
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-QUICK = """
-import fugu.planning.auto, fugu.planning.auto_places, gateway.fleet.keys
-fugu.planning.auto._EPSILONS = fugu.planning.auto_places._EPSILONS = 1.0, 8.0
-gateway.fleet.keys._PARALLEL = 1
-"""
-"""Before a program: curves of plans have few points, and passphrases are stretched less.
-
-`fugu try` draws all points in `test_try.py`, and `docs/audit.md` makes keys as everybody does.
-"""
-_FUGU = "import sys\nfrom fugu.cli.main import main\nsys.exit(main())\n"
-_CHOICE = '#!/bin/sh\ncase "$1" in plan | fleet) exec {quick} "$@" ;; esac\nexec {usual} "$@"\n'
 
 
 class Page:
@@ -45,13 +33,12 @@ class Page:
         name: path of the page in the repository.
         folder: where its commands run.
         replace: texts to replace in every block, such as port numbers.
-        quick: plans and keys are cheaper than those of users.
 
     Attributes:
         said: what the commands have printed.
     """
 
-    def __init__(self, name: str, folder: Path, replace: Mapping[str, str], *, quick: bool = False) -> None:
+    def __init__(self, name: str, folder: Path, replace: Mapping[str, str]) -> None:
         text = (ROOT / name).read_text()
         for old, new in replace.items():
             text = text.replace(old, new)
@@ -59,9 +46,7 @@ class Page:
         self.blocks = [(match[1], match[2].strip(), match[3]) for match in _BLOCK.finditer(text)]
         self._folder = folder
         self._background: list[subprocess.Popen[bytes]] = []
-        self._before = QUICK if quick else ""
-        folders = [*([str(quick_programs())] if quick else []), str(programs()), str(Path(sys.executable).parent)]
-        path = os.pathsep.join([*folders, os.environ["PATH"], "/usr/sbin"])
+        path = os.pathsep.join([str(programs()), str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
         self._environment = {**os.environ, "PATH": path, "FUGU_SOURCE": str(ROOT), "PYTHONPATH": str(ROOT)}
         self._environment["PIP_COMPILE"] = "no"  # most of what is installed is never imported
 
@@ -101,7 +86,7 @@ class Page:
         )
 
     def _run(self, language: str, body: str) -> None:
-        command = ["bash", "-euc", body] if language == "sh" else [*shell_words(), "-c", self._before + body]
+        command = ["bash", "-euc", body] if language == "sh" else [*shell_words(), "-c", body]
         done = subprocess.run(
             command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE
         )
@@ -110,14 +95,3 @@ class Page:
         assert done.returncode == 0, (
             f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}\n{log.read_text() if log.exists() else ''}"
         )
-
-
-@cache
-def quick_programs() -> Path:
-    """A folder with a `fugu` whose plans and keys are quick."""
-    folder = programs() / "quick"
-    folder.mkdir()
-    quick, usual = [*shell_words(), "-c", QUICK + _FUGU], [*shell_words(), "-m", "fugu"]
-    (folder / "fugu").write_text(_CHOICE.format(quick=shlex.join(quick), usual=shlex.join(usual)))
-    (folder / "fugu").chmod(0o755)
-    return folder

@@ -92,7 +92,7 @@ def test_building_firmware(
     replace["--draws 4000"] = "--draws 1000"
     on_board = "-m firmware_sim.on_board"
     replace[f"python {on_board}"] = f"{shlex.join(shell_words())} {on_board}"
-    with Page("docs/firmware.md", tmp_path, replace, quick=True) as page:
+    with Page("docs/firmware.md", tmp_path, replace) as page:
         assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
 
@@ -214,7 +214,7 @@ def test_reproducing(tmp_path: Path, whole: bool) -> None:
 def test_planning_from_a_recording(tmp_path: Path, whole: bool) -> None:
     ticks = {"range(4000)": "range(2700)", "range(6000)": "range(2000)", "range(9000)": "range(4500)"}
     less = {} if whole else {"fugu try": HELP, **ticks}
-    with Page("docs/plan.md", tmp_path, less, quick=not whole) as page:
+    with Page("docs/plan.md", tmp_path, less) as page:
         assert page.run() == 9
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
@@ -222,7 +222,7 @@ def test_planning_from_a_recording(tmp_path: Path, whole: bool) -> None:
 def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     replace = {"1883": str(broker.port), "--period 1": "--period 0.2 --latency 1", "--pace 60": "--pace 6000"}
     replace |= {"sleep 1": "sleep 0.4", "sleep 0.5": "sleep 0.2"}
-    with Page("docs/fleet.md", tmp_path, replace, quick=True) as page:
+    with Page("docs/fleet.md", tmp_path, replace) as page:
         assert page.run() == 9
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()

@@ -42,19 +42,17 @@ def exported(path: Path) -> None:
 
 @pytest.mark.long
 def test_three_commands_lead_to_a_private_share_in_home_assistant(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, broker: Mosquitto, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], broker: Mosquitto, tmp_path: Path
 ) -> None:
     exported(tmp_path / "history.csv")
     manual = " ".join((ROOT / "docs/home-assistant.md").read_text().split())
-    monkeypatch.setattr("fugu.planning.auto._EPSILONS", (1.0, 3.0))
-    monkeypatch.setattr("fugu.cli.commands.auto_plan.other_options", lambda *_: ())  # `test_start.py` tries them
     refused = runner(capsys)("plan", "auto", tmp_path / "history.csv").out
     assert "No: nothing is recommended at epsilon 1." in " ".join(refused.split())
     listener = Listener(broker.broker)
     plan = "--epsilon 3 --protect tick -o plan\n"
     faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"
     port = f"port = {broker.port}"
-    with Page("docs/home-assistant.md", tmp_path, {"port = 1883": port, plan: faster}, quick=True) as page:
+    with Page("docs/home-assistant.md", tmp_path, {"port = 1883": port, plan: faster}) as page:
         assert page.run() == 3
         wait_until(lambda: listener.state(SHARE) not in (None, "unavailable"), "a share")
         share, beside = float(listener.state(SHARE) or ""), listener.attributes(SHARE)

@@ -15,7 +15,7 @@ import pytest
 
 import fugu
 from fugu.cli.app import COMMANDS
-from tests.support.documents import QUICK, ROOT, Page
+from tests.support.documents import ROOT, Page
 from tests.support.forks import shell_words
 from tests.support.histories import fill_store
 
@@ -93,7 +93,7 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
     assert {cell["execution_count"] for cell in cells} == {None}
     assert "truth=True" not in "".join("".join(cell["source"]) for cell in cells)
     fill_store(tmp_path / "home.db", ("watch",), ticks=3_000)
-    program = "\n".join([QUICK, *("".join(cell["source"]) for cell in cells)]).replace("10 * 1440", "6 * 1440")
+    program = "\n".join("".join(cell["source"]) for cell in cells).replace("10 * 1440", "6 * 1440")
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(
         [*shell_words(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
@@ -106,5 +106,5 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "count"), [("python", 2), ("own-topic", 3)])
 def test_a_tutorial_runs(name: str, count: int, tmp_path: Path) -> None:
     less = {"10 * 1440": "6 * 1440"}
-    with Page(f"docs/{name}.md", tmp_path, less, quick=True) as page:
+    with Page(f"docs/{name}.md", tmp_path, less) as page:
         assert page.run() == count

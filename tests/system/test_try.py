@@ -18,7 +18,7 @@ from fugu.cli.demo.device import ReplayClock
 from fugu.cli.errors import NOTHING
 from fugu.host.process import Wake
 from tests.support.brokers import PATIENCE, wait_until
-from tests.support.documents import quick_programs
+from tests.support.forks import programs
 from tests.support.replays import SECRET, recorded
 from tests.support.soak import only
 
@@ -43,7 +43,7 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     assert "\nThe strongest of " in done.stdout
     block = done.stdout.partition("\non your sensor:\n\n")[2].strip()
     # As it is pasted, but for the agent, whose sensor is not there.
-    shell = block.replace("\nfugu ", "\n: ").replace("fugu plan", f"{quick_programs()}/fugu plan", 1)
+    shell = block.replace("\nfugu ", "\n: ").replace("fugu plan", f"{programs()}/fugu plan", 1)
     subprocess.run(["sh", "-ec", shell], cwd=tmp_path, check=True, capture_output=True)
     agent = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())
     assert agent["streams"][0]["sensor"]["kind"] == "mqtt"
