@@ -86,14 +86,10 @@ class Listed(NamedTuple):
             symbols, windows = [], []
             for one in policies:
                 name = (one.fleet, one.device, one.stream)
-                symbols += (
-                    [f"{one.device}/{one.stream}"]
-                    if reads(topic_of("symbols", *name), topic_of("estimate", *name))
-                    else []
-                )
-                windows += (
-                    [f"{one.device}/{one.stream}"] if reads(topic_of("window", *name), topic_of("count", *name)) else []
-                )
+                if reads(topic_of("symbols", *name), topic_of("estimate", *name)):
+                    symbols.append(f"{one.device}/{one.stream}")
+                if reads(topic_of("window", *name), topic_of("count", *name)):
+                    windows.append(f"{one.device}/{one.stream}")
             site, limit = role in _SITE, self.limits.get(account, Promise(0.0, "ignorant"))
             if symbols or windows or told:
                 heard = tuple(symbols), tuple(windows), tuple(told)
