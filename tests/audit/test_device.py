@@ -197,23 +197,24 @@ def failed(told: Any) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("fault", "found", "draws"),
+    ("fault", "found"),
     [
-        pytest.param("honest", set(), 4000, marks=pytest.mark.soak),
-        pytest.param("stuck-bit", {"frequencies"}, 4000, marks=pytest.mark.soak),
-        pytest.param("reused-block", {"streams"}, 4000, marks=pytest.mark.soak),
-        ("raw-at-changes", {"changes"}, 1500),
-        pytest.param("seeded", {"repeats"}, 4000, marks=pytest.mark.soak),
+        pytest.param("honest", set(), marks=pytest.mark.soak),
+        pytest.param("stuck-bit", {"frequencies"}, marks=pytest.mark.soak),
+        pytest.param("reused-block", {"streams"}, marks=pytest.mark.soak),
+        ("raw-at-changes", {"changes"}),
+        pytest.param("seeded", {"repeats"}, marks=pytest.mark.soak),
     ],
 )
 def test_a_device_is_judged_by_its_bytes(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str], draws: int
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
 ) -> None:
-    code, told = audited(fugu, tmp_path, broker, planned(epsilon=8.0), fault, draws)
+    """Of 1,700 draws the raw states at changes are about as often an alarm as not: of 4,000 always."""
+    code, told = audited(fugu, tmp_path, broker, planned(epsilon=8.0), fault, 4000)
     assert code == (1 if found else 0)
     assert found <= failed(told)
     assert bool(found) or not failed(told)
-    assert [one["draws"] >= draws for one in told["tests"][:2]] == [True, True]
+    assert [one["draws"] >= 4000 for one in told["tests"][:2]] == [True, True]
     assert told["problem"] == ""
 
 
