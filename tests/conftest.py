@@ -14,13 +14,13 @@ import tempfile
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import compiling, forks, workers
-from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.brokers import PATIENCE, WORKER, Mosquitto
 from tests.support.soak import note
 
 if TYPE_CHECKING:
@@ -119,6 +119,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     given = session.config.option
     if given.workers == 1 or given.collectonly or (session.testsfailed and not given.continue_on_collection_errors):
         return None
+    if any(one.get_closest_marker("processes") for one in session.items):
+        forks.server()
+    if any("postgres" in cast(pytest.Function, one).fixturenames for one in session.items):
+        _postgres()
     workers.run(session, _lists(session.items), given.workers)
     return True
 
@@ -211,7 +215,7 @@ def _children() -> list[int]:
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
             found += map(int, (task / "children").read_text().split())
-    return [child for child in found if child != forks.server_process()]
+    return [child for child in found if child != forks.server_process()] + forks.running()
 
 
 def _abort(process: int) -> None:
@@ -232,13 +236,18 @@ def disk() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A running PostgreSQL for all tests of the process: each takes a schema of its own."""
+@cache
+def _postgres() -> Postgres:
+    """A running PostgreSQL, which ends with this process and those that were forked after this was called."""
     from tests.support.postgres import Postgres
 
-    with Postgres() as running:
-        yield running
+    return Postgres().start()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Postgres:
+    """A database of this process's own on a running PostgreSQL: each test takes a schema of it."""
+    return _postgres().database(f"worker{os.environ.get(WORKER, '0')}")
 
 
 @pytest.fixture

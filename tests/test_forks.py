@@ -39,13 +39,17 @@ def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> 
         assert (parent(ran[0].pid) if alive(ran[0].pid) else None) is None
 
 
-def test_it_is_a_child_that_can_be_killed() -> None:
+def test_it_can_be_killed() -> None:
     process = subprocess.Popen([sys.executable, "-m", "fugu", *NOBODY], stderr=subprocess.DEVNULL)
-    assert parent(process.pid) == os.getpid()
+    assert parent(process.pid) == forks.server_process()
+    assert process.pid in forks.running()
     assert b"subscribe" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
     process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert process.pid not in forks.running()
 
 
 @pytest.mark.fresh

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from gateway.cluster.cluster import Claim
@@ -23,7 +22,7 @@ from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.claims import SHARD, claiming, hold_shard, serve_shard
-from tests.support.postgres import refused
+from tests.support.postgres import break_connections, refused
 
 pytestmark = pytest.mark.processes
 
@@ -106,10 +105,7 @@ def test_where_a_session_ends_that_its_process_makes_again_nothing_is_vacant(
     with closing(Claim(channel, "shard-0")), closing(Claim(channel, "shard-1")):
         assert vacancies.look(0.0) == []
         assert vacancies.look(LONG) == ["fleet"]
-        with psycopg.connect(channel.url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name='fugu-gateway'"
-            )
+        break_connections(channel)
         assert vacancies.look(LONG + 1) == []  # its own session has ended, too
 
         with closing(PostgresDatabase(channel, KIND)) as asking:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.synchronize import Barrier
 
-import psycopg
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError, FileLostError
@@ -18,6 +17,7 @@ from gateway.store import postgresql
 from gateway.store.engine import Lease
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
+from tests.support.postgres import break_connections
 
 pytestmark = pytest.mark.processes
 FORK = multiprocessing.get_context("fork")
@@ -56,11 +56,6 @@ def ledger(server: Server) -> Iterator[Ledger]:
     opened = Ledger(server, lease=Lease("releases"))
     yield opened
     opened.close()
-
-
-def break_connections(server: Server) -> None:
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid()")
 
 
 def works(ledger: Ledger) -> bool:

@@ -13,7 +13,7 @@ from gateway.store import postgresql
 from gateway.store.engine import Lease
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import wait_until
-from tests.support.postgres import Postgres
+from tests.support.postgres import Postgres, break_connections
 from tests.support.scenes import Scene, frames
 
 pytestmark = pytest.mark.processes
@@ -24,13 +24,6 @@ def store(server: Server) -> Iterator[Store]:
     opened = Store(server, lease=Lease())
     yield opened
     opened.close()
-
-
-def break_connections(server: Server) -> None:
-    """End all but this one."""
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid() AND query LIKE %s"
-        connection.execute(others, ("%",))
 
 
 def works(store: Store) -> bool:

@@ -19,7 +19,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.connect(path)
-        request = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ), "session": True, "adopted": False}  # noqa: PTH109
+        request = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ), "session": True}  # noqa: PTH109
         socket.send_fds(asking, [json.dumps(request).encode()], [0, 1, 2])
         process = int(asking.recv(MOST))
         for number in HANDED_ON:

@@ -1,12 +1,12 @@
 """Starts programs of the product as forks of one process that has imported them: imports take longer than most runs.
 
-`python -m tests.support.fork_server SOCKET` answers one request on a connection: which program, where, with what
-environment, and its three standard streams. A fork is a process as any other, with a number and files of its own; it
-may be killed, and ends as any process of Python ends. It is a child of who started this one, if that has asked, or of
-this one, which tells others how it ended, and ends it when they are gone.
+`python -m tests.support.fork_server DESCRIPTOR` answers one request on a connection to that socket: which program,
+where, with what environment, and its three standard streams. A fork is a process as any other, with a number and files
+of its own; it may be killed, and ends as any process of Python ends. It is a child of this one, which tells who asked
+how it ended, and ends it when they are gone.
 
 What an agent starts to judge a document has little memory, so that it cannot be a fork of this process: it is one of a
-smaller process of this kind, which this one starts for the first agent.
+smaller process of this kind, `fork_server DESCRIPTOR judges`, which this one starts for the first agent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 from tests.support.compiling import take_turns
 
-__all__ = ["CLIENT", "MOST"]
+__all__ = ["CLIENT", "MOST", "start"]
 
 MOST = 150_000
 """Bytes of a request: its environment is most of it."""
@@ -44,12 +44,24 @@ _LATE = ("gateway.cluster", "gateway.history", "fugu.cli.commands.history", "edg
 """What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
 _OF_JUDGES = ("edge_agent.config_schema", "edge_agent.enrolled", "fugu.host.process", "fugu.host.toml_file")
 CLIENT = Path(__file__).with_name("fork_client.py")
+_Popen = subprocess.Popen  # which tests change
 _INTERPRETER = """#!/bin/sh
 [ "$1 $2 $3" = "-P -m edge_agent.judge" ] || exec {python} "$@"
 shift 3
 exec {client} -m edge_agent.judge "$1" "$2" "$3" {parent} "$5"
 """
 """Stands for the interpreter in an agent: the parent of a judge is the process that it is a fork of."""
+
+
+def start(path: Path, *words: str) -> subprocess.Popen[bytes]:
+    """Start one that listens at a path from now on, and ends with its input."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen(100)
+        number = listening.fileno()
+        command = [sys.executable, "-m", "tests.support.fork_server", str(number), *words]
+        single = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        return _Popen(command, stdin=subprocess.PIPE, pass_fds=[number], env=single)
 
 
 def load() -> None:
@@ -100,8 +112,7 @@ class _Forks:
         request = json.loads(payload)
         if request["words"][:3] == ["-m", "fugu", "agent"] or request["words"][:2] == ["-m", "edge_agent"]:
             request["interpreter"] = self._for_agents()
-        process = _fork_twice() if request["adopted"] else os.fork()
-        if process == 0:
+        if (process := os.fork()) == 0:
             self._listening.close()
             asking.close()
             if self._judges is not None and self._judges.stdin is not None:
@@ -113,9 +124,6 @@ class _Forks:
             os.close(stream)
         with contextlib.suppress(OSError):  # it has ended, as is seen below
             asking.send(str(process).encode())
-        if request["adopted"]:
-            asking.close()
-            return None
         ended = os.pidfd_open(process)
         self._waiting[ended] = self._waiting[asking.fileno()] = ended, process, asking
         self._poll.register(ended, select.POLLIN)
@@ -126,9 +134,7 @@ class _Forks:
         """The path of what stands for the interpreter in an agent, once there is a process for its judges."""
         folder = Path(self._listening.getsockname()).parent
         if self._judges is None:
-            with _listen(folder / "judges") as listening:
-                words = [sys.executable, "-m", "tests.support.fork_server", str(listening.fileno())]
-                self._judges = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listening.fileno()])
+            self._judges = start(folder / "judges", "judges")
             client = shlex.join([sys.executable, "-I", "-S", str(CLIENT), str(folder / "judges")])
             text = _INTERPRETER.format(python=sys.executable, client=client, parent=self._judges.pid)
             (folder / "python").write_text(text)
@@ -150,25 +156,6 @@ class _Forks:
             asking.send(str(status).encode())
         asking.close()
         os.close(ended)
-
-
-def _fork_twice() -> int:
-    """Fork a process whose parent ends at once, so that it becomes a child of the next above that takes such."""
-    reading, writing = os.pipe()
-    between = os.fork()
-    if between == 0:
-        process = os.fork()
-        if process == 0:
-            os.close(reading)
-            os.close(writing)
-            return 0
-        os.write(writing, str(process).encode())
-        os._exit(0)
-    os.close(writing)
-    os.waitpid(between, 0)
-    process = int(os.read(reading, 20))
-    os.close(reading)
-    return process
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
@@ -226,20 +213,10 @@ def end(request: dict[str, Any], streams: list[int]) -> NoReturn:
     os._exit(code or 0)
 
 
-def _listen(path: str | Path) -> socket.socket:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listening.bind(str(path))
-    listening.listen(100)
-    return listening
-
-
 if __name__ == "__main__":
-    if sys.argv[1].isdecimal():
+    if sys.argv[2:] == ["judges"]:
         for _name in _OF_JUDGES:
             importlib.import_module(_name)
-        _listening = socket.socket(fileno=int(sys.argv[1]))
     else:
         load()
-        _listening = _listen(sys.argv[1])
-        print("ready", flush=True)
-    end(*_Forks(_listening).serve())
+    end(*_Forks(socket.socket(fileno=int(sys.argv[1]))).serve())

@@ -1,51 +1,50 @@
 """Processes of `fugu` and `fugu-agent` for tests that are not about how these start: forks of a server's process.
 
-`Popen` is subprocess's, but for commands that a server knows; what it starts is a child of the test's process as well.
+`Popen` is subprocess's, but for commands that a server knows: these are children of the server, which tells how they
+end. One server is enough for all processes that run tests, if it was started before they were forked.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import json
 import os
+import select
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-from tests.support.fork_server import CLIENT, MOST
+from tests.support.fork_server import CLIENT, MOST, start
 
-__all__ = ["REAL", "Popen", "programs", "server_process", "shell_words"]
+__all__ = ["REAL", "Popen", "programs", "running", "server", "server_process", "shell_words"]
 
 _PROGRAMS = ("fugu", "edge_agent", "tests.support.broken_agent", "tests.support.gateway_program")
 _AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "NUMBA_", "OMP_", "OPENBLAS_", "PYTHON")
 """Variables that are read before any program is: who changes them has a process of its own."""
-_PR_SET_CHILD_SUBREAPER = 36
-_adopting = threading.Lock()
 _started: list[subprocess.Popen[bytes]] = []
+_running: WeakSet[Popen] = WeakSet()
 REAL = subprocess.Popen
 
 
 @cache
-def _server() -> Path:
-    """The socket of a server that ends with this process."""
+def server() -> Path:
+    """The socket of a server that ends with this process, and with those that were forked after this was called."""
     folder = tempfile.mkdtemp(prefix="fugu-forks-", dir=os.environ.get("TMPDIR", "/tmp"))  # a test may change tempdir
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "socket"
-    words = [sys.executable, "-m", "tests.support.fork_server", str(path)]
-    single = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    started = REAL(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=single)
-    _started.append(started)
-    assert started.stdout is not None
-    assert started.stdout.readline() == b"ready\n"
+    _started.append(start(path))
+    for name, package in (("fugu", "fugu"), ("fugu-agent", "edge_agent")):
+        words = shlex.join([sys.executable, "-I", "-S", str(CLIENT), str(path), "-m", package])
+        (path.parent / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (path.parent / name).chmod(0o755)
     return path
 
 
@@ -54,8 +53,16 @@ def server_process() -> int | None:
     return _started[0].pid if _started else None
 
 
+def running() -> list[int]:
+    """The programs that this process has started and that may still run."""
+    return [one.pid for one in list(_running) if one.poll() is None]
+
+
 class Popen(REAL):  # type: ignore[type-arg]
     """As that of subprocess."""
+
+    _asking: socket.socket | None = None
+    """Where the server tells how a fork has ended."""
 
     def _execute_child(self, *given: Any) -> None:
         args, _, preexec, _, pass_fds, cwd, env, _, _, shell, *rest = given
@@ -68,46 +75,56 @@ class Popen(REAL):  # type: ignore[type-arg]
         if not (usual and known and _at_start(environment) == _at_start(os.environ)):
             super()._execute_child(*given)  # type: ignore[misc]
             return
-        path = _server()
         request = {
             "words": words[1:],
             "cwd": os.fsdecode(cwd) if cwd is not None else str(Path.cwd()),
             "env": environment,
             "session": bool(session),
-            "adopted": True,
         }
-        child = [pipes[0], pipes[3], pipes[5]]
-        with _adopting, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
-            asking.connect(str(path))
-            _take_orphans(True)
-            try:
-                streams = [stream if stream != -1 else number for number, stream in enumerate(child)]
-                socket.send_fds(asking, [json.dumps(request).encode()], streams)
-                self.pid = int(asking.recv(MOST))
-            finally:
-                _take_orphans(False)
+        streams = [one if one != -1 else number for number, one in enumerate((pipes[0], pipes[3], pipes[5]))]
+        asking = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asking.connect(str(server()))
+        socket.send_fds(asking, [json.dumps(request).encode()], streams)
+        self.pid = int(asking.recv(MOST))
+        self._asking = asking
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        _running.add(self)
+
+    def _internal_poll(self, *given: Any, **named: Any) -> int | None:
+        if self._asking is None:
+            super()._internal_poll(*given, **named)  # type: ignore[misc]
+        else:
+            self._hear(0)
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._asking is None:
+            return super()._wait(timeout)  # type: ignore[misc, no-any-return]
+        self._hear(timeout)
+        if self.returncode is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+    def _hear(self, timeout: float | None) -> None:
+        poll = select.poll()
+        poll.register(self._asking, select.POLLIN)  # type: ignore[arg-type]
+        if self.returncode is None and poll.poll(None if timeout is None else max(0.0, timeout) * 1000):
+            with self._waitpid_lock:  # type: ignore[attr-defined]
+                if self.returncode is None:  # else another thread has heard it
+                    self.returncode = int(self._asking.recv(MOST))
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_AT_START)}
 
 
-def _take_orphans(yes: bool) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0)
-
-
 def shell_words() -> list[str]:
     """What to put before `-m MODULE` or `-c PROGRAM`, in place of an interpreter."""
-    return [sys.executable, "-I", "-S", str(CLIENT), str(_server())]
+    return [sys.executable, "-I", "-S", str(CLIENT), str(server())]
 
 
-@cache
 def programs() -> Path:
     """A folder with `fugu` and `fugu-agent`, for shells to find them there."""
-    folder = _server().parent
-    for name, package in (("fugu", "fugu"), ("fugu-agent", "edge_agent")):
-        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join([*shell_words(), "-m", package])} "$@"\n')
-        (folder / name).chmod(0o755)
-    return folder
+    return server().parent

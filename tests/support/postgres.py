@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,7 @@ from fugu.host.database import AwayError, FileLostError
 from gateway.location import Server
 from tests.support.brokers import free_port, wait_until
 
-__all__ = ["Postgres", "refused", "refused_anew"]
+__all__ = ["Postgres", "break_connections", "refused", "refused_anew"]
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _ACCOUNTS = ("postgres", "nobody")
@@ -61,16 +62,26 @@ class Postgres:
             "fsync": "off",
             "full_page_writes": "off",
             "shared_buffers": "32MB",
+            "max_connections": "400",
         } | settings
         self._data = self._folder / "data"
         self._input: Any = None
         self._schemas = count(1)
+        self._database = "postgres"
         self._run("initdb", "-D", str(self._data), "-U", "fugu", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
     @property
     def server(self) -> Server:
-        """The database that is there, as its owner."""
-        return Server(f"postgresql://fugu@127.0.0.1:{self.port}/postgres")
+        """The database, as its owner."""
+        return Server(f"postgresql://fugu@127.0.0.1:{self.port}/{self._database}")
+
+    def database(self, name: str) -> Self:
+        """The same server with a database of its own, which is made: of one process that runs tests."""
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        own = copy(self)
+        own._database, own._schemas = name, count(1)
+        return own
 
     def fresh(self) -> Server:
         """The same with an empty schema."""
@@ -140,6 +151,13 @@ def _program(name: str) -> str:
     found = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
     assert found is not None, "these tests need PostgreSQL: apt-get install postgresql"
     return str(found)
+
+
+def break_connections(server: Server) -> None:
+    """End all connections to a database."""
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid<>pg_backend_pid() AND datname=%s"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(others, (connection.info.dbname,))
 
 
 def refused(ask: Callable[[], object]) -> None:
