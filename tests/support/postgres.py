@@ -72,8 +72,8 @@ class Postgres:
 
     @property
     def server(self) -> Server:
-        """The database, as its owner."""
-        return Server(f"postgresql://fugu@127.0.0.1:{self.port}/{self._database}")
+        """The database, as its owner; on a busy machine it may take long to answer."""
+        return Server(f"postgresql://fugu@127.0.0.1:{self.port}/{self._database}?connect_timeout=60")
 
     def database(self, name: str) -> Self:
         """The same server with a database of its own, which is made: of one process that runs tests."""
@@ -88,7 +88,7 @@ class Postgres:
         name = f"s{next(self._schemas)}"
         with psycopg.connect(self.server.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
-        return Server(f"{self.server.url}?options=-csearch_path%3D{name}")
+        return Server(f"{self.server.url}&options=-csearch_path%3D{name}")
 
     def start(self) -> Self:
         """Start it, and wait until it accepts connections."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -38,8 +39,9 @@ def children(pid: int) -> list[int]:
 def page_of(gateway: GatewayProcess) -> int | None:
     """The page's process."""
     for pid in children(gateway.process.pid):
-        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return pid
+        with contextlib.suppress(OSError):  # it has just ended
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
     return None
 
 
