@@ -5,6 +5,7 @@ Nothing here was measured on a board. Run by `firmware.py`.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from typing import NamedTuple
 from firmware_sim.build import Burnt, build
 from fugu.cli.demo.processes import start_broker
 from fugu.contract.policy import Policy
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
 from tests.support.board_faults import Line
 from tests.support.faulty_boards import UNIT, BoardProcess, readings
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -30,6 +32,9 @@ from fugu.contract.measurement import Measurement, check_noise
 from fugu.places.graphs import complete, delta_set, lattice
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, noise_table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from papers.graphs import one_step, within_radius
 from papers.walks import (
     Series,

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -29,6 +31,9 @@ from fugu.privacy.accountant.endless_leakage import EndlessLeakage
 from fugu.privacy.accountant.inner_maximum import closed, step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from papers.mqm import band_chain
 
 EPSILON = 1.0
