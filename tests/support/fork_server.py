@@ -65,7 +65,7 @@ def start(path: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def load() -> None:
-    """Import what programs import, and load the kernels of a gateway."""
+    """Import what programs import, load the kernels of a gateway, and make the commands of `fugu`."""
     for package in _PACKAGES:
         for one in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not one.name.endswith(".__main__") and not one.name.startswith(_LATE):
@@ -74,9 +74,22 @@ def load() -> None:
         importlib.import_module(name)
     take_turns()
     importlib.import_module("gateway.estimates.symbols").warm()
+    commands = importlib.import_module("fugu.cli.app")
+    _declare(commands._root_command(commands.app))
+    for words, (module, _) in commands.COMMANDS.items():
+        if module and f"fugu.cli.commands.{module}".partition(":")[0] not in _LATE:
+            _declare(commands.load(words))
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "something that was imported has started a thread"
     gc.collect()
     gc.freeze()
+
+
+def _declare(command: Any) -> None:
+    """Make what reads the words of a command, which is otherwise made when it is used."""
+    for parameter in command.params:
+        parameter.get_runtime_param()
+    for one in getattr(command, "commands", {}).values():
+        _declare(one)
 
 
 class _Forks:
