@@ -19,7 +19,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationary_distribution
-from fugu.chains.arrays import Floats
+from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
@@ -155,29 +155,30 @@ def allowed_ratios(
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
     highest = min(epsilon, _MOST_LOG_RATIO)
 
-    @cache  # a search asks for its ends twice, and one in each direction for the same
-    def losses(log: float) -> tuple[float, float]:
-        ratio = Fraction(math.exp(log))
-        found = chains.ratio_loss(ratio, ratio, adversary)
+    @cache  # a search asks for its ends twice
+    def losses(log01: float, log10: float) -> tuple[float, float]:
+        found = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return found.epsilon_01, found.epsilon_10
 
     if stretch > 1.0:
 
         def lost(log: float) -> float:
-            return chains.stretch_bound(max(losses(log)), 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
+            return chains.stretch_bound(max(losses(log, log)), 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
 
         equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / stretch, _MOST_LOG_RATIO))
         return math.exp(equal), math.exp(equal)
     if adversary == "universal" or not isinstance(chains, BinaryChains):
-        equal = _root(lambda log: losses(log)[0] - epsilon, 0.0, highest)
+        equal = _root(lambda log: losses(log, log)[0] - epsilon, 0.0, highest)
         return math.exp(equal), math.exp(equal)
     # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
     low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
     if chains.q[1] + chains.r[1] <= 1:
-        log01 = _root(lambda log: losses(log)[0] - epsilon, low, highest)
-        log10 = _root(lambda log: losses(log)[1] - epsilon, low, highest)
+        # The loss of the other direction is found at once for a ratio of 1; floats may hide a sum just above 1.
+        apart = Fraction(chains.q[1]) + Fraction(chains.r[1]) <= 1
+        log01 = _root(lambda log: losses(log, 0.0 if apart else log)[0] - epsilon, low, highest)
+        log10 = _root(lambda log: losses(0.0 if apart else log, log)[1] - epsilon, low, highest)
         return math.exp(log01), math.exp(log10)
-    equal = _root(lambda log: max(losses(log)) - epsilon, low, highest)
+    equal = _root(lambda log: max(losses(log, log)) - epsilon, low, highest)
     return math.exp(equal), math.exp(equal)
 
 
@@ -262,12 +263,21 @@ def utility(
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     initial = stationary_distribution(transition)
     states, symbols = simulate(ticks, initial, transition, emission, generator)
-    posterior = posterior_marginals(symbols, initial, transition, emission)
-    believed = posterior
-    if assumed is not None:
-        believed = posterior_marginals(symbols, stationary_distribution(assumed), assumed, emission)
-    accuracy = float(np.take_along_axis(posterior, believed.argmax(axis=1)[:, None], axis=1).mean())
+    accuracy = _accuracy(symbols, initial, transition, emission, transition if assumed is None else assumed)
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission
-    nats = special.rel_entr(emission[states], predicted).sum(axis=1).mean()
+    told = special.rel_entr(emission.take(states, axis=0), predicted, out=predicted)
+    nats = (told[:, 0] + told[:, 1] if told.shape[1] == 2 else told.sum(axis=1)).mean()  # a short axis takes long
     return Utility(accuracy, float(initial.max()), float(nats) / float(np.log(2.0)))
+
+
+def _accuracy(symbols: Ints, initial: Floats, transition: Floats, emission: Floats, assumed: Floats) -> float:
+    """The mean probability (n,) of the states that who believes in the `assumed` chain takes for the likeliest."""
+    posterior = believed = posterior_marginals(symbols, initial, transition, emission)
+    if not np.array_equal(assumed, transition):
+        believed = posterior_marginals(symbols, stationary_distribution(assumed), assumed, emission)
+    chosen, most = posterior[:, 0], believed[:, 0]
+    for one, also in zip(posterior.T[1:], believed.T[1:], strict=True):  # argmax takes long along a short axis
+        chosen = np.where(also > most, one, chosen)
+        most = np.maximum(also, most)
+    return float(chosen.mean())
