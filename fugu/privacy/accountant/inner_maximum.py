@@ -48,6 +48,8 @@ Moves = NDArray[np.int32]
 
 _MOST_RATIOS = 24
 _FINE = 1e-6  # relative, of ratios: a later step may still gain what this one leaves
+_SHORT = 15  # at most as many are sorted by insertion
+_WAITING = 128  # ends of what is yet to be sorted: 64 times the longer half
 _BEYOND = 1e-7  # of a Newton step, so that it ends where there is a proof
 
 
@@ -150,6 +152,68 @@ def _exponentials(bounds: Floats, high: Floats, low: Floats) -> None:
             low[y, z] = 1.0 / high[y, z]
 
 
+@part
+def _largest(table: Floats) -> float:
+    """The largest entry of a table, or no number if one is none; numba's own `max` takes a second to compile."""
+    largest = -np.inf
+    for y in range(table.shape[0]):
+        for z in range(table.shape[1]):
+            value = table[y, z]
+            if value > largest:
+                largest = value
+            elif np.isnan(value):
+                return float(value)
+    return largest
+
+
+@part
+def _sort(keys: Floats, row: int, order: Ints, waiting: Ints) -> None:
+    """Fill `order` (b,) with the columns of `keys` (rows, b) by a row's rising keys; `waiting` is room to work in.
+
+    This is numba's quicksort, which puts equal keys where `np.argsort` of a kernel does, and takes seconds to compile.
+    """
+    for y in range(order.size):
+        order[y] = y
+    low, high, count = 0, order.size - 1, 0
+    while True:
+        while high - low >= _SHORT:
+            middle = (low + high) >> 1
+            if keys[row, order[middle]] < keys[row, order[low]]:
+                order[low], order[middle] = order[middle], order[low]
+            if keys[row, order[high]] < keys[row, order[middle]]:
+                order[high], order[middle] = order[middle], order[high]
+            if keys[row, order[middle]] < keys[row, order[low]]:
+                order[low], order[middle] = order[middle], order[low]
+            pivot = keys[row, order[middle]]
+            order[high], order[middle] = order[middle], order[high]
+            i, j = low, high - 1
+            while True:
+                while i < high and keys[row, order[i]] < pivot:
+                    i += 1
+                while j >= low and pivot < keys[row, order[j]]:
+                    j -= 1
+                if i >= j:
+                    break
+                order[i], order[j] = order[j], order[i]
+                i, j = i + 1, j - 1
+            order[i], order[high] = order[high], order[i]
+            if high - i > i - low:  # the longer side waits
+                waiting[count], waiting[count + 1], high = i + 1, high, i - 1
+            else:
+                waiting[count], waiting[count + 1], low = low, i - 1, i + 1
+            count += 2
+        for i in range(low + 1, high + 1):
+            y, j = order[i], i
+            while j > low and keys[row, y] < keys[row, order[j - 1]]:
+                order[j] = order[j - 1]
+                j -= 1
+            order[j] = y
+        if count == 0:
+            return
+        count -= 2
+        low, high = waiting[count], waiting[count + 1]
+
+
 @kernel
 def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: Floats, moves: Moves) -> Floats:
     """Bounds by transport, where that is better than given ones.
@@ -164,15 +228,17 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     """
     rows, columns = kernel_matrix.shape
     # each state is emptied or filled once, by a product with a rounded exponential and a sum
-    margin = (16.0 * columns + 8.0 * bounds.max() + 32.0) * UNIT
+    margin = (16.0 * columns + 8.0 * _largest(bounds) + 32.0) * UNIT
     high, low = np.empty((columns, columns)), np.empty((columns, columns))
     _exponentials(bounds, high, low)
     nearest = np.empty((columns, columns), dtype=np.int64)
-    for y in range(columns):
-        for place, z in enumerate(np.argsort(bounds[y])):  # an array assigned whole takes numba seconds more to compile
-            nearest[y, place] = z
     floats, ints = np.empty((3, columns)), np.empty((2, columns), dtype=np.int64)
     work = (floats[0], floats[1], floats[2], ints[0], ints[1])
+    waiting = np.empty(_WAITING, dtype=np.int64)
+    for y in range(columns):
+        _sort(bounds, y, ints[0], waiting)
+        for z in range(columns):  # an array assigned whole takes numba seconds more to compile
+            nearest[y, z] = ints[0, z]
     own = np.zeros(columns + 1, dtype=np.int32)
     result = start.copy()
     for x in range(rows):
@@ -285,17 +351,19 @@ def ratio_order(kernel_matrix: Floats) -> Order:
     """(a, a, b): for each pair of rows x, x' the columns by falling K[x,y] / K[x',y]."""
     rows, columns = kernel_matrix.shape
     order = np.empty((rows, rows, columns), dtype=np.int16)
-    ratios = np.empty(columns)
+    ratios = np.empty((1, columns))
+    falling, waiting = np.empty(columns, dtype=np.int64), np.empty(_WAITING, dtype=np.int64)
     for x in range(rows):
         for other in range(rows):
             for y in range(columns):
                 top, bottom = kernel_matrix[x, y], kernel_matrix[other, y]
                 if bottom > 0.0:
-                    ratios[y] = -top / bottom
+                    ratios[0, y] = -top / bottom
                 else:
-                    ratios[y] = -np.inf if top > 0.0 else np.inf
-            for place, y in enumerate(np.argsort(ratios)):
-                order[x, other, place] = y
+                    ratios[0, y] = -np.inf if top > 0.0 else np.inf
+            _sort(ratios, 0, falling, waiting)
+            for y in range(columns):
+                order[x, other, y] = falling[y]
     return order
 
 
@@ -307,7 +375,7 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     column raises the ratio exactly if its own is above.
     """
     rows, columns = kernel_matrix.shape
-    margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * UNIT
+    margin = (4.0 * columns + 4.0 * _largest(bounds) + 32.0) * UNIT
     result = np.zeros((rows, rows))
     low, gaps = np.empty((columns, columns)), np.empty((columns, columns))
     _exponentials(bounds, gaps, low)
@@ -349,12 +417,12 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     Valid bounds `start` (a, a) are returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
-    high = np.empty((columns, columns))
+    flat, steepest = np.empty(columns * columns), 0.0
     for y in range(columns):
         for z in range(columns):
-            high[y, z] = np.exp(bounds[y, z]) * widened(y, z)
-    flat, steepest = high.ravel(), high.max()
-    margin = (16.0 * columns + 8.0 * columns * bounds.max() + 32.0) * UNIT
+            flat[y * columns + z] = np.exp(bounds[y, z]) * widened(y, z)
+            steepest = max(steepest, flat[y * columns + z])
+    margin = (16.0 * columns + 8.0 * columns * _largest(bounds) + 32.0) * UNIT
     tree = Tree(
         np.empty(columns, dtype=np.int64),
         np.empty(columns, dtype=np.int64),

@@ -165,15 +165,16 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
                 if transition[x, y] > 0.0 or transition[other, y] > 0.0:
                     columns[count] = y
                     count += 1
-            distributions, near = np.empty((2, count)), np.empty((count, count))
+            distributions, near, most = np.empty((2, count)), np.empty((count, count)), 0.0
             for a in range(count):
                 distributions[0, a], distributions[1, a] = transition[x, columns[a]], transition[other, columns[a]]
                 for b in range(count):
                     near[a, b] = bounds[columns[a], columns[b]]
+                    most = max(most, near[a, b])
             found = box_step(distributions, ratio_order(distributions), near)
             if count > 2:
                 found = transport_step(distributions, near, found, found, afresh)
-                if near.max() <= _EXACT:
+                if most <= _EXACT:
                     found = exact_step(distributions, near, found)
             result[x, other], result[other, x] = found[0, 1], found[1, 0]
     return result
