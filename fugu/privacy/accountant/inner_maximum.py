@@ -48,8 +48,6 @@ Moves = NDArray[np.int32]
 
 _MOST_RATIOS = 24
 _FINE = 1e-6  # relative, of ratios: a later step may still gain what this one leaves
-_SHORT = 15  # at most as many are sorted by insertion
-_WAITING = 128  # ends of what is yet to be sorted: 64 times the longer half
 _BEYOND = 1e-7  # of a Newton step, so that it ends where there is a proof
 
 
@@ -167,51 +165,14 @@ def _largest(table: Floats) -> float:
 
 
 @part
-def _sort(keys: Floats, row: int, order: Ints, waiting: Ints) -> None:
-    """Fill `order` (b,) with the columns of `keys` (rows, b) by a row's rising keys; `waiting` is room to work in.
-
-    This is numba's quicksort, which puts equal keys where `np.argsort` of a kernel does, and takes seconds to compile.
-    """
+def _sort(keys: Floats, row: int, order: Ints) -> None:
+    """Fill `order` (b,) with the columns of `keys` (rows, b) by rising keys of a row: numba's sort compiles for 2 s."""
     for y in range(order.size):
-        order[y] = y
-    low, high, count = 0, order.size - 1, 0
-    while True:
-        while high - low >= _SHORT:
-            middle = (low + high) >> 1
-            if keys[row, order[middle]] < keys[row, order[low]]:
-                order[low], order[middle] = order[middle], order[low]
-            if keys[row, order[high]] < keys[row, order[middle]]:
-                order[high], order[middle] = order[middle], order[high]
-            if keys[row, order[middle]] < keys[row, order[low]]:
-                order[low], order[middle] = order[middle], order[low]
-            pivot = keys[row, order[middle]]
-            order[high], order[middle] = order[middle], order[high]
-            i, j = low, high - 1
-            while True:
-                while i < high and keys[row, order[i]] < pivot:
-                    i += 1
-                while j >= low and pivot < keys[row, order[j]]:
-                    j -= 1
-                if i >= j:
-                    break
-                order[i], order[j] = order[j], order[i]
-                i, j = i + 1, j - 1
-            order[i], order[high] = order[high], order[i]
-            if high - i > i - low:  # the longer side waits
-                waiting[count], waiting[count + 1], high = i + 1, high, i - 1
-            else:
-                waiting[count], waiting[count + 1], low = low, i - 1, i + 1
-            count += 2
-        for i in range(low + 1, high + 1):
-            y, j = order[i], i
-            while j > low and keys[row, y] < keys[row, order[j - 1]]:
-                order[j] = order[j - 1]
-                j -= 1
-            order[j] = y
-        if count == 0:
-            return
-        count -= 2
-        low, high = waiting[count], waiting[count + 1]
+        place = y
+        while place > 0 and keys[row, y] < keys[row, order[place - 1]]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = y
 
 
 @kernel
@@ -234,9 +195,8 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     nearest = np.empty((columns, columns), dtype=np.int64)
     floats, ints = np.empty((3, columns)), np.empty((2, columns), dtype=np.int64)
     work = (floats[0], floats[1], floats[2], ints[0], ints[1])
-    waiting = np.empty(_WAITING, dtype=np.int64)
     for y in range(columns):
-        _sort(bounds, y, ints[0], waiting)
+        _sort(bounds, y, ints[0])
         for z in range(columns):  # an array assigned whole takes numba seconds more to compile
             nearest[y, z] = ints[0, z]
     own = np.zeros(columns + 1, dtype=np.int32)
@@ -352,7 +312,7 @@ def ratio_order(kernel_matrix: Floats) -> Order:
     rows, columns = kernel_matrix.shape
     order = np.empty((rows, rows, columns), dtype=np.int16)
     ratios = np.empty((1, columns))
-    falling, waiting = np.empty(columns, dtype=np.int64), np.empty(_WAITING, dtype=np.int64)
+    falling = np.empty(columns, dtype=np.int64)
     for x in range(rows):
         for other in range(rows):
             for y in range(columns):
@@ -361,7 +321,7 @@ def ratio_order(kernel_matrix: Floats) -> Order:
                     ratios[0, y] = -top / bottom
                 else:
                     ratios[0, y] = -np.inf if top > 0.0 else np.inf
-            _sort(ratios, 0, falling, waiting)
+            _sort(ratios, 0, falling)
             for y in range(columns):
                 order[x, other, y] = falling[y]
     return order
