@@ -159,14 +159,16 @@ def _tell(session: pytest.Session, worker: _Worker, kind: str, message: Any) -> 
         hook.pytest_runtest_logstart(nodeid=message[0], location=message[1])
     elif kind == "ends":
         worker.test = None
+        for one in message[2]:
+            plain = isinstance(one, dict)
+            report = hook.pytest_report_from_serializable(config=config, data=one) if plain else one
+            hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=message[0], location=message[1])
-    elif kind == "warning":
+    else:
         text, file, line, when, nodeid = message
         seen = warnings.WarningMessage(text, UserWarning, file, line)
         given = {"warning_message": seen, "when": when, "nodeid": nodeid, "location": None}
         hook.pytest_warning_recorded.call_historic(kwargs=given)
-    else:
-        hook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=config, data=message))
 
 
 def _report_end(session: pytest.Session, worker: _Worker, status: int) -> None:
@@ -193,11 +195,15 @@ class _Teller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         self.tell("begins", (item.nodeid, item.location))
-        for report in runtestprotocol(item, log=False, nextitem=nextitem):
-            hook = self._config.hook
-            self.tell("report", hook.pytest_report_to_serializable(config=self._config, report=report))
-        self.tell("ends", (item.nodeid, item.location))
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        self.tell("ends", (item.nodeid, item.location, list(map(self._plain, reports))))
         return True
+
+    def _plain(self, report: pytest.TestReport) -> Any:
+        """What a pipe can take of a report: one without an error is as it is, and most are."""
+        if report.longrepr is None:
+            return report
+        return self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
         text = f"{warning_message.category.__name__}: {warning_message.message}"
