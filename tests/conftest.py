@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import compiling, forks, rewriting, workers
+from tests.support import compiling, forks, workers
 from tests.support.brokers import PATIENCE, WORKER, Mosquitto
 from tests.support.soak import note
 
@@ -50,7 +50,6 @@ def pytest_configure() -> None:
     if "TMPDIR" not in os.environ and _has_room(_MEMORY):
         os.environ["TMPDIR"], tempfile.tempdir = str(_MEMORY), None
     gc.disable()
-    rewriting.take_short_way()
     os.environ["PYTHONFAULTHANDLER"] = "1"
 
 
