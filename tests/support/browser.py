@@ -13,6 +13,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
+from tests.support.brokers import PATIENCE
 from tests.support.javascript import installed
 
 _ARGUMENTS = (
@@ -116,6 +117,7 @@ def chromium(profile: Path) -> Iterator[Browser]:
     start.write_text(_UNTIL_INPUT_ENDS.format(driver=driver))
     start.chmod(0o755)
     made = Chrome(options=options, service=Service(str(start)))
+    made.set_script_timeout(PATIENCE)
     try:
         yield Browser(made)
     finally:
