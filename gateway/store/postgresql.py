@@ -55,6 +55,8 @@ _SESSION = (
 _HOLD_SECONDS = 0.1
 """For how long the server may hold what a process had that was killed."""
 _TAKE_SECONDS = 5.0
+_MAKE_SECONDS = 300.0
+"""For how long another process may make what this one opens: of several that start at once, on a busy server."""
 _POLL_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -98,7 +100,7 @@ class PostgresDatabase:
         try:
             arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
             self._arguments = arguments
-            self._connection = self._connect()
+            self._connection = self._connect(_MAKE_SECONDS)
         except psycopg.Error as error:
             raise kind.refused(f"cannot open {what}: {_line(error)}") from None
         try:
@@ -245,11 +247,11 @@ class PostgresDatabase:
             self._connection.pgconn.flush()
             select.select([self._connection.pgconn.socket], [], [], _UNLOCK_SECONDS)  # a frozen server says nothing
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self, wait_seconds: float) -> psycopg.Connection[Any]:
         connection = psycopg.connect(**self._arguments, autocommit=True)
         try:
             connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
-            durable, wait = "on" if self._kind.durable else "off", round(self._kind.wait_seconds * 1000)
+            durable, wait = "on" if self._kind.durable else "off", round(wait_seconds * 1000)
             connection.execute(_SESSION.format(durable, wait))
             if self._read_only:
                 connection.execute("SET default_transaction_read_only = on")
@@ -276,6 +278,7 @@ class PostgresDatabase:
         """Make what is new, unless another process was faster. Raises FuguError for another kind or version."""
         name, kind = self._server.name, self._kind
         with self._opening("make"):
+            self.execute(f"SET lock_timeout = {round(kind.wait_seconds * 1000)}")
             query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
             (tables,) = self.execute(query, (self._schema,)).fetchone()
             if not (tables or create):
@@ -411,7 +414,7 @@ class PostgresDatabase:
             raise AwayError(self._why or "the store is closed")
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
         try:
-            self._connection = self._connect()
+            self._connection = self._connect(self._kind.wait_seconds)
         except psycopg.Error as error:
             raise self._failed(error) from None
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -61,6 +62,8 @@ class Fleet:
         config = write_device(folder / "watch", device, folder / "night.csv", "value", address, loop=True)
         self.agent = AgentProcess(config, folder / "agent.log")
         self.link = Link(address, client_id="crowd")
+        self._answered: set[int] = set()
+        self.link.on_published = lambda number, _: self._answered.add(number)
         self.link.start()
         wait_until(self.gateway.hears, "the gateway")
         for number in range(DEVICES):
@@ -71,8 +74,15 @@ class Fleet:
             )
 
     def say(self, topic: str, payload: bytes) -> None:
-        """Publish, retained."""
-        wait_until(lambda: self.link.publish(topic, payload, retain=True) is not None, "room for a message")
+        """Publish, retained, until the broker has it: a connection that breaks on a busy machine takes what it has."""
+
+        def answered() -> bool:
+            sent, end = self.link.publish(topic, payload, retain=True), time.monotonic() + 5
+            while sent is not None and sent not in self._answered and time.monotonic() < end:
+                time.sleep(0.001)
+            return sent in self._answered
+
+        wait_until(answered, "the broker's answer")
 
     def stop(self) -> None:
         """End all of it: the page ends with the gateway."""
