@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -11,8 +14,9 @@ from fugu.host.database import AwayError, DatabaseError, FileLostError, is_full,
 from gateway.location import Server
 from gateway.store import postgresql
 from gateway.store.engine import Lease
-from gateway.store.store import Store, StoreError
-from tests.support.brokers import wait_until
+from gateway.store.postgresql import PostgresDatabase
+from gateway.store.store import KIND, Store, StoreError
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.postgres import Postgres, break_connections
 from tests.support.scenes import Scene, frames
 
@@ -125,6 +129,30 @@ def test_a_full_disk_is_known_as_one(store: Store) -> None:
         with pytest.raises(DatabaseError, match="could not extend file") as error:
             store._db.execute(query.format(code))
         assert (is_full(error.value), is_lost(error.value)) == (full, lost)
+
+
+def test_who_opens_what_another_process_makes_waits_until_it_is_made(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than it would wait for what is there."""
+    query = "SELECT max(clock_timestamp()-query_start)>'0.1s' FROM pg_stat_activity WHERE wait_event_type='Lock' "
+    query += "AND datname=current_database()"
+    kind, usual, making = replace(KIND, wait_seconds=0.01), PostgresDatabase._leave_as_it_is, threading.Event()
+
+    def slowly(database: PostgresDatabase) -> None:
+        making.set()
+        with psycopg.connect(server.url, autocommit=True) as looking:
+            wait_until(lambda: looking.execute(query).fetchone() == (True,) or any(one.done() for one in opening))
+        usual(database)
+
+    monkeypatch.setattr(PostgresDatabase, "_leave_as_it_is", slowly)
+    opening: list[Future[PostgresDatabase]] = []
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(2):
+            opening.append(threads.submit(PostgresDatabase, server, kind, create=True))
+            assert making.wait(PATIENCE)
+        for one in opening:
+            one.result().close()
 
 
 @pytest.mark.long
