@@ -144,8 +144,14 @@ class Client:
         self._client.on_message = lambda _client, _data, message: self.received.append((message.topic, message.payload))
 
     def __enter__(self) -> Self:
-        """Connect, and wait for the answer."""
-        self._client.connect(self._broker.host, self._broker.port, 30, **self._session)
+        """Connect, and wait for the answer; a broker that has just started on a busy machine may end a connection."""
+        for more in (2, 1, 0):
+            try:
+                self._client.connect(self._broker.host, self._broker.port, 30, **self._session)
+                break
+            except ConnectionResetError:
+                if not more:
+                    raise
         self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
         return self
 
