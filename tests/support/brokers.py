@@ -22,6 +22,8 @@ __all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "wait_until"]
 
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
+_AGAIN_SECONDS = 20.0
+"""Seconds after which a broker that goes on is told to end again: at times it misses a signal."""
 _POLL_SECONDS, _MOST_SECONDS = 0.01, 0.1
 _FIRST, _EACH = 20_000, 1_200
 WORKER = "TESTS_WORKER"
@@ -134,8 +136,14 @@ class Mosquitto:
 
     def _end(self, how: str) -> None:
         if self._process is not None:
-            getattr(self._process, how)()
-            self._process.wait(PATIENCE)
+            end = time.monotonic() + PATIENCE
+            while True:
+                getattr(self._process, how)()
+                try:
+                    self._process.wait(_AGAIN_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    assert time.monotonic() < end, "the broker does not end"
             self._process = None
 
     def _accepts(self) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -60,8 +61,10 @@ class Browser:
         return int(self.run("return document.querySelectorAll(arguments[0]).length", selector))
 
     def click(self, selector: str) -> None:
-        """Click on the first element that fits."""
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+        """Click on the first element that fits; the page may have just drawn another in its place."""
+        while True:
+            with suppress(StaleElementReferenceException):
+                return self.driver.find_element(By.CSS_SELECTOR, selector).click()
 
     def type(self, selector: str, text: str) -> None:
         """Type into the first element that fits; `\\n` is Enter."""
