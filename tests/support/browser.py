@@ -14,7 +14,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from tests.support.brokers import PATIENCE
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.javascript import installed
 
 _ARGUMENTS = (
@@ -62,9 +62,14 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Click on the first element that fits; the page may have just drawn another in its place."""
-        while True:
+
+        def clicked() -> bool:
             with suppress(StaleElementReferenceException):
-                return self.driver.find_element(By.CSS_SELECTOR, selector).click()
+                self.driver.find_element(By.CSS_SELECTOR, selector).click()
+                return True
+            return False
+
+        wait_until(clicked, f"a click on {selector}")
 
     def type(self, selector: str, text: str) -> None:
         """Type into the first element that fits; `\\n` is Enter."""

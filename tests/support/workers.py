@@ -200,7 +200,7 @@ class _Teller:
         return True
 
     def _plain(self, report: pytest.TestReport) -> Any:
-        """What a pipe can take of a report: one without an error is as it is, and most are."""
+        """As a pipe can take it: a report without an error is as it is, and most are."""
         if report.longrepr is None:
             return report
         return self._config.hook.pytest_report_to_serializable(config=self._config, report=report)

@@ -152,7 +152,7 @@ def _exponentials(bounds: Floats, high: Floats, low: Floats) -> None:
 
 @part
 def _largest(table: Floats) -> float:
-    """The largest entry of a table, or no number if one is none; numba's own `max` takes a second to compile."""
+    """The largest entry of a table, NaN if one is NaN; numba's own `max` takes a second to compile."""
     largest = -np.inf
     for y in range(table.shape[0]):
         for z in range(table.shape[1]):
