@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, get_args
 
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
@@ -60,7 +61,7 @@ _FORM = (  # in DER, of a cost of 2^14 and blocks of 8: what a private key of Ed
 
 
 class WrongPassphraseError(KeyStoreError):
-    """The passphrase is not the one of the key."""
+    """The passphrase is not the one of the key, or the key is damaged: which, its file does not tell."""
 
 
 def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
@@ -82,10 +83,9 @@ def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
         raise KeyStoreError(f"{path}: not a key under a passphrase: such a key is not used")
     try:
         key = load_pem_private_key(content, passphrase.encode())
-    except (ValueError, TypeError) as error:
-        if "password" in str(error).lower():
-            raise WrongPassphraseError(f"{path}: the passphrase is not the one of this key") from None
-        raise KeyStoreError(f"{path}: damaged, or no private key") from None
+    except (InternalError, TypeError, UnsupportedAlgorithm, ValueError):  # one wrong passphrase in 256 fits the padding
+        complaint = "the passphrase is not the one of this key, or the file is damaged"
+        raise WrongPassphraseError(f"{path}: {complaint}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyStoreError(f"{path}: not an Ed25519 key")
     return key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -38,8 +39,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
 from fugu.host.database import add_functions
-from gateway.fleet.entries import Document, Target
-from gateway.fleet.keys import _COST, _FORM, _PARALLEL, decrypted, encrypted
+from gateway.fleet.entries import Document, KeyStoreError, Target
+from gateway.fleet.keys import _COST, _FORM, _PARALLEL, Passphrases, decrypted, encrypted, key_files
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
 from tests.support.board_trust import burnt_image
@@ -227,7 +228,7 @@ def test_keys_that_cannot_be_opened(fugu: Fugu, keys: Path, tmp_path: Path, monk
     (key,) = new_keys(1)
     for content, complaint in (
         (open_pem(key), "not a key under a passphrase: such a key is not used"),
-        (b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n????", "damaged, or no private key"),
+        (b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n????", "or the file is damaged"),
         (one_key(keys, "gateway").read_bytes(), "not the one of its name"),
     ):
         for file in keys.glob("policy-*.key"):
@@ -237,6 +238,25 @@ def test_keys_that_cannot_be_opened(fugu: Fugu, keys: Path, tmp_path: Path, monk
         assert complaint in done.err
     assert first.exists()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.long
+def test_of_wrong_passphrases_one_in_256_fits_the_padding_and_the_next_is_tried_all_the_same(keys: Path) -> None:
+    wrong = [f"wrong horse {number}" for number in range(1000)]
+    file = key_files([keys])[0]
+    assert file.unlock(Passphrases([*wrong, PASSPHRASE], input))
+
+
+def test_a_key_that_is_damaged_anywhere_is_not_used(keys: Path) -> None:
+    file = key_files([keys])[0]
+    first, *lines, last = file.path.read_text().splitlines()
+    whole = base64.b64decode("".join(lines))
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        file.path.write_text("\n".join((first, base64.b64encode(damaged).decode(), last, "")))
+        with pytest.raises(KeyStoreError):
+            file.unlock(Passphrases([PASSPHRASE], input))
 
 
 def open_pem(key: Any) -> bytes:
