@@ -74,6 +74,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         assert (device.reported.in_force, device.reported.stale) == (2, False)
         late = Recorder(broker.broker, topic_of("description", "home", "watch", "+"))
         wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
+        late.link.stop()
         assert {Description.decode(payload).version for payload in late.payloads} == {2}
         told = [Description.decode(payload) for payload in described.payloads]
         assert (told[-1].version, told[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
@@ -86,6 +87,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
         raise
     finally:
+        described.link.stop()
         registry.close()
         for process in (agent.process, gateway.process):
             process.kill()
@@ -144,5 +146,6 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
         assert alarms() == [(AlarmCode.UNKNOWN_DEVICE, ("stranger",))]
     finally:
         link.stop()
+        heard.link.stop()
         gateway.process.terminate()
         gateway.process.wait(PATIENCE)

@@ -98,4 +98,5 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
     wait_until(lambda: attacker.depth() < 10, "the gateway, which the device still believes")
     agent.kill()
     gateway.process.kill()
+    attacker.link.stop()
     assert (tmp_path / "agent.log").read_text().count("a watermark is not the gateway's") == 1
