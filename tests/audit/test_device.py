@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from edge_agent.randomiser import randomiser, system_entropy
+from edge_agent.randomiser import SymbolNoise, randomiser, system_entropy
 from firmware_sim.compiled_policy import FirmwareError
 from firmware_sim.constant import run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
@@ -23,6 +23,7 @@ from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
 from tests.support.audited import planned
+from tests.support.broken_agent import RANDOMISERS
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu
 from tests.support.differential import of_order_2
@@ -292,6 +293,19 @@ def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto
     code, told = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
     assert code == 1
     assert "repeats" in failed(told)
+
+
+@pytest.mark.parametrize("fault", ["rounded", "weakened"])
+def test_a_wrong_rule_is_in_what_the_agent_draws(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Else the runs of ten minutes below have nothing to find: for the first word above a threshold rules differ."""
+    table = policy().table
+
+    def first(buffer: memoryview) -> None:
+        buffer[:] = (table.rows[0][0] + 1).to_bytes(4, "little") * (len(buffer) // 4)
+
+    assert SymbolNoise(table).begin(first).draw(0, 0, 0) == b"\1"
+    monkeypatch.setattr("edge_agent.randomiser.randomiser", RANDOMISERS[fault])
+    assert SymbolNoise(table).begin(first).draw(0, 0, 0) == b"\0"
 
 
 @pytest.mark.soak

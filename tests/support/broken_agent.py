@@ -96,6 +96,21 @@ def raw_at_changes(table: NoiseTable, entropy: Fill) -> Callable[[int | None], i
     return told
 
 
+def by(draw: Callable[[NoiseTable, int, int], int]) -> Callable[[NoiseTable, Fill], Callable[[int | None], int]]:
+    """Every symbol by a wrong rule, from the next word."""
+
+    def made(table: NoiseTable, entropy: Fill) -> Callable[[int | None], int]:
+        word = bytearray(4)
+
+        def drawn(state: int | None) -> int:
+            entropy(memoryview(word))
+            return draw(table, state or 0, int.from_bytes(word, "little"))
+
+        return drawn
+
+    return made
+
+
 def bare_counts(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
     """No noise in one of a hundred counts."""
     return 0 if draw(100) == 0 else discrete_laplace(draw, numerator, denominator)
@@ -126,16 +141,15 @@ FILLS: dict[str, Callable[[], Fill]] = {
     "reused-block": reused_block,
     "seeded": seeded,
 }
+RANDOMISERS = {"raw-at-changes": raw_at_changes, "rounded": by(rounded), "weakened": by(weakened)}
 
 if __name__ == "__main__":
     fault, config = sys.argv[1:]
     if fault in FILLS:
         fill = FILLS[fault]()
         edge_agent.randomiser.system_entropy = lambda: fill
-    elif fault == "raw-at-changes":
-        edge_agent.randomiser.randomiser = raw_at_changes
     elif fault in NOISES:
         edge_agent.window.discrete_laplace = NOISES[fault]()
     else:
-        NoiseTable.draw = {"rounded": rounded, "weakened": weakened}[fault]  # type: ignore[method-assign]
+        edge_agent.randomiser.randomiser = RANDOMISERS[fault]
     sys.exit(main([config]))
