@@ -298,14 +298,13 @@ def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto
 @pytest.mark.parametrize("fault", ["rounded", "weakened"])
 def test_a_wrong_rule_is_in_what_the_agent_draws(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Else the runs of ten minutes below have nothing to find: for the first word above a threshold rules differ."""
-    table = policy().table
 
     def first(buffer: memoryview) -> None:
-        buffer[:] = (table.rows[0][0] + 1).to_bytes(4, "little") * (len(buffer) // 4)
+        buffer[:] = (TABLE.rows[0][0] + 1).to_bytes(4, "little") * (len(buffer) // 4)
 
-    assert SymbolNoise(table).begin(first).draw(0, 0, 0) == b"\1"
+    assert SymbolNoise(TABLE).begin(first).draw(0, 0, 0) == b"\1"
     monkeypatch.setattr("edge_agent.randomiser.randomiser", RANDOMISERS[fault])
-    assert SymbolNoise(table).begin(first).draw(0, 0, 0) == b"\0"
+    assert SymbolNoise(TABLE).begin(first).draw(0, 0, 0) == b"\0"
 
 
 @pytest.mark.soak
