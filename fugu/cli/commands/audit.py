@@ -136,7 +136,7 @@ def device(
     """
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
-    period_us = round(positive(period, "period") * 1e6)
+    period_us = max(1, round(positive(period, "period") * 1e6))
     policy = load_policy(file)
     tested: list[Tested] = []
     problem, pieces, at = "", _parts(policy), broker_of(broker)
