@@ -102,8 +102,7 @@ def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
         wait_until(lambda: gateway.counters["frames_removed"] > 0)
         wait_until(lambda: 10_800 <= first_tick(tmp_path) <= 14_400)
         assert rows(tmp_path, "journal") == 0
-        device.outbox = made[:]
-        device.send_again()
+        device.send_again(made)
         wait_until(lambda: not device.outbox and gateway.counters["duplicate"] == 30)
         assert 10_800 <= first_tick(tmp_path) <= 14_400
         assert gateway.counters["stored"] == 30
@@ -122,9 +121,8 @@ def test_a_forgotten_device_sends_everything_again_and_nothing_of_it_is_taken(
     packed = np.packbits(np.frombuffer(made[0].symbols, dtype=np.uint8)).tobytes()
     assert not any(packed[:12] in path.read_bytes() for path in tmp_path.glob("s.sqlite*"))
     with running(broker, tmp_path) as gateway:
-        device.outbox = made[:]
+        device.send_again(made)
         device.say_birth()
-        device.send_again()
         wait_until(lambda: not device.outbox)
         wait_until(lambda: gateway.counters["duplicate"] == 30)
         assert rows(tmp_path, "journal") == rows(tmp_path, "chunks") == 0

@@ -87,9 +87,10 @@ class Device:
             self.outbox.append(frame)
             self._publish(frame)
 
-    def send_again(self) -> None:
-        """Publish what is not known to be durable."""
-        for frame in list(self.outbox):
+    def send_again(self, forgotten: Sequence[SymbolFrame] = ()) -> None:
+        """Publish what is not known to be durable, and frames of which that is known no more."""
+        again = self.outbox = [*self.outbox, *forgotten]
+        for frame in again:  # all of it: an answer may come at any time
             self._publish(frame)
 
     def answered_after(self, watermarks: int) -> Callable[[], bool]:
