@@ -158,8 +158,8 @@ def test_killed_between_any_two_frames_it_ends_in_the_same_state(broker: Mosquit
         device.send_again()
         device.send([frame])
         gateway.kill()  # whether it had the frame, had stored it, had said so: all may be
-    gateway = GatewayProcess(broker, tmp_path)
     seen = device.watermarks
+    gateway = GatewayProcess(broker, tmp_path)
     wait_until(device.answered_after(seen))
     device.send_again()
     wait_until(lambda: not device.outbox)
@@ -184,8 +184,8 @@ def test_killed_while_frames_stream_in_it_ends_in_the_same_state(broker: Mosquit
         device.send(made[50 * part : 50 * part + 50])
         wait_until(device.answered_after(seen + 1))
         gateway.kill()
-    gateway = GatewayProcess(broker, tmp_path)
     seen = device.watermarks
+    gateway = GatewayProcess(broker, tmp_path)
     wait_until(device.answered_after(seen))
     device.send_again()
     wait_until(lambda: not device.outbox)

@@ -92,8 +92,8 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
     public, device = Public(broker), Device(broker)
     device.say_birth()
     for part in range(2):
-        gateway = start_gateway(broker, tmp_path)
         seen = device.watermarks
+        gateway = start_gateway(broker, tmp_path)
         wait_until(device.answered_after(seen), what="the gateway")
         device.send_again()
         arrived = len(public.payloads) + generator.randrange(0, 8)
@@ -101,8 +101,8 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
         wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)  # type: ignore[misc]
         gateway.kill()
         gateway.wait()
-    gateway = start_gateway(broker, tmp_path)
     seen = device.watermarks
+    gateway = start_gateway(broker, tmp_path)
     wait_until(device.answered_after(seen))
     device.send_again()
     expected = {(name, first) for name in ("active", "plain") for first in range(0, 180, 20)}
