@@ -11,20 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import forks
-from tests.support.brokers import PATIENCE, free_port, wait_until
+from tests.support.brokers import PATIENCE, free_port, has_ended, wait_until
 
 NOBODY = ("subscribe", "--fleet", "home", "--broker", f"127.0.0.1:{free_port()}")
 
 
 def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> None:
@@ -36,7 +29,7 @@ def test_it_says_and_ends_as_one_that_has_started_on_its_own(tmp_path: Path) -> 
         said = [one.communicate(timeout=PATIENCE) for one in ran]
         assert said[0] == said[1]
         assert ran[0].returncode == ran[1].returncode
-        assert (parent(ran[0].pid) if alive(ran[0].pid) else None) is None
+        assert (None if has_ended(ran[0].pid) else parent(ran[0].pid)) is None
 
 
 def test_it_can_be_killed() -> None:
@@ -80,7 +73,7 @@ def test_a_shell_that_is_ended_ends_it_and_hears_how_it_ended(tmp_path: Path) ->
         [process] = children() - before
         shell.send_signal(number)
         shell.wait(PATIENCE)
-        wait_until(lambda process=process: not alive(process))
+        wait_until(lambda process=process: has_ended(process))
     done = subprocess.run(
         ["bash", "-c", "fugu --version | cat; fugu check policy none.json; echo $?; cat none | fugu-agent none.toml"],
         env=environment,

@@ -16,7 +16,7 @@ from edge_agent.sensors.opening import Sensors, check_shared, open_sensor
 from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
 from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate
 from tests.support.agents import SECOND, stream_plan
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import PATIENCE, has_ended, wait_until
 
 SECRET = "71.53194726"
 
@@ -27,14 +27,6 @@ def shell(script: str) -> list[str]:
 
 def value(reading: Reading | None) -> object:
     return None if reading is None else reading.reveal()
-
-
-def gone(pid: int) -> bool:
-    """Whether a process is no more, or waits for nobody but its parent."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was looked at, or while
-        return True
 
 
 @pytest.mark.parametrize(
@@ -77,7 +69,7 @@ def test_a_run_that_fails_is_told_in_fixed_words(
 def test_what_a_run_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     left = tmp_path / "pid"
     assert output_of(shell(f"sleep 1000 >&- 2>&- & echo $! > {left}; echo 71"), PATIENCE) == "71"
-    wait_until(lambda: gone(int(left.read_text())))
+    wait_until(lambda: has_ended(int(left.read_text())))
 
 
 def test_no_shell_takes_the_words_apart() -> None:
@@ -115,13 +107,13 @@ def test_lines_of_a_command_that_goes_on_and_its_end(monkeypatch: pytest.MonkeyP
     wait_until(lambda: holds.read(4) is None)
     assert sensor.trouble == "its command has ended; it is begun anew"
     with pipe.open("w") as lines:  # somebody reads it again
-        assert gone(first)
+        assert has_ended(first)
         print("73\nalive", file=lines, flush=True)
         wait_until(lambda: value(holds.read(5)) == "73")
         again = int(pid.read_text())
         sensor.close()
-        wait_until(lambda: gone(again))
-    assert not gone(os.getpid())
+        wait_until(lambda: has_ended(again))
+    assert not has_ended(os.getpid())
 
 
 def test_a_line_that_comes_while_the_command_is_found_to_begin_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +160,9 @@ time.sleep(1000)
         wait_until(pids.exists, "the command")
         both = [int(word) for word in pids.read_text().split()]
         assert len(both) == 2
-        assert not any(map(gone, both))
+        assert not any(map(has_ended, both))
         agent.kill()
-    wait_until(lambda: all(map(gone, both)), "their end")
+    wait_until(lambda: all(map(has_ended, both)), "their end")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_CHILD_SUBREAPER is of Linux")

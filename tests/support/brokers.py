@@ -18,7 +18,7 @@ from typing import Self
 
 from fugu.mqtt import Broker
 
-__all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "wait_until"]
+__all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "has_ended", "wait_until"]
 
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
@@ -47,6 +47,14 @@ def wait_until(condition: Callable[[], object], what: str = "a condition") -> No
         pause = min(max(3.0 * (now - looked), 0.1 * (now - begun)), _MOST_SECONDS)
         time.sleep(max(_POLL_SECONDS, pause, 3.0 * (time.thread_time() - before)))
         looked, before = time.monotonic(), time.thread_time()
+
+
+def has_ended(process: int) -> bool:
+    """True of a process that is no more, or waits for nobody but its parent."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):  # it was gone before, or while it was looked at
+        return True
 
 
 class Mosquitto:

@@ -23,7 +23,7 @@ import pytest
 
 from fugu.host.database import AwayError, FileLostError
 from gateway.location import Server
-from tests.support.brokers import free_port, wait_until
+from tests.support.brokers import free_port, has_ended, wait_until
 
 __all__ = ["Postgres", "break_connections", "refused", "refused_anew"]
 
@@ -108,7 +108,7 @@ class Postgres:
         processes = [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
         for process in processes:
             os.kill(process, signal.SIGKILL)
-        wait_until(lambda: all(map(_has_ended, processes)), "its end")
+        wait_until(lambda: all(map(has_ended, processes)), "its end")
         self._input = None
 
     def stop(self) -> None:
@@ -137,13 +137,6 @@ class Postgres:
             [_program(program), *words], capture_output=True, text=True, cwd=self._folder, check=False, **self._account
         )
         assert done.returncode == 0, done.stderr
-
-
-def _has_ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def _program(name: str) -> str:

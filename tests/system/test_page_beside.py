@@ -15,7 +15,7 @@ import pytest
 
 from fugu.mqtt import Broker
 from gateway.page.login import password_line
-from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.brokers import Mosquitto, free_port, has_ended, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
@@ -45,14 +45,6 @@ def page_of(gateway: GatewayProcess) -> int | None:
     return None
 
 
-def runs(pid: int) -> bool:
-    """Whether a process runs, and is no zombie."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-
-
 def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "login").write_text(password_line(PASSWORD))
     site = Site(free_port())
@@ -80,7 +72,7 @@ def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosqui
     second = page_of(gateway)
     assert second is not None
     assert gateway.stop() == 0
-    assert not runs(second)
+    assert has_ended(second)
     assert not site.answers()
 
 
@@ -94,7 +86,7 @@ def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path, *
     if frozen:
         os.kill(page, signal.SIGSTOP)
     gateway.kill()
-    wait_until(lambda: not runs(page), "the end of the page")
+    wait_until(lambda: has_ended(page), "the end of the page")
     assert not site.answers()
 
 
