@@ -327,7 +327,7 @@ def test_a_wrong_rule_is_in_what_the_agent_draws(monkeypatch: pytest.MonkeyPatch
 def test_real_agents_with_faults_are_found(
     fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: str, draws: int
 ) -> None:
-    """A hundredth of a flip of .48, and two decimals of .7206 and .2095, are errors above the .0032 that are found."""
+    """A hundredth of a flip is 0.0048 where 0.0044 is found, two decimals are off by 0.0044 where 0.0039 is."""
     one = policy() if fault == "rounded" else planned()
     code, told = audited(fugu, tmp_path, broker, one, fault, draws)
     assert code == bool(found)

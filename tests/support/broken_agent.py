@@ -96,8 +96,8 @@ def raw_at_changes(table: NoiseTable, entropy: Fill) -> Callable[[int | None], i
     return told
 
 
-def by(draw: Callable[[NoiseTable, int, int], int]) -> Callable[[NoiseTable, Fill], Callable[[int | None], int]]:
-    """Every symbol by a wrong rule, from the next word."""
+def by_rule(draw: Callable[[NoiseTable, int, int], int]) -> Callable[[NoiseTable, Fill], Callable[[int | None], int]]:
+    """A randomiser that draws every symbol by a rule of its own, from the next word."""
 
     def made(table: NoiseTable, entropy: Fill) -> Callable[[int | None], int]:
         word = bytearray(4)
@@ -141,7 +141,7 @@ FILLS: dict[str, Callable[[], Fill]] = {
     "reused-block": reused_block,
     "seeded": seeded,
 }
-RANDOMISERS = {"raw-at-changes": raw_at_changes, "rounded": by(rounded), "weakened": by(weakened)}
+RANDOMISERS = {"raw-at-changes": raw_at_changes, "rounded": by_rule(rounded), "weakened": by_rule(weakened)}
 
 if __name__ == "__main__":
     fault, config = sys.argv[1:]
