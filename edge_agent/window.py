@@ -1,8 +1,8 @@
 """Counting states over windows of ticks, with the noise in the count from its first moment.
 
 A count begins at its noise, so the true count is nowhere. The noise is drawn before the window's first tick, so that
-the moment at which anything leaves says nothing about it. Where what a tick adds depends on those before it, as in a
-clipped count, the window remembers a number of its query: it is in no record, and dies with the window.
+the moment at which anything leaves says nothing about it. Where what a tick adds depends on those before it, the window
+remembers a number of its query: it is in no record, and dies with the window.
 
 A window holds ticks that the agent has drawn for, under one version of the policy. Ticks without a
 usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on

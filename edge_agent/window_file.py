@@ -6,8 +6,8 @@ log. The record is rewritten in place when the window's quarters end, by the num
 the window's frame is made. At any moment the disk has one look at a window at most: its record, or its frame.
 
 A record's checksum is over the outbox's salt, the policy's version, the discretiser, and the window with its noise. A
-torn or foreign record, and one of another policy, is blank. A clipped count has no record: what it may still count is
-true. Source: docs/proofs/device-windows.md, "Restarts".
+torn or foreign record, and one of another policy, is blank. A query that remembers ticks has no record: what it
+remembers is true. Source: docs/proofs/device-windows.md, "Restarts".
 """
 
 from __future__ import annotations

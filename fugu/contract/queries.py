@@ -125,48 +125,18 @@ class Query:
         return {} if self.blocks is None else {"blocks": vars(self.blocks)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clipped(Query):
-    """A count, or `clip` if it is more: a window remembers how many ticks it has counted."""
-
-    clip: int
-
-    def moved(self, ticks: int, windows: int) -> int:
-        """Each number moves by at most `clip`, however many ticks change."""
-        return min(ticks, self.clip * windows)
-
-    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
-        counts = place is not None and memory < self.clip
-        return place if counts else None, memory + counts
-
-    def words(self, of: str = "") -> str:
-        return f"{super().words(of)}, at most {self.clip}"
-
-    def most(self, length: int) -> int:
-        return min(self.clip, length)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        return {"clip": self.clip}
-
-
 def query_of(fields: Mapping[str, Any]) -> Query:
     """The query of a window, by the fields of its document."""
-    if (clip := fields.get("clip")) is not None:
-        return Clipped("clipped", clip=clip)
     if (blocks := fields.get("blocks")) is not None:
         return Query("profile", blocks=DayBlocks.of(blocks if isinstance(blocks, Mapping) else vars(blocks)))
     return HISTOGRAM if fields["states"] == EACH else COUNT
 
 
 def window_query(text: str) -> Query:
-    """The query of a window by "count", "histogram" or "clipped:N"; ValueError if it is none of them."""
-    name, colon, most = text.partition(":")
-    if name == "clipped" and most.isdecimal() and int(most) > 0:
-        return Clipped(name, clip=int(most))
-    if colon or name not in WINDOW_QUERIES:
-        raise ValueError(f"query must be {', '.join(WINDOW_QUERIES)} or clipped:N, got {text!r:.40}")
-    return WINDOW_QUERIES[name]
+    """The query of a window by "count" or "histogram"; ValueError if it is none of them."""
+    if text not in WINDOW_QUERIES:
+        raise ValueError(f"query must be {' or '.join(WINDOW_QUERIES)}, got {text!r:.40}")
+    return WINDOW_QUERIES[text]
 
 
 COUNT = Query("count")

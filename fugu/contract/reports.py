@@ -232,7 +232,7 @@ class WindowCount(JsonMessage):
     states: Annotated[tuple[str, ...], Labels(), "Labels of the states that were counted; of a histogram, all."]
     blocks: Annotated[tuple[str, ...], Labels(0), "Blocks of the local day, which have a number each."] = ()
     values: Annotated[tuple[float, ...], Numbers("value"), "What was counted, with noise, so below zero at times."]
-    low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count, or its clip."]
+    low: Annotated[tuple[float, ...], Numbers("low"), "The interval that holds the true count."]
     high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
     observed: Annotated[

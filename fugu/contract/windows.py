@@ -50,7 +50,6 @@ def covers(mechanism: str, adversary: str) -> bool:
 MAX_WINDOWS = 16
 MAX_OVERLAP = 64
 """Windows of one definition that may share a tick."""
-_LEFT_OUT = ("clip", "blocks")
 _SCALE_PATTERN = "^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$"
 _MOST, _DIGITS = 9_999_999_999, 10**7
 """Of numerator and denominator; of what is rounded up to them."""
@@ -77,7 +76,6 @@ class Blocks(Document):
 class Asking(Document):
     """A document whose fields say what is asked: `states` and at most one of these, left out where it is None."""
 
-    clip: Annotated[int, Field(ge=1)] | None = Field(default=None, description="The most of a count, before its noise.")
     blocks: Blocks | None = Field(default=None, description="Of the local day, which have a count each: a profile.")
 
     @model_serializer(mode="wrap")
@@ -115,13 +113,11 @@ class Window(Asking):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.states == EACH) + sum(getattr(self, name) is not None for name in Asking.model_fields) > 1:
-            raise ValueError(f"a window is a histogram or has one of {', '.join(Asking.model_fields)}, not several")
+            raise ValueError(f"a window is a histogram or has {' or '.join(Asking.model_fields)}, not several")
         if self.overlap > MAX_OVERLAP:
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:
             raise ValueError(f"scale {self.scale} is not in lowest terms; write {Fraction(self.scale)}")
-        if self.clip is not None and self.clip >= self.length:
-            raise ValueError(f"a clip of {self.clip} is for a window of more than {self.clip} ticks")
         return self
 
     @property

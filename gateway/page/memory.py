@@ -54,7 +54,7 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
     """Numbers of a report, of a count as shares of the ticks on which the device ran.
 
     `None` of places and profiles of a day, which are no line over time, and of a count that is none of the described
-    windows, which alone say whether it was clipped.
+    windows, which alone say what was asked.
     """
     if isinstance(report, PlaceEstimate):
         return None

@@ -377,15 +377,6 @@ def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path
     assert fugu("check", "policy", file, "--json").json()["windows"]["mechanisms"] == {"5m": mechanism}
 
 
-def test_a_clipped_count_is_called_no_share_and_a_guess_is_called_one(fugu: Fugu) -> None:
-    for clip, verdict in ((3, "(95 % of the time), no better than guessing\n"), (400, "(95 % of the time)\n")):
-        done = fugu(*PAIR, "--period", 300, "--window", 600, "--query", f"clipped:{clip}")
-        assert done.code == 0
-        assert f", at most {clip}, over 2.083 days: within " in done.out
-        assert verdict in done.out
-        assert "share over" not in done.out
-
-
 def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     words = (*PAIR, "--period", 300, "--window", 12, "--query", "histogram", "--symbols", 0.5, "--protect", "tick")

@@ -35,9 +35,9 @@ def count(end: datetime, value: float, *, observed: int = 60) -> WindowCount:
     )  # fmt: skip
 
 
-def remembered(*counts: WindowCount, clip: int | None = None) -> Memory:
+def remembered(*counts: WindowCount) -> Memory:
     """One device that was described, and has said these."""
-    window = Window(name="high", length=60, stride=60, states=("high",), scale="5", clip=clip)
+    window = Window(name="high", length=60, stride=60, states=("high",), scale="5")
     memory = Memory()
     memory.remember(["watch"])
     described = describe(TOLD.model_copy(update={"windows": (window,)})).encode()
@@ -71,9 +71,7 @@ def test_what_is_missing_is_not_made_up_and_shares_are_of_the_ticks_that_ran() -
     assert day[1][1:] == [0.0, 0.0, 0.3]
 
 
-def test_a_clipped_count_is_no_share_and_one_that_nothing_describes_is_not_drawn() -> None:
-    (history,) = remembered(count(BEGIN, 3.0), clip=4).histories("watch")
-    assert (history["unit"], history["tiers"][0][0][1]) == ("ticks, at most 4", 3.0)
+def test_a_count_that_nothing_describes_is_not_drawn() -> None:
     memory = Memory()
     memory.remember(["watch"])
     memory.take(parse_topic(topic_of("count", "home", "watch", "hr")), count(BEGIN, 3.0).encode())

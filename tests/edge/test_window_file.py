@@ -27,7 +27,7 @@ from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import window_query
+from fugu.contract.queries import Query, window_query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
@@ -182,7 +182,7 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
         {"windows": (replace(HOUR, scale_numerator=2),)},
         {"windows": (replace(HOUR, scale_denominator=101),)},
         {"windows": (replace(HOUR, places=(0, None)),)},
-        {"windows": (replace(HOUR, query=window_query("clipped:3")),)},
+        {"windows": (replace(HOUR, query=window_query("histogram")),)},
         {"discretiser": {**stream_plan().discretiser, "edges": [0.7]}},
     ],
 )
@@ -387,14 +387,23 @@ def test_counts_beyond_what_a_frame_holds_are_kept_as_far_as_ticks_can_bring_the
     assert WindowFile(tmp_path / "outbox", b"other").begin([plan]) == {}
 
 
-def test_a_clipped_count_has_no_record_since_what_it_may_still_count_is_true(tmp_path: Path) -> None:
-    device = Device(tmp_path, replace(HOUR, query=window_query("clipped:6")))
+class UpTo(Query):
+    """A count, or six if it is more: so a window remembers how many ticks it has counted."""
+
+    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
+        counts = place is not None and memory < 6
+        return place if counts else None, memory + counts
+
+
+def test_a_query_that_remembers_has_no_record_since_what_it_remembers_is_true(tmp_path: Path) -> None:
+    device = Device(tmp_path, replace(HOUR, query=UpTo("up to six")))
     device.tick(*range(25))
     assert not (tmp_path / "outbox.sqlite.windows").exists()
     device.killed()
-    device = Device(tmp_path, replace(HOUR, query=window_query("clipped:6")), at=30)
+    device = Device(tmp_path, replace(HOUR, query=UpTo("up to six")), at=30)
     device.tick(*range(30, 40))
     assert device.frames() == [(0, 10, (5,))]
+    assert not UpTo("up to six").additive
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

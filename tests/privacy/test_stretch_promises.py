@@ -1,7 +1,7 @@
 """The promise for a stretch against every path and every output of random streams, whatever is known of other ticks.
 
 Chains change from tick to tick, start anyhow, and have odds ratios of at most alpha; the adversary has soft evidence on
-every tick, true states among them; windows tile, overlap and skip, counts of one state, of each, and clipped ones, with
+every tick, true states among them; windows tile, overlap and skip, counts of one state and of each, with
 symbols beside them or not.
 """
 
@@ -62,7 +62,7 @@ def random_windows(rng: np.random.Generator, states: int) -> tuple[Window, ...]:
     windows = []
     for number in range(int(rng.integers(0, 3))):
         length = int(rng.integers(1, 5))
-        kind = rng.choice(["count", "each", "profile", "clipped"] if length > 1 else ["count", "each", "profile"])
+        kind = rng.choice(["count", "each", "profile"])
         windows.append(
             Window(
                 name=f"w{number}",
@@ -70,7 +70,6 @@ def random_windows(rng: np.random.Generator, states: int) -> tuple[Window, ...]:
                 stride=int(rng.integers(1, 5)),
                 states=EACH if kind == "each" else tuple(range(int(rng.integers(1, states)))),
                 scale=str(Fraction(int(rng.integers(5, 80)), 10)),
-                clip=int(rng.integers(1, length)) if kind == "clipped" else None,
                 blocks=HALF_DAYS if kind == "profile" else None,
             )
         )
@@ -90,7 +89,7 @@ def counts_of(window: Window, path: tuple[int, ...], states: int) -> list[tuple[
                 sum(x in window.groups(labels)[0] and n == number for x, n in zip(inside, every, strict=True))
                 for number in (0, 1)
             ]
-        found.append(tuple(min(n, window.clip) if window.clip is not None else n for n in numbers))
+        found.append(tuple(numbers))
     return found
 
 
@@ -174,7 +173,7 @@ def check(seed: int) -> float:
         claimed, floor = bound.epsilon(ticks), bound.floor(ticks)
         assert floor <= claimed
         root = math.sqrt(stream.chains.odds_ratio)
-        if all(window.length == window.stride and window.clip is None for window in stream.outputs.windows):
+        if all(window.length == window.stride for window in stream.outputs.windows):
             # the closed form for any side information, in which charges add: weights 1 inside, kappa^distance outside
             assert claimed <= (ticks + root - 1.0) * float(stream.outputs.rate) * (1.0 + SLACK)
         for first in range(TICKS - ticks + 1):

@@ -107,14 +107,6 @@ def test_of_several_windows_each_takes_its_own_messages() -> None:
     assert found["hr.window.hour"]["name"] != found["hr.window.day"]["name"]
 
 
-def test_a_clipped_count_is_no_share_of_its_window() -> None:
-    window = COUNTED.windows[0].model_copy(update={"clip": 40})
-    found = components(COUNTED.model_copy(update={"windows": (window,)}))["hr.window.hour"]
-    assert (found["unit_of_measurement"], found["name"]) == ("ticks", "hr ticks of high, at most 40")
-    assert value(found, COUNT.encode()) == "30.0"
-    assert attributes(found, COUNT.encode())["high"] == 48.0
-
-
 def test_a_histogram_has_a_share_of_each_state() -> None:
     labels = ("one", "two", "three")
     window = COUNTED.windows[0].model_copy(update={"states": "histogram"})

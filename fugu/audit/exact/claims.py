@@ -93,11 +93,9 @@ def _stretch_loss(
 
 def _counted(window: Mapping[str, Any], ticks: int) -> Fraction:
     """The most that ticks in a row move all counts of a window, over its scale."""
-    length, stride, clip = window["length"], window["stride"], window.get("clip")
+    length, stride = window["length"], window["stride"]
     rest, more = ticks % stride, length % stride
     moved = ticks // stride * length + rest * (length // stride) + min(rest, more)
-    if clip is not None:
-        moved = min(moved, clip * -(-(ticks + length - 1) // stride))
     return Fraction(moved * (2 if window["states"] == "histogram" else 1)) / Fraction(window["scale"])
 
 

@@ -110,8 +110,8 @@ class WindowOptions:
         mechanism: chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With
             --window chain (the default), mqm-exact or mqm-approx.
         length (T 1..): Ticks of the only window that will ever be released (default: windows without end).
-        query: count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, N
-            at most) and profile:4h/Europe/Berlin (a count for each such part of the local day).
+        query: count (ticks in some states), histogram (ticks in each state) or, with --window,
+            profile:4h/Europe/Berlin (a count for each such part of the local day).
         count (STATE[,STATE...]): States that a count counts, from 0 (default: the last of two; without --window any:
             it matters to wasserstein only).
         adversary: As for plan stream (default: informed with --window, else ignorant).
