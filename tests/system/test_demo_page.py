@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import base64
 import http.client
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -13,7 +19,7 @@ from fugu.cli.demo import session
 from fugu.cli.demo.evaluation import Replay, load_night
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.session import NIGHTS
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import check_layout
 
@@ -52,11 +58,13 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
     assert page._server.server_address[0] == "127.0.0.1"
     for path in ("/", "/state", "/page.js", "/reading-0.svg", "/?token=", "/?token=wrong"):
         assert ask(page, path)[0] == 403, path
-    status, _, headers = ask(page, entrance)
-    assert (status, headers["location"]) == (303, "/")
+    status, body, headers = ask(page, entrance, Sec_Fetch_Site="cross-site")  # as of a page that is a file
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b"url=/" in body
+    assert b"token" not in body
     cookie, *attributes = headers["set-cookie"].split("; ")
-    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
-    assert ask(page, entrance)[0] == 403
+    assert {"HttpOnly", "SameSite=Lax"} <= set(attributes)
+    assert ask(page, entrance, Cookie=cookie)[0] == 200, "the same browser, which has gone back"
     assert [ask(page, path, Cookie=cookie)[0] for path in ("/", "/state", "/page.js", "/page.css")] == [200] * 4
     assert ask(page, "/../session.py", Cookie=cookie)[0] == ask(page, "/nothing", Cookie=cookie)[0] == 404
     assert ask(page, Cookie="fugu_replay=wrong")[0] == 403
@@ -64,7 +72,9 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
     assert ask(page, Cookie=cookie, Host="evil.example")[0] == 421
     assert ask(page, Cookie=cookie, Origin="http://evil.example")[0] == 403
     assert ask(page, Cookie=cookie, Origin=f"http://{here}")[0] == 200
-    assert ask(page, Cookie=cookie, Sec_Fetch_Site="cross-site")[0] == 403
+    for site in ("cross-site", "same-site"):
+        for path in ("/", "/state", "/page.js", "/reading-0.svg"):
+            assert ask(page, path, Cookie=cookie, Sec_Fetch_Site=site)[0] == 403, path
     assert ask(page, entrance, Host="evil.example")[0] == 421
     headers = ask(page, "/", Cookie=cookie)[2]
     assert headers["cache-control"] == "no-store"
@@ -73,17 +83,90 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("terminal", "screen"), [(True, True), (False, True), (True, False)])
-def test_a_browser_is_opened_where_somebody_looks(
-    monkeypatch: pytest.MonkeyPatch, terminal: bool, screen: bool
+def test_a_browser_is_opened_where_somebody_looks_and_its_command_line_tells_nobody_the_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, terminal: bool, screen: bool
 ) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    opened = seen_opening(monkeypatch, tmp_path)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     monkeypatch.setattr("fugu.cli.demo.page._screen", lambda: screen)
     with Page(browser=True) as page:
-        assert opened == ([page.address] if terminal and screen else [])
+        assert len(opened) == (terminal and screen)
+        for file in opened:
+            token = page.address.partition("token=")[2]
+            assert token not in str(file)
+            assert file.stat().st_mode & 0o777 == 0o600
+            assert page.address in file.read_text()
+            assert ask(page, "/?token=wrong")[0] == 403
+            assert file.exists()
+            assert ask(page, f"/?token={token}")[0] == 200
+        assert [*tmp_path.iterdir()] == []
+    with Page(browser=True):
+        pass
     with Page(browser=False):
-        assert len(opened) <= 1
+        assert len(opened) == 2 * (terminal and screen)
+    assert [*tmp_path.iterdir()] == [], "its end takes the file away, too"
+
+
+def seen_opening(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> list[Path]:
+    """Files that a browser will be told to open; temporary ones are in a folder."""
+    opened: list[Path] = []
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(Path(unquote(urlsplit(address).path))))
+    return opened
+
+
+@pytest.mark.long
+def test_a_browser_comes_in_by_the_file_and_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, browser: Browser
+) -> None:
+    opened = seen_opening(monkeypatch, tmp_path)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("fugu.cli.demo.page._screen", lambda: True)
+    with Page(browser=True) as page:
+        page.show(title="Came in", stage="here")
+        browser.open(opened[0].as_uri())
+        wait_until(lambda: browser.text("#title") == "Came in", "the page")
+        assert browser.run("return location.href") == f"http://127.0.0.1:{page._server.server_port}/"
+        assert not opened[0].exists()
+        browser.driver.refresh()
+        wait_until(lambda: browser.text("#title") == "Came in", "the page again")
+        other = tmp_path / "other.html"  # of another site
+        other.write_text(f"<a href='http://127.0.0.1:{page._server.server_port}/'>x</a>")
+        browser.open(other.as_uri())
+        browser.click("a")
+        wait_until(lambda: "asked from another page" in browser.text(), "a refusal")
+
+
+@pytest.mark.long
+def test_an_address_that_two_have_ends_the_program(tmp_path: Path) -> None:
+    program = (
+        "import sys, threading\n"
+        "from fugu.cli.commands.demo import _ending_in_order\n"
+        "from fugu.cli.main import guarded\n"
+        "from fugu.cli.demo.page import Page\n"
+        "def run():\n"
+        "    with _ending_in_order(), Page(browser=False): threading.Event().wait()\n"
+        "sys.exit(guarded(run))"
+    )
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        process = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=file, stderr=file)
+    try:
+        wait_until(lambda: "?token=" in output.read_text(), "its address")
+        address = output.read_text().rpartition(" ")[2].strip()
+        with urlopen(address) as answer:
+            cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        for _ in range(2):
+            with suppress(OSError):  # HTTP's refusal, and later that nobody listens
+                urlopen(address).close()
+        assert process.wait(PATIENCE) == 1
+        with pytest.raises(OSError, match="refused"):
+            urlopen(Request(address.partition("?")[0], headers={"Cookie": cookie}))
+        assert "fugu: somebody else on this machine has used the address" in output.read_text()
+        assert "Traceback" not in output.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.long

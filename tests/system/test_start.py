@@ -121,7 +121,6 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
     assert started.ask("POST", "/upload?name=a.csv", b"t,value\n")[0] == 403
     assert started.ask("POST", started.entrance, b"", Cookie=None)[0] == 403, "a token is no permission to send"
     started.enter()
-    assert started.ask("GET", started.entrance)[0] == 403
     for headers in (
         {"Cookie": None},
         {"Origin": None},
@@ -140,7 +139,11 @@ def test_only_the_page_itself_may_send_and_its_token_is_for_one_browser(started:
     assert started.ask("POST", "/else", b"")[0] == 400
     assert started.ask("PUT", "/upload?name=a.csv", b"")[0] == 501
     assert [one for one in started.left if one.is_file()] == []
-    assert started.stop() == 128 + signal.SIGTERM
+    assert started.state()["ask"]
+    assert started.ask("GET", started.entrance, Cookie=None)[0] == 403, "somebody else has the address, too"
+    assert started.process.wait(PATIENCE) == 1
+    assert "fugu: somebody else on this machine has used the address" in started.said
+    assert started.left == []
 
 
 @pytest.mark.fresh  # a fork ignores what the server of forks has ignored from its start

@@ -2,6 +2,11 @@
 
 It shows the truth beside what leaves: it is served from memory by the program that has the recording, on loopback, to
 whoever has the token of its address, which can be used once. No message has the truth, and no file.
+
+Other accounts of the machine read command lines, also that of a browser: it is given a file of mode 0600 that leads to
+the address, and is deleted with the token's first use. If the token is used a second time, two had it, and the program
+ends. A browser says of a page that was opened by a file that it comes from another site, and so of a redirect: only the
+request with the token may, and its answer leads on as a page of this site.
 """
 
 from __future__ import annotations
@@ -9,7 +14,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import sys
+import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -19,9 +26,11 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from io import BufferedIOBase
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from fugu.cli.errors import CommandError
 from fugu.cli.view.terminal import say
 
 __all__ = ["Page"]
@@ -38,6 +47,11 @@ _HEADERS = {
 }
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _REPORT = "report.html"
+_LEADS = '<!doctype html><meta charset="utf-8"><title>Fugu</title><meta http-equiv="refresh" content="0; url={0}">'
+_TAKEN = (
+    "somebody else on this machine has used the address of the page, which is for one browser: nothing is shown any "
+    "more; see who is logged in, then start again"
+)
 _Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
 
 
@@ -57,8 +71,10 @@ class Page:
         self._browser = browser
         self._drawn = 0
         self._posted = posted
-        self._token = secrets.token_urlsafe(24)
-        self._session = ""
+        self._token, self._session = secrets.token_urlsafe(24), ""
+        self._entered = self._taken = False
+        self._entering = threading.Lock()
+        self._leading: Path | None = None
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
         self.address = f"http://{self._hosts[0]}/?token={self._token}"
@@ -67,12 +83,15 @@ class Page:
         threading.Thread(target=self._server.serve_forever, name="page", daemon=True).start()
         say(f"the page, for one browser: {self.address}")
         if self._browser and sys.stdout.isatty() and (os.name != "posix" or _screen()):
-            webbrowser.open(self.address)
+            webbrowser.open(self._leading_file().as_uri())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._forget_file()
+        if self._taken:
+            raise CommandError(_TAKEN)
 
     def show(self, **fields: Any) -> None:
         """Show other values of some fields of the page."""
@@ -102,12 +121,40 @@ class Page:
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
 
-    def enter(self, token: str) -> str | None:
-        """A session for a token, once; `None` for a token that is wrong or used."""
-        if not self._token or not secrets.compare_digest(token.encode(), self._token.encode()):
-            return None
-        self._token, self._session = "", secrets.token_urlsafe(24)
-        return self._session
+    def enter(self, token: str, session: str = "") -> str | None:
+        """A session for a token, once; `None` for a token that is wrong or was used.
+
+        Its second use ends the program, unless it is by the session that it has begun.
+        """
+        with self._entering:
+            if not secrets.compare_digest(token.encode(), self._token.encode()):
+                return None
+            if not self._entered:
+                self._entered, self._session = True, secrets.token_urlsafe(24)
+                self._forget_file()
+                return self._session
+            if self._belongs(session):
+                return self._session
+            self._taken, self._session = True, ""
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        return None
+
+    def _belongs(self, session: str) -> bool:
+        return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
+
+    def _leading_file(self) -> Path:
+        """A file of the account's own that leads to the address, until that is used."""
+        number, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
+        os.close(number)
+        self._leading = Path(name)
+        self._leading.write_text(_LEADS.format(self.address))
+        if self._entered:  # meanwhile
+            self._forget_file()
+        return self._leading
+
+    def _forget_file(self) -> None:
+        if self._leading is not None:
+            self._leading.unlink(missing_ok=True)
 
     def _answer(
         self, path: str, headers: Any, sent: BufferedIOBase | None = None
@@ -116,15 +163,16 @@ class Page:
         url, host = urlsplit(path), headers.get("Host", "")
         if host not in self._hosts:
             return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}
+        session = _cookie(headers)
+        if sent is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
+            if (begun := self.enter(token[0], session)) is None:
+                return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
+            cookie = f"{_COOKIE}={begun}; HttpOnly; SameSite=Lax; Path=/"
+            return HTTPStatus.OK, "text/html", _LEADS.format("/").encode(), {"Set-Cookie": cookie}
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
         if (origin is not None and origin != f"http://{host}") or site not in ("none", "same-origin"):
             return HTTPStatus.FORBIDDEN, "text/plain", b"asked from another page", {}
-        if sent is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
-            if (session := self.enter(token[0])) is None:
-                return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
-            cookie = f"{_COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/"
-            return HTTPStatus.SEE_OTHER, "text/plain", b"", {"Location": "/", "Set-Cookie": cookie}
-        if not self._session or not secrets.compare_digest(_cookie(headers).encode(), self._session.encode()):
+        if not self._belongs(session):
             return HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the terminal shows", {}
         if sent is not None:
             length = headers.get("Content-Length", "")
