@@ -1,0 +1,105 @@
+"""A recording's file: bytes or text of what it becomes once it is unpacked, and never more than a limit of them."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from fugu.contract.errors import cause
+from fugu.recordings.errors import RecordingError
+
+__all__ = ["MOST_BYTES", "File"]
+
+MOST_BYTES = 512 << 20
+"""Of what a file becomes."""
+_GZIP = b"\x1f\x8b"
+_HEAD = 1 << 16
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class _Bounded(io.RawIOBase):
+    """Bytes of a file; RecordingError after too many of them."""
+
+    def __init__(self, inner: BinaryIO, name: str) -> None:
+        self._inner, self._name, self._count = inner, name, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        block = self._inner.read(len(buffer))
+        self._count += len(block)
+        if self._count > MOST_BYTES:
+            raise RecordingError(f"{self._name} becomes more than {MOST_BYTES >> 20} MB: give a part of it")
+        buffer[: len(block)] = block
+        return len(block)
+
+
+class File:
+    """A file that may hold a recording: `path`, `name`, and what it becomes; gzip is known by its first bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+
+    @cached_property
+    def zipped(self) -> bool:
+        """True if it is gzip."""
+        with self.path.open("rb") as file:
+            return file.read(len(_GZIP)) == _GZIP
+
+    @property
+    def in_utf8(self) -> bool:
+        """True unless it is text in UTF-16."""
+        return self._mark() not in _WIDE
+
+    @cached_property
+    def head(self) -> bytes:
+        """Its first bytes, unpacked; of text they are UTF-8, whatever the file has."""
+        with self.binary() as file:
+            head = file.read(_HEAD)
+        if head.startswith(_WIDE):
+            return head[: len(head) & ~1].decode("utf-16", "ignore").encode()
+        return head.removeprefix(codecs.BOM_UTF8)
+
+    @contextmanager
+    def binary(self) -> Iterator[BinaryIO]:
+        """Open what it becomes.
+
+        Raises:
+            RecordingError: it is broken gzip, or too large.
+            OSError: it cannot be read.
+        """
+        opener = gzip.open if self.zipped else open
+        try:
+            with opener(self.path, "rb") as inner:
+                yield cast(BinaryIO, io.BufferedReader(_Bounded(cast(BinaryIO, inner), self.name), _HEAD))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise RecordingError(f"{self.name} is broken gzip: {cause(error)}") from None
+
+    @contextmanager
+    def text(self) -> Iterator[TextIO]:
+        """Open its text, UTF-8 or UTF-16 with a mark; ends of lines stay as they are, errors as of `binary`.
+
+        Raises:
+            RecordingError: it is no such text.
+        """
+        with self.binary() as file:
+            mark = self._mark()
+            try:
+                yield io.TextIOWrapper(file, "utf-16" if mark in _WIDE else "utf-8-sig", newline="")
+            except UnicodeError:
+                raise RecordingError(
+                    f"{self.name} is no text in UTF-8 or UTF-16: save it as CSV in UTF-8, or convert it by "
+                    "iconv -f latin1 -t utf-8"
+                ) from None
+
+    def _mark(self) -> bytes:
+        with self.binary() as file:
+            return file.read(2)

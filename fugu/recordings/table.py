@@ -1,0 +1,74 @@
+"""A table of text: what every form of a recording becomes before anybody asks what its columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+
+__all__ = ["MOST_ROWS", "Form", "Only", "Table", "table_of"]
+
+MOST_ROWS = 5_000_000
+_BLOCK = 100_000
+Only = Mapping[str, str]
+"""The rows that are wanted, as a value for each of some columns."""
+
+
+class Table(NamedTuple):
+    """Rows of text by the name of their column, all of one length, in the order of the file; empty where missing.
+
+    `lines` are where each row is, as `where` calls it ("line 7", "message 7"). A form that knows it says which column
+    is the `time`, which the `value`, which are the `keys` that tell series apart, and whether rows are `changes`.
+    """
+
+    form: str
+    columns: dict[str, list[str]]
+    lines: Sequence[int]
+    where: str = "line"
+    time: str | None = None
+    value: str | None = None
+    keys: tuple[str, ...] = ()
+    changes: bool | None = None
+    plain: bool = False
+    """True if an agent can replay the file as it is."""
+    notes: tuple[str, ...] = ()
+
+
+class Form(Protocol):
+    """A form of recordings, such as a delimited table: known by its first bytes, and read into a table."""
+
+    def sniff(self, head: bytes, name: str) -> bool:
+        """Return whether a file is of this form, by its first bytes (unpacked, text in UTF-8) and its name."""
+
+    def read(self, file: File, only: Only) -> Table:
+        """Read a file. Rows that are not `only` those wanted may be skipped.
+
+        Raises:
+            RecordingError: one line that names the form, what is wrong, and what to do.
+            OSError: it cannot be read.
+        """
+
+
+def table_of(
+    form: str, file: File, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], **meaning: object
+) -> Table:
+    """Make a table of numbered rows, each as long as the header; `meaning` are further fields of the table.
+
+    Raises:
+        RecordingError: there are no rows, or too many.
+    """
+    lines: list[int] = []
+    columns: list[list[str]] = [[] for _ in header]
+    numbered = iter(rows)
+    while block := list(islice(numbered, _BLOCK)):
+        lines += [line for line, _ in block]
+        if len(lines) > MOST_ROWS:
+            raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
+        for column, cells in zip(columns, zip(*(row for _, row in block), strict=True), strict=True):
+            column += cells
+    if not lines:
+        raise RecordingError(f"{file.name} has no rows")
+    return Table(form, dict(zip(header, columns, strict=True)), lines, **meaning)  # type: ignore[arg-type]
