@@ -163,6 +163,7 @@ class Agent:
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
+                self._ticks.judge()
                 self._clock.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
             self._notifier.stopping()
             in_order = self._drain()
@@ -195,7 +196,6 @@ class Agent:
     def _communicate(self) -> None:
         self._link.maintain()
         self._watch_broker()
-        self._local.answer(self._told)
         try:
             until = time.monotonic() + EVENT_SECONDS
             while not self._events.empty() and time.monotonic() < until:
@@ -206,6 +206,7 @@ class Agent:
                 self._describe()
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._ticks.storage_failed(error)
+        self._local.answer(self._told)
 
     def _watch_broker(self) -> None:
         """Tell the journal when the broker cannot be reached, once, and when it is back."""

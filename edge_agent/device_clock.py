@@ -160,6 +160,11 @@ class DeviceClock:
         """Microseconds by the monotonic clock."""
         return self._clock.elapsed_us()
 
+    def rest(self, microseconds: int) -> None:
+        """Let some time pass, whatever arrives."""
+        if microseconds > 0:
+            self._clock.wait(Wake(), microseconds / 1e6)
+
     def now_us(self) -> int:
         """Microseconds of Unix time; those of the wall clock until the time is known."""
         return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()

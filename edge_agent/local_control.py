@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, cause
 from fugu.host.files import write_public
 from fugu.host.process import Answering, ask
 
@@ -24,7 +24,7 @@ __all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "
 
 
 class LocalStatusError(FuguError):
-    """A pause cannot be ended, or no agent answers here."""
+    """A pause cannot be ended, or no agent answers here, or it cannot tell."""
 
 
 class Pause:
@@ -78,8 +78,15 @@ class LocalStatus:
         self._asked = Answering(_beside(outbox))
 
     def answer(self, status: Callable[[], dict[str, Any]]) -> None:
-        """Tell those who wait, if anybody does."""
-        while self._asked.answer(lambda: json.dumps(status())):
+        """Tell those who wait, if anybody does; that the status cannot be made, if making it raises."""
+
+        def text() -> str:
+            try:
+                return json.dumps(status())
+            except Exception as error:  # whatever it is, ticks must go on
+                return json.dumps({"fault": cause(error)})
+
+        while self._asked.answer(text):
             pass
 
     def close(self) -> None:
@@ -88,7 +95,7 @@ class LocalStatus:
 
 
 def ask_status(outbox: str | Path) -> dict[str, Any]:
-    """Ask the running agent that has an outbox. Raises LocalStatusError if none answers."""
+    """Ask the running agent that has an outbox. Raises LocalStatusError if none answers, or it cannot tell."""
     path = _beside(outbox)
     try:
         found: dict[str, Any] = json.loads(ask(path) or "")
@@ -96,6 +103,10 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
         raise LocalStatusError(
             f"no agent answers at {path}: none runs with this configuration, or another account than yours runs it"
         ) from None
+    if "fault" in found:
+        raise LocalStatusError(
+            f"the agent goes on, but cannot say how it is: {found['fault']} inside it, please report it"
+        )
     return found
 
 

@@ -144,6 +144,8 @@ class StreamPlan:
 def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
     """Assumption of a guarantee about steps, from a policy's JSON form; `None` if it has none that can be checked.
 
+    A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.
+
     It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
     policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
     """
@@ -162,7 +164,7 @@ def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
         sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
         found = {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
         return {**found, **beside}
-    return None if universal else {"transitions": chains["transitions"]}
+    return {"transitions": chains["transitions"]} if chains["kind"] == "finite" and not universal else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
 from math import lcm
@@ -40,6 +41,9 @@ REPLAY_LATE_US = 10_000_000
 IDLE_SECONDS = 1.0
 _SLICE_US = 250_000
 """For so long, ticks are drawn for before the agent looks at anything else."""
+_JUDGING_US = 100_000
+_JUDGING_SHARE = 5
+"""A piece of a watch's judgement has so long, and at most one part in so many of the shortest period."""
 MADE_UP = 8
 """A live stream's ticks are at least a period apart, less one part in so many."""
 MOST_MULTIPLE = 1 << 42
@@ -237,6 +241,26 @@ class Ticker:
         """Draw the noise of the windows that begin next, while there is time."""
         for stream in self.streams:
             stream.windows.prepare(stream.next_tick)
+
+    def judge(self) -> None:
+        """Let a watch judge one piece of what waits, if the next tick leaves time for it.
+
+        Judging takes as long as true states make it. So what was published before leaves first, and all that follows
+        begins at a moment that was set beforehand. A watch that needs longer than that is over.
+        """
+        watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
+        if watch is None:
+            return
+        part = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
+        if self.pause() * 1e6 < 3 * part:
+            return
+        over = self._clock.elapsed_us() + 2 * part
+        self._clock.rest(part)
+        begun = time.thread_time()
+        watch.judge()
+        if (time.thread_time() - begun) * 1e6 > part:
+            watch.end("this machine is too slow for it at such a period")
+        self._clock.rest(over - self._clock.elapsed_us())
 
     def pause(self) -> float:
         """Seconds until the next tick, at most one."""

@@ -12,7 +12,10 @@ So, for 0 < w < 1, the product of 1 - w + w E over stretches, the one under way 
 that begins at 1, and nor is the average of such products over weights w and lengths. (Without the stretches under way
 it would be: what a long one has lost so far must count when a short one gains.) By Ville's inequality the average
 ever reaches 1/ALARM with a probability of at most ALARM, whatever chain of the class each stretch has and however long
-the device runs.
+the device runs. Where there is no time to judge, stretches are left out by time alone: the others do as well.
+
+How long judging takes depends on true states. So a tick is only counted, and judged piece by piece when nothing is
+drawn or sent (`edge_agent.ticker.Ticker.judge`).
 
 Beside it: what the noise would lose if the class were only as wide as the owner's own states of the last day need,
 taken from whole stretches, each with the odds ratio, or the probabilities, of its own counts and half a step more.
@@ -24,9 +27,11 @@ universal encoding" (1981); Ville (1939).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -44,14 +49,17 @@ OWN_LENGTH = 512
 """Steps of the stretches that the owner's own epsilon is taken from."""
 _HOURS = 24
 _ROUNDS = 60
+_MOST_WAITING = 64
+"""Pieces that wait to be judged; more are left out."""
 Counts = Sequence[Sequence[int]]
 
 
 class Watch:
-    """A sequential test of one stream's states, with `steps` pairs of neighbouring ticks so far.
+    """A sequential test of one stream's states, with `steps` pairs of neighbouring ticks so far; it never raises.
 
     `evidence` is the logarithm of the average product; `alarm` the first tick at which it was above 1/ALARM, or None;
-    `own` has by hour the largest epsilon that a stretch which ended in it would need.
+    `own` has by hour the largest epsilon that a stretch which ended in it would need; `left_out` counts judgements that
+    there was no time for; `ended` says why the watch is over, if it is.
     """
 
     def __init__(self, states: int, chains: dict[str, Any]) -> None:
@@ -60,14 +68,43 @@ class Watch:
         self._chains = chains
         self._stretches = [(length, [[0] * states for _ in self._states]) for length in lengths]
         self._capital = [[0.0] * len(_WEIGHTS) for _ in lengths]
+        self._products = [[0.0] * len(_WEIGHTS) for _ in lengths]
+        self._waiting: deque[Callable[[], None]] = deque()
         self._last: tuple[int, int] | None = None
         self.steps = 0
         self.evidence = 0.0
         self.alarm: int | None = None
         self.own: dict[int, float] = {}
+        self.left_out = 0
+        self.ended = ""
+
+    @property
+    def waits(self) -> bool:
+        """True if there is something to judge."""
+        return bool(self._waiting)
 
     def observe(self, tick: int, state: int | None) -> None:
-        """Take in the state of a tick, or that it has none; ticks that are left out break a stretch's steps only."""
+        """Count the state of a tick, or that it has none; ticks that are left out break a stretch's steps only."""
+        if not self.ended:
+            self._try(lambda: self._count(tick, state))
+
+    def judge(self) -> None:
+        """Judge one piece of what waits."""
+        if self._waiting:
+            self._try(self._waiting.popleft())
+
+    def end(self, why: str) -> None:
+        """Watch no more."""
+        self.ended = why
+        self._waiting.clear()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # whatever it is, ticks must go on, and it may depend on states: no log has it
+            self.end(f"{type(error).__name__} inside the agent, please report it")
+
+    def _count(self, tick: int, state: int | None) -> None:
         last, self._last = self._last, None if state is None else (tick, state)
         if last is None or state is None or last[0] != tick - 1:
             return
@@ -75,28 +112,41 @@ class Watch:
         for _, counts in self._stretches:
             counts[last[1]][state] += 1
         if self.steps % self._stretches[0][0] == 0:
-            self._judge(tick)
+            self._set_aside(tick)
 
-    def _judge(self, tick: int) -> None:
-        """Judge all lengths at once, the stretches that are under way by what they have come to."""
-        products = []
-        for (length, counts), capital in zip(self._stretches, self._capital, strict=True):
-            gain = _log_e_value(counts, self._chains)
-            now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
-            products += now
-            if self.steps % length == 0:
-                if length == OWN_LENGTH and "rate" in self._chains:
-                    self._remember(tick // self._chains["hour"], _epsilon(counts, self._chains))
-                capital[:] = now
+    def _set_aside(self, tick: int) -> None:
+        """Leave all lengths to be judged by what they have come to, and let stretches that are over begin anew."""
+        pieces: list[Callable[[], None]] = []
+        for number, (length, counts) in enumerate(self._stretches):
+            ends, now = self.steps % length == 0, [row[:] for row in counts]
+            pieces.append(partial(self._weigh, number, now, ends))
+            if ends and length == OWN_LENGTH and "rate" in self._chains:
+                pieces.append(partial(self._remember, tick // self._chains["hour"], now))
+            if ends:
                 for row in counts:
                     row[:] = [0] * len(row)
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting.extend((*pieces, partial(self._conclude, tick)))
+        else:
+            self.left_out += 1
+
+    def _weigh(self, number: int, counts: Counts, ends: bool) -> None:
+        gain = _log_e_value(counts, self._chains)
+        capital = self._capital[number]
+        now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
+        self._products[number] = now
+        if ends:
+            self._capital[number] = now
+
+    def _conclude(self, tick: int) -> None:
+        products = [product for length in self._products for product in length]
         self.evidence = _log_sum(products) - math.log(len(products))
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick
 
-    def _remember(self, hour: int, epsilon: float) -> None:
-        self.own[hour] = max(epsilon, self.own.get(hour, 0.0))
-        for old in [one for one in self.own if one <= hour - _HOURS]:
+    def _remember(self, hour: int, counts: Counts) -> None:
+        self.own[hour] = max(_epsilon(counts, self._chains), self.own.get(hour, 0.0))
+        for old in [past for past in self.own if past <= hour - _HOURS]:
             del self.own[old]
 
     @property
@@ -111,6 +161,10 @@ class Watch:
     def sentence(self) -> str:
         """Sentence for the owner about the result."""
         so_far = f"{self.steps} steps between states, evidence {math.exp(min(self.evidence, 99.0)):.3g}"
+        if self.left_out:
+            so_far += f", {self.left_out} judgements left out, as ticks leave no time for them"
+        if self.ended:
+            so_far += f"; the watch has ended: {self.ended}"
         if self.alarm is None:
             return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
         changes, certainly = "", "is"

@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Sensors", "SharedSensor", "check_shared", "open_sensor", "open_sensors", "silence_warning"]
 
 _Key = tuple[str, int, int]
+_T = TypeVar("_T")
 
 
 class _ChangeSensor(Sensor):
@@ -191,30 +192,44 @@ def _only_one(config: dict[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+_FAULT = "it raises an exception, and none should: please report it"
+
+
 class SharedSensor:
-    """A sensor as the streams of one clock see it; `newest` is the newest tick read, the only one with a reading."""
+    """A sensor as the streams of one clock see it; `newest` is the newest tick read, the only one with a reading.
+
+    A sensor that raises, as none should, has no reading.
+    """
 
     def __init__(self, sensor: Sensor) -> None:
         self.sensor = sensor
         self.recorded = sensor.recorded
         self.newest = -1
+        self._fault = ""
         self._reading: Reading | None = None
         self._discretisers: dict[str, Classifier] = {}
 
     @property
     def trouble(self) -> str:
         """The sensor's newest problem."""
-        return self.sensor.trouble
+        return self._fault or self._safely(lambda: self.sensor.trouble, _FAULT)
 
     def read(self, tick: int) -> Reading | None:
         """The reading of a tick, the same for whoever asks for it until somebody asks for a later one."""
         if tick > self.newest:
-            self.newest, self._reading = tick, self.sensor.read(tick)
+            self.newest, self._reading = tick, self._safely(lambda: self.sensor.read(tick), None)
         return self._reading if tick == self.newest else None
 
     def finished(self, tick: int) -> bool:
         """True if there will be no tick any more."""
-        return self.sensor.finished(tick)
+        return self._safely(lambda: self.sensor.finished(tick), False)
+
+    def _safely(self, ask: Callable[[], _T], instead: _T) -> _T:
+        try:
+            return ask()
+        except Exception:  # its text and its class may hold a reading
+            self._fault = _FAULT
+            return instead
 
     def discretiser(self, document: dict[str, object]) -> Classifier:
         """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""

@@ -16,7 +16,8 @@ import pytest
 from edge_agent import watch as watch_module
 from edge_agent.plan import _watched_class as watched_class
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value
-from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.leakage import Adversary, worst_odds_ratio
 from tests.support.soak import only
 
@@ -130,10 +131,17 @@ def walk(chains: list[Chain], length: int, seed: int, stretch: int = 128) -> lis
     return path
 
 
+def take_in(watch: Watch, tick: int, state: int | None) -> None:
+    """As where every tick leaves time to judge."""
+    watch.observe(tick, state)
+    while watch.waits:
+        watch.judge()
+
+
 def watched(path: list[int], chains: dict[str, Any]) -> Watch:
     watch = Watch(2, chains)
     for tick, state in enumerate(path):
-        watch.observe(tick, state)
+        take_in(watch, tick, state)
     return watch
 
 
@@ -176,7 +184,7 @@ def test_a_slow_regime_is_found() -> None:
 def test_ticks_without_a_state_and_absent_ticks_are_no_steps() -> None:
     watch = Watch(2, BOX)
     for tick, state in ((0, 0), (1, 1), (2, None), (3, 1), (5, 1), (6, 0), (6, 0)):
-        watch.observe(tick, state)
+        take_in(watch, tick, state)
     assert watch.steps == 2
 
 
@@ -199,6 +207,82 @@ def test_what_is_watched_is_what_the_guarantee_assumes() -> None:
     known = {"kind": "finite", **KNOWN}
     assert (watched_class(policy(known, "ignorant")), watched_class(policy(known, "universal"))) == (KNOWN, None)
     assert watched_class({"discretiser": {"states": ["a", "b"]}}) is None
+
+
+PAIRS = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.7, 0.1, 0.1), (0.1, 0.1, 0.7, 0.1), (0.1, 0.1, 0.1, 0.7))
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize(("odds", "transitions"), [(None, (PAIRS,)), (50.0, ()), (50.0, (PAIRS,))])
+def test_joint_chains_are_not_watched_as_they_are_of_other_states(
+    adversary: Adversary, odds: float | None, transitions: tuple[Any, ...]
+) -> None:
+    """Those of order 2 are joint chains as well; the watch of two states took their matrices, and ended the agent."""
+    chains = JointChains(
+        streams=(Shown(name="a", states=2, rate=0.05), Shown(name="b", states=2, rate=0.05)),
+        period_us=60_000_000,
+        shows=((0, 0), (0, 1), (1, 0), (1, 1)),
+        transitions=transitions,
+        odds_ratio=odds,
+    )
+    assert watched_class({**policy(chains.model_dump(mode="json"), adversary)}) is None
+
+
+@pytest.mark.long
+def test_judging_late_finds_the_same_and_what_there_is_no_time_for_is_left_out() -> None:
+    path = walk([binary(0.16, 0.24)] * 40 + [binary(0.005, 0.8)] * 8, 1280, seed=3)
+    prompt, late, never = watched(path, BOX), Watch(2, BOX), Watch(2, BOX)
+    for tick, state in enumerate(path[:1025]):
+        late.observe(tick, state)
+    assert (late.evidence, late.waits) == (0.0, True)
+    for tick, state in enumerate(path[1025:], 1025):
+        take_in(late, tick, state)
+    assert (late.evidence, late.alarm, late.left_out) == (prompt.evidence, prompt.alarm, 0)
+    for round_ in range(20):
+        for tick, state in enumerate(path, round_ * len(path)):
+            never.observe(tick, state)
+    assert len(never._waiting) < 80
+    assert never.left_out > 100
+    assert "judgements left out, as ticks leave no time for them" in never.sentence()
+
+
+@pytest.mark.long
+def test_judgements_that_are_left_out_bring_no_evidence_above_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over all paths of a chain at the border, whoever stops at the best moment at which something was judged."""
+    monkeypatch.setattr(watch_module, "LENGTHS", (2, 4, 8))
+    chain = binary(0.1, 0.2)
+    for judged in ((True, False, True, True), (False, True, False, True)):
+
+        def best(path: tuple[int, ...], judged: tuple[bool, ...] = judged) -> float:
+            watch = Watch(2, BOX)
+            for tick, state in enumerate(path):
+                if tick and tick % 2 == 0:
+                    monkeypatch.setattr(watch_module, "_MOST_WAITING", 64 * judged[tick // 2 - 1])
+                take_in(watch, tick, state)
+            may_stop = len(path) % 2 == 1 and len(path) > 1 and judged[len(path) // 2 - 1]
+            here = math.exp(watch.evidence) if may_stop else 0.0
+            if len(path) > 8:
+                return here
+            return max(here, sum(chain[path[-1]][state] * best((*path, state)) for state in range(2)))
+
+        assert max(best((0,)), best((1,))) <= 1.0 + 1e-9
+
+
+def test_a_fault_of_the_watch_is_its_end_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: Any) -> float:
+        raise ZeroDivisionError("of state 1")
+
+    judging, counting = Watch(2, BOX), Watch(2, BOX)
+    for tick in range(3):
+        counting.observe(tick, 7 * tick)
+    monkeypatch.setattr(watch_module, "_log_e_value", broken)
+    for tick in range(300):
+        take_in(judging, tick, tick % 2)
+    for watch, error in ((judging, "ZeroDivisionError"), (counting, "IndexError")):
+        assert f"the watch has ended: {error} inside the agent, please report it" in watch.sentence()
+        assert not watch.waits
 
 
 RATED = {"rate": 0.3, "hour": 600}
@@ -225,7 +309,7 @@ def test_the_owners_epsilon_is_what_the_guarantee_check_derives_for_his_stretch(
         states.append(states[-1] ^ (generator.random() < leave[states[-1]]))
     for tick, state in enumerate(states):
         assert watch.own_epsilon is None
-        watch.observe(tick, state)
+        take_in(watch, tick, state)
     steps = Counter(pairwise(states))
     q, r = (Fraction(2 * steps[x, 1 - x] + 1, 2 * (steps[x, 0] + steps[x, 1]) + 2) for x in (0, 1))
     exact = chains(q, r).ratio_loss(*(Fraction(math.exp(0.3)),) * 2, adversary).epsilon
@@ -240,7 +324,7 @@ def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
     told: list[float] = []
     for tick in range(600 * 60):
         state ^= generator.random() < (0.01 if tick < 600 * 10 else 0.4)
-        watch.observe(tick, state)
+        take_in(watch, tick, state)
         told.append(watch.own_epsilon or 0.0)
     assert told[600 * 12] >= told[600 * 30] > 4 * told[600 * 34] > 0.0, "hour 10 is the last of the slow ones"
     assert len(watch.own) <= 24
