@@ -323,7 +323,11 @@ class ReleaseFrame(JsonMessage):
     ]
     unit: Annotated[str, Word(("ticks", "share")), "Of the values; share for a frequency."]
     confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
-    epsilon: Annotated[float, Number("(0, inf)"), "What the audience is promised, over all releases, in nats."]
+    epsilon: Annotated[
+        float,
+        Number("(0, inf)"),
+        "What the audience is promised, over all releases, in nats; the site, by the policies of what is counted.",
+    ]
     adversary: Annotated[str, Word(get_args(Adversary)), "Against whom."]
     stretch_ticks: Annotated[
         int, Integer(1, MAX_TICK), "How many ticks in a row lose no more than epsilon; 1: a single tick."

@@ -67,14 +67,13 @@ _TIED = 1.0 + 1e-6
 class Job(NamedTuple):
     """One release of every window.
 
-    `name` is as in its topic and in the ledger. `stretch_ticks`: how many ticks in a row the audience's promise is
-    about. `useful`: the plans of all devices found shares worth knowing, and one is asked for.
+    `name` is as in its topic and in the ledger. `audience`: what it is promised; None for the site, which has no
+    promise of its own. `useful`: the plans of all devices found shares worth knowing, and one is asked for.
     """
 
     plan: Scheduled
     question: Question
-    audience: Audience
-    stretch_ticks: int
+    audience: Audience | None
     topic: str
     clock: Clock
     useful: bool
@@ -83,6 +82,22 @@ class Job(NamedTuple):
     def name(self) -> str:
         """The release's."""
         return self.question.name
+
+    @property
+    def epsilon(self) -> float:
+        """The audience's, which is not the site."""
+        assert self.audience is not None
+        return self.audience.epsilon
+
+    def promise(self, counted: Sequence[Policy]) -> tuple[Audience, int]:
+        """The audience's promise as a frame tells it, and how many ticks in a row it is about.
+
+        Args:
+            counted: the policies that made what was counted. To the site they promise what they promise it anyway.
+        """
+        if self.audience is None:
+            return _site(counted)
+        return self.audience, self.audience.promise.ticks(self.clock.period_us)
 
 
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
@@ -157,11 +172,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
                 f"release {name}: {device}/{plan.stream} has no symbols, and no windows that a {plan.query} of "
                 f"{plan.length} ticks every {plan.step} can be put together from"
             )
-    if plan.audience == SITE:
-        audience, ticks = _site(newest)
-    else:
-        audience = config.audiences[plan.audience]
-        ticks = audience.promise.ticks(newest[0].clock.period_us)
+    audience = None if plan.audience == SITE else config.audiences[plan.audience]
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
     mechanism = _mechanism(plan, devices, audience, catalogue)
     useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
@@ -169,15 +180,15 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent),
     )
-    job = Job(plan, question, audience, ticks, topic, newest[0].clock, useful)
+    job = Job(plan, question, audience, topic, newest[0].clock, useful)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
 
 
-def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, catalogue: Catalogue) -> Mechanism:
+def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue) -> Mechanism:
     """The mechanism of a release, which has a bound for all its devices; the accountant, unless another allows more."""
-    if plan.mechanism == "chain" or plan.audience == SITE:
+    if plan.mechanism == "chain" or audience is None:
         return "chain"
     allowed: dict[Mechanism, int] = {}
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):

@@ -16,6 +16,7 @@ import numpy as np
 from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE
@@ -54,19 +55,29 @@ __all__ = ["EmptyWindowError", "Maker"]
 class DeviceWindows(NamedTuple):
     """A device's own windows' answer, the largest scale of their noise, and how long a start leaves no states.
 
-    `shift` is by how much their tick numbers are ahead of the release's wall ticks.
+    `shift` is by how much their tick numbers are ahead of the release's wall ticks; `policies` are those of the frames.
     """
 
     addend: Addend
     scale: Fraction
+    policies: tuple[Policy, ...]
     beginning: int = 0
     shift: int = 0
 
 
-def device_symbols(
-    store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
-) -> tuple[dict[NoiseTable, Ints], int]:
-    """A device's symbols of a release's wall ticks, (length,) for each table, -1 where it made none; and its shift.
+class DeviceSymbols(NamedTuple):
+    """A device's symbols of a release's wall ticks: (length,) for each table, -1 where it made none.
+
+    `shift` and `policies` are as for its windows.
+    """
+
+    tables: dict[NoiseTable, Ints]
+    shift: int = 0
+    policies: tuple[Policy, ...] = ()
+
+
+def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
+    """A device's symbols of the wall ticks from one on.
 
     None if its clock was set within them, or some are of other states: a device chooses the version of its policy,
     and must not stop the release of the others.
@@ -75,13 +86,14 @@ def device_symbols(
     number = store.stream_id(device, stream)
     shift, _ = store.shifts(number).owner(wall, wall + length - 1)
     if number is None or shift is None:
-        return {}, 0
+        return DeviceSymbols({})
     first = wall + shift
     ticks: dict[NoiseTable, Ints] = {}
+    policies: dict[int, Policy] = {}
     for frame in store.symbols.holding(number, first, first + length - 1):
         policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
         if policy.discretiser.states != question.labels:
-            return {}, 0
+            return DeviceSymbols({})
         assert policy.table is not None  # it made these
         if frame.shift != shift:
             continue
@@ -89,7 +101,9 @@ def device_symbols(
         low, high = max(frame.first, first), min(frame.last, first + length - 1)
         of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
         of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-    return {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift
+        policies[policy.version] = policy
+    tables = {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}
+    return DeviceSymbols(tables, shift, tuple(policies.values()))
 
 
 def device_windows(
@@ -107,6 +121,7 @@ def device_windows(
     frames = store.windows.within(number, first, first + question.length - 1)
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
+    policies: dict[int, Policy] = {}
     for frame in frames:
         policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
@@ -119,11 +134,12 @@ def device_windows(
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
         used.append(frame)
+        policies[policy.version] = policy
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
     addend = _windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
-    return DeviceWindows(addend, max(scales), beginning, shift)
+    return DeviceWindows(addend, max(scales), tuple(policies.values()), beginning, shift)
 
 
 def _windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
@@ -173,6 +189,7 @@ class Counts:
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
         counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
+        policies: of all that is counted.
     """
 
     tally: SymbolCounter
@@ -181,6 +198,7 @@ class Counts:
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
     counted: dict[str, CountedSymbols] = field(default_factory=dict)
     shifts: dict[str, int] = field(default_factory=dict)
+    policies: list[Policy] = field(default_factory=list)
 
     @property
     def inputs(self) -> Inputs:
@@ -238,7 +256,7 @@ class Maker:
         to_site = job.plan.audience == SITE
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
         if basis is not None:
-            charges = dict.fromkeys(charges, units_below(job.audience.epsilon))
+            charges = dict.fromkeys(charges, units_below(job.epsilon))
         elif not to_site:
             for device, used in made.tables.items():
                 charges[device] = max(units_above(charge(table, spread)) for table in used)
@@ -259,7 +277,7 @@ class Maker:
         )
         return self.ledger.reserve(
             release,
-            lambda number: self._drawn(job, release, question, inputs.with_noise(scale, self.draw), number),
+            lambda number: self._drawn(job, release, made.policies, inputs.with_noise(scale, self.draw), number),
             time_us=self.now_us(),
             progress=progress,
         )
@@ -276,17 +294,19 @@ class Maker:
         return made
 
     def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
-        symbols, shift = device_symbols(self.store, self.catalogue, question, device, first)
+        symbols, shift, policies = device_symbols(self.store, self.catalogue, question, device, first)
         windows = device_windows(self.store, self.catalogue, question, device, first)
         both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
         if windows is not None and (both or better(question, windows, symbols)):
             made.windows[device] = windows
             made.shifts[device] = windows.shift
+            made.policies += windows.policies
             if not both:
                 return
         if symbols:
             made.tables[device] = set(symbols)
             made.shifts[device] = shift
+            made.policies += policies
             if question.mechanism == "wasserstein":
                 made.counted[device] = self._counted(question, device, symbols)
             for table, laid_out in symbols.items():
@@ -318,7 +338,7 @@ class Maker:
 
     def _scale(self, job: Job, made: Counts, inputs: Inputs, basis: WholeWindow | None) -> Fraction:
         if basis is not None:
-            return basis.scale(job.audience.epsilon)
+            return basis.scale(job.epsilon)
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
@@ -332,18 +352,19 @@ class Maker:
             )
         return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
-    def _drawn(self, job: Job, release: Release, question: Question, drawn: Noisy, number: int) -> Drawn:
+    def _drawn(self, job: Job, release: Release, policies: Sequence[Policy], drawn: Noisy, number: int) -> Drawn:
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
-            _frame(job, release, drawn, number).encode(),
-            canonical(question.document()),
+            _frame(job, release, policies, drawn, number).encode(),
+            canonical(job.question.document()),
             canonical(drawn.document()),
             tuple(map(canonical_table, tables)),
         )
 
 
-def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFrame:
+def _frame(job: Job, release: Release, policies: Sequence[Policy], drawn: Noisy, number: int) -> ReleaseFrame:
     found, ticks = drawn.answer(job.question.query, job.plan.confidence)
+    promise, stretch_ticks = job.promise(policies)
     return ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
@@ -360,9 +381,9 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         high=tuple(found.high.tolist()),
         unit=job.question.query.asked.unit,
         confidence=job.plan.confidence,
-        epsilon=job.audience.epsilon,
-        adversary=job.audience.adversary,
-        stretch_ticks=job.stretch_ticks,
+        epsilon=promise.epsilon,
+        adversary=promise.adversary,
+        stretch_ticks=stretch_ticks,
         mechanism=release.mechanism,
         noise=release.noise,
         scale=release.scale,

@@ -140,7 +140,7 @@ def _scale(job: Job, tables: set[NoiseTable], allowed: int, length: int) -> Frac
         return None
     counts = max(rows_of(job.question.query, table)[1].shape[1] for table in tables)
     if job.question.mechanism in ALONE:
-        return Fraction(moved_by_all(job.question.query.kind, counts, length)) / Fraction(job.audience.epsilon)
+        return Fraction(moved_by_all(job.question.query.kind, counts, length)) / Fraction(job.epsilon)
     if job.plan.scale is not None:
         return Fraction(job.plan.scale)
     return smallest_scale(tables, min(counts, 2), int(Fraction(job.plan.share or 0) * allowed))

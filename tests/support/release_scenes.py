@@ -66,8 +66,10 @@ class Bench:
     def open(self) -> None:
         """Open the ledger and begin, with nothing in memory."""
         known = catalogue(self.fleet)
+        known.retire(self.scene.store.policy_documents())
         opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us)
         self.ledger: Ledger = opened.ledger
+        self.catalogue = known
         link = Link(Broker(), client_id="none")
         progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         args = (opened.jobs, opened.maker, progress, opened.record, link, self.counters)

@@ -131,7 +131,7 @@ class Scene:
     def open(self) -> None:
         """Open the store, with nothing in memory."""
         self.store = Store(self.path, shard=self.shard)
-        known = catalogue(self.policies)
+        self.catalogue = known = catalogue(self.policies)
         known.retire(self.store.policy_documents())
         self.recorder = Recorder(self.store, known, self.lag, self.counters)
 

@@ -1,0 +1,115 @@
+"""What a release to the site tells of its epsilon: that of the versions of the frames that are counted, of no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fugu.contract.frames import WindowFrame
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Adversary
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.windows import Window
+from gateway.journal import Received
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.scenes import BINARY, frames, policy
+
+STRONG = NoiseTable.binary(2_000_000_000, 2_000_000_000)
+
+
+def promised(version: int, table: NoiseTable = BINARY, adversary: Adversary = "informed", ticks: int = 1) -> Policy:
+    """A policy that promises just what it loses."""
+    loose = policy(version, table=table)
+    about = Guarantee(epsilon=1e3, adversary=adversary, stretch_ticks=ticks)
+    proven = loose.model_copy(update={"guarantee": about})
+    exact = proven.bound(proven.verify()).epsilon(ticks)
+    return loose.model_copy(update={"guarantee": about.model_copy(update={"epsilon": exact})})
+
+
+def of(device: str, document: Policy) -> Policy:
+    return document.model_copy(update={"device": device})
+
+
+def bench(folder: Path, *fleet: Policy, **release: object) -> Bench:
+    return Bench(folder, scheduled(audience="site", scale="1", **release), audiences="[audiences]\n", fleet=fleet)
+
+
+def told(scene: Bench) -> ReleaseFrame:
+    scene.work()
+    return scene.frames[-1]
+
+
+WEAK_1, STRONG_2 = promised(1), promised(2, STRONG)
+
+
+def test_the_two_policies_differ() -> None:
+    assert WEAK_1.guarantee.epsilon > 5 * STRONG_2.guarantee.epsilon
+
+
+@pytest.mark.parametrize(("version", "made_by"), [(1, WEAK_1), (2, STRONG_2)])
+def test_the_newest_policy_that_no_frame_has_says_nothing(tmp_path: Path, version: int, made_by: Policy) -> None:
+    """It was refused, is on its way, or waits for an offline device."""
+    scene = bench(tmp_path, WEAK_1, STRONG_2)
+    scene.scene.record(*frames([20] * 3, versions=[version]))
+    assert told(scene).epsilon == made_by.bound().epsilon(1)
+
+
+def test_half_way_through_a_rollout_the_largest_of_the_devices_counts(tmp_path: Path) -> None:
+    fleet = WEAK_1, STRONG_2, of("ring", WEAK_1), of("ring", STRONG_2)
+    scene = bench(tmp_path, *fleet)
+    scene.scene.record(*frames([20, 20, 20, 20], versions=[1, 2, 2, 2]))
+    scene.scene.record(*frames([30, 30, 20], versions=[1, 2, 2]), device="ring")
+    scene.work()
+    by_window = {frame.first: frame.epsilon for frame in scene.frames}
+    weak, strong = WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon
+    assert by_window == {0: weak, 20: weak, 40: strong}, "the ring's ticks to 29 are of version 1"
+
+
+def test_a_policy_that_comes_while_the_gateway_runs_counts_from_its_first_frame(tmp_path: Path) -> None:
+    strong, weak = promised(1, STRONG), promised(2)
+    scene = bench(tmp_path, strong)
+    begun, *later = frames([30, 30, 20], versions=[1, 2, 2])
+    scene.scene.record(begun)
+    assert told(scene).epsilon == strong.guarantee.epsilon
+    scene.catalogue.add(weak)
+    scene.scene.catalogue.add(weak)
+    scene.scene.record(*later)
+    assert told(scene).epsilon == weak.guarantee.epsilon
+
+
+def test_it_is_against_the_weakest_adversary_and_of_the_shortest_stretch(tmp_path: Path) -> None:
+    known, lasting = promised(1, adversary="ignorant"), promised(1, STRONG, ticks=5)
+    scene = bench(tmp_path, known, of("ring", lasting))
+    scene.scene.record(*frames([20] * 3))
+    scene.scene.record(*frames([20] * 3), device="ring")
+    frame = told(scene)
+    assert (frame.adversary, frame.stretch_ticks) == ("ignorant", 1)
+    assert frame.epsilon == known.bound().epsilon(1) > lasting.bound().epsilon(1)
+
+
+def test_a_retired_version_counts_while_frames_of_it_do(tmp_path: Path) -> None:
+    scene = bench(tmp_path, WEAK_1, STRONG_2)
+    scene.scene.record(*frames([20, 20, 20], versions=[1, 2, 2]))
+    scene.fleet = (STRONG_2,)
+    scene.ledger.close()
+    scene.scene.policies = (STRONG_2,)
+    scene.scene.reopen()
+    scene.open()
+    scene.work()
+    assert [frame.epsilon for frame in scene.frames][:2] == [WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon]
+
+
+def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:
+    window = Window(name="active", length=20, stride=20, states=("level 1",), scale="2")
+    windows = [one.model_copy(update={"windows": (window,)}) for one in (WEAK_1, STRONG_2)]
+    wide = Guarantee(epsilon=50.0, adversary="informed")
+    fleet = [one.model_copy(update={"guarantee": wide, "windows_guarantee": wide, "table": None}) for one in windows]
+    fleet[1] = fleet[1].model_copy(update={"guarantee": Guarantee(epsilon=40.0, adversary="informed")})
+    scene = bench(tmp_path, *fleet)
+    counts = [WindowFrame(version, "active", i - 1, i, 20 * i, 20, 20, (3,)) for i, version in enumerate((1, 2, 2))]
+    scene.scene.receive([Received("watch", "hr", frame) for frame in counts])
+    scene.work()
+    assert [frame.epsilon for frame in scene.frames] == [one.bound().epsilon(1) for one in (fleet[0], *fleet[1:] * 2)]
