@@ -64,7 +64,7 @@ def planned(values: Floats, segments: Ints, ticks: int, lengths: list[int], epsi
         states = np.rint((np.clip(values, low, high) - low) / (high - low) * (levels - 1)).astype(np.int64)
         try:
             chains = covering_class(states, segments, levels).chains
-            count = 1.0 / math.log(min(allowed_ratios(chains, epsilon, "universal", float(ticks))))
+            count = 1.0 / math.log(min(allowed_ratios(chains, epsilon, "universal", ticks)))
         except FuguError:
             continue  # a level is hardly ever left, or no noise is enough
         rounded = low + states * (high - low) / (levels - 1)

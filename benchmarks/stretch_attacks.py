@@ -55,7 +55,7 @@ def attacked(name: str, file: Path) -> list[dict[str, object]]:
     chains = covering_class(states, segments, 2).chains
     rows: list[dict[str, object]] = []
     for ticks, words in STRETCHES:
-        promise = 1.0 / math.log(min(allowed_ratios(chains, EPSILON, "universal", float(ticks))))
+        promise = 1.0 / math.log(min(allowed_ratios(chains, EPSILON, "universal", ticks)))
         for what, scale in (("the promise", promise), ("the floor", ticks / EPSILON)):
             noisy = release_counts(*(states, segments, WINDOW, Fraction(scale), ((1,),), np.random.default_rng(1)), k=2)
             best = strongest(attack_stretches(states, segments, noisy, (1,), ticks, WINDOW, EPSILON))

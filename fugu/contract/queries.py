@@ -69,13 +69,6 @@ class Query:
         """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
         return 2 if self.each else 1
 
-    def moved(self, ticks: int, windows: int) -> int:
-        """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
-
-        Source: docs/proofs/device-windows.md, "Windows counted on the device".
-        """
-        return self.sensitivity * ticks
-
     def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
         """The number in which a device counts a tick, and what the window remembers after it, 0 before its first.
 

@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document
 from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.contract.rounding import float_up
-from fugu.contract.windows import Window
+from fugu.contract.windows import Window, total_rate
 
-__all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "moved", "stretch_ticks"]
+__all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 
 STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""
@@ -85,25 +85,6 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
     return min(-(-time // period_us) + late, -(-8 * time // (7 * period_us)))
 
 
-def covered(window: Window, ticks: int) -> int:
-    """The most that a stretch counts in the windows of a definition: the sum over its ticks of the windows around each.
-
-    A tick is in floor(length / stride) windows or in one more; length mod stride ticks in a row have one more, and any
-    `stride` ticks in a row together have `length`.
-    """
-    whole, rest = divmod(ticks, window.stride)
-    each, more = divmod(window.length, window.stride)
-    return whole * window.length + rest * each + min(rest, more)
-
-
-def moved(window: Window, ticks: int) -> int:
-    """The most that a stretch moves the counts of a definition, added up.
-
-    Of `length` ticks around a stretch, and the stretch itself, at most so many begin a window that has some of it.
-    """
-    return window.query.moved(covered(window, ticks), -(-(ticks + window.length - 1) // window.stride))
-
-
 @dataclass(frozen=True)
 class StretchBound:
     """Loss of any number of ticks in a row, from a bound for some of them.
@@ -129,9 +110,17 @@ class StretchBound:
     hidden: bool = False
     known_elsewhere: bool = True
 
+    @property
+    def tick_rate(self) -> Fraction:
+        """The largest rate of a tick: of its own output, and of all windows around it."""
+        return Fraction(self.rate) + total_rate(self.windows)
+
     def _own(self, ticks: int) -> Fraction:
-        added = (moved(window, ticks) / Fraction(window.scale) for window in self.windows)
-        return ticks * Fraction(self.rate) + sum(added, Fraction(0))
+        """Loss of the outputs of a stretch: of each tick the largest rate, with nothing taken off for gaps or borders.
+
+        Which window a tick is in is for nobody to say: with a policy or a wall clock that is set begins another grid.
+        """
+        return ticks * self.tick_rate
 
     def floor(self, ticks: int) -> float:
         """Loss of a stretch if all else is as it was, whatever the class: the outputs of its own ticks; rounded up.

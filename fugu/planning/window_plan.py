@@ -20,7 +20,6 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
-from fugu.contract.stretches import moved
 from fugu.contract.windows import Composing, Window, lawful_scale
 from fugu.planning.errors import PlanningError
 from fugu.privacy.accountant.accountant import covered_start
@@ -120,11 +119,7 @@ def joint_plan(
         )
     shares = shares_of(windows, symbols or 0.0)
     if mechanism == "chain":
-        stretch = (symbols or 0.0) * stretch_ticks
-        for wanted, share in zip(windows, shares, strict=True):
-            unit = wanted.window(Fraction(1))
-            stretch += share * moved(unit, stretch_ticks) / moved(unit, 1)
-        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary, max(stretch, 1.0))))
+        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary, stretch_ticks)))
     elif stretch_ticks > 1:
         raise PlanningError(f"a stretch of ticks is planned by the chain accountant: {mechanism} is for single ticks")
     elif symbols is not None:

@@ -26,7 +26,6 @@ from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tic
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up
-from fugu.contract.stretches import moved
 from fugu.contract.windows import Window, total_rate
 
 __all__ = ["Objective", "Utility", "allowed_ratios", "assess", "calibrate", "rate_table", "stream_states"]
@@ -91,10 +90,8 @@ def calibrate(
 
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
-    told, k = total_rate(beside), stream_states(chains)
-    counted = sum((moved(one, stretch_ticks) / Fraction(one.scale) for one in beside), Fraction(0))
-    left = epsilon + float(stretch_ticks * told - counted)  # windows may count less of a stretch than of all its ticks
-    v01, v10 = (ratio / float(exp_up(told)) for ratio in allowed_ratios(chains, left, adversary, stretch_ticks))
+    k, told = stream_states(chains), float(exp_up(total_rate(beside)))
+    v01, v10 = (ratio / told for ratio in allowed_ratios(chains, epsilon, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
         raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
@@ -139,12 +136,10 @@ def stream_states(chains: ChainClass) -> int:
     return chains.stream_sizes[0]
 
 
-def allowed_ratios(
-    chains: ChainClass, epsilon: float, adversary: Adversary, stretch: float = 1.0
-) -> tuple[float, float]:
+def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int = 1) -> tuple[float, float]:
     """The largest likelihood ratios v01 and v10, at least 1, of a tick that keep both directions within epsilon nats.
 
-    `stretch` is how many times the loss of a tick's own outputs a stretch has, at least 1; above it the pair is equal.
+    Epsilon is about so many `ticks` in a row; of more than one the pair is equal.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
@@ -160,12 +155,12 @@ def allowed_ratios(
         found = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
         return found.epsilon_01, found.epsilon_10
 
-    if stretch > 1.0:
+    if ticks > 1:
 
         def lost(log: float) -> float:
-            return chains.stretch_bound(max(losses(log, log)), 1, log, (), adversary).epsilon(2) + (stretch - 2.0) * log
+            return chains.stretch_bound(max(losses(log, log)), 1, log, (), adversary).epsilon(ticks)
 
-        equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / stretch, _MOST_LOG_RATIO))
+        equal = _root(lambda log: lost(log) - epsilon, 0.0, min(epsilon / ticks, _MOST_LOG_RATIO))
         return math.exp(equal), math.exp(equal)
     if adversary == "universal" or not isinstance(chains, BinaryChains):
         equal = _root(lambda log: losses(log, log)[0] - epsilon, 0.0, highest)

@@ -1,7 +1,7 @@
 """The audit of a ledger: from its entries alone, the most that every audience and reader has learned of a stretch.
 
-`gateway.releases.audit` replays charges. What they lose is the bound of the chain accountant, or of quilts, tick by
-tick; or, where there is none, that of a stream whose every tick is charged as much as its most charged one: never less.
+`gateway.releases.audit` replays charges. What they lose is the bound of the chain accountant, or of quilts, of as many
+ticks as were charged, each as much as the most charged one; or, where there is none, that of such ticks without end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
-from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Promise, Stream, together_name, units_below
+from gateway.releases.entries import PER_NAT, Key, Promise, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
@@ -45,7 +45,7 @@ class StreamLoss(NamedTuple):
     """Loss to an audience about the worst stretch of a stream, in nats; epsilon is an upper bound or `None`.
 
     `ticks` are those of a stretch of the promise, 1 a single tick; `charge` is the largest of a tick, in units of
-    `gateway.releases.entries`; `tick` the worst, as the device numbers it; `by` is "every tick", "constant charge" or
+    `gateway.releases.entries`; `tick` has it, as the device numbers it; `by` is "every tick", "constant charge" or
     "one release".
     """
 
@@ -177,30 +177,19 @@ def _stream_loss(told: Told) -> StreamLoss:
         loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
-    shape = _without_gaps(told.runs)
-    if shape and shape[-1].last < _LONGEST:
-        gaps = shape[-1].last < told.runs[-1].last - told.runs[0].first
+    ticks_charged = sum(run.last - run.first + 1 for run in told.runs)
+    if 0 < ticks_charged <= _LONGEST:
+        most = max(run.charge for run in told.runs)
         try:
             if ticks == 1:
-                epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape, gaps=gaps) for one in classes)
+                epsilon = max(_by_tick(one, told.mechanism, adversary, most, ticks_charged) for one in classes)
             else:
-                epsilon, tick = max(_by_stretch(one, shape, ticks) for one in classes)
+                epsilon = max(_by_stretch(one, most, ticks_charged, ticks) for one in classes)
         except ChainClassError:
             return loss
         if epsilon <= constant:
-            place = max(i for i, run in enumerate(shape) if run.first <= tick)
-            tick += told.runs[place].first - shape[place].first
-            return loss._replace(epsilon=epsilon, tick=tick, by="every tick")
+            return loss._replace(epsilon=epsilon, by="every tick")
     return loss
-
-
-def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
-    """Close gaps: numbers may be far apart where a clock was set, and times are not."""
-    shape: list[ChargedTicks] = []
-    for run in runs:
-        first = shape[-1].last + 1 if shape else 0
-        shape.append(ChargedTicks(first, first + run.last - run.first, run.charge))
-    return tuple(shape)
 
 
 @lru_cache(maxsize=1024)
@@ -216,41 +205,30 @@ def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: 
 
 
 @lru_cache(maxsize=1024)
-def _by_tick(
-    chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[ChargedTicks, ...], *, gaps: bool
-) -> tuple[float, int]:
-    """Bound what a stream loses that tells nothing but in these runs, from tick 0 on; the tick that loses it.
+def _by_tick(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
+    """Bound what a tick of a stream loses of which so many ticks are charged at most this, and no other.
 
-    Who may know some states may know them outside these ticks, too. The bound against any side information covers that.
-    Steps that tell nothing (gaps) only shrink the bound by odds ratios, a quilt's, and that of two sticky states; of
-    other chains they may turn one secret into another.
+    Which of them a device drew, one after the other, is not known: a clock that was set skips numbers. So each counts
+    as the most charged one. Who may know some states may know them outside these ticks, too. The bound against any side
+    information covers that. Steps that tell nothing only shrink the bound by odds ratios, a quilt's, and that of two
+    sticky states; of other chains they may turn one secret into another.
     """
-    rates = _rates(runs)
+    rates = _rates(charge, count)
     if mechanism == "chain":
         accountant = ChainAccountant(chains)
-        known = adversary == "ignorant" and (accountant.sticky or not gaps)
-        found = accountant.schedule_loss(rates, "ignorant" if known else "universal")
-        assert found.by_tick is not None
-        return found.epsilon, int(found.by_tick.argmax())
-    losses = quilt_accountant(_members(chains), rates)
-    return float(losses.max()), int(losses.argmax())
+        known = adversary == "ignorant" and accountant.sticky
+        return accountant.schedule_loss(rates, "ignorant" if known else "universal").epsilon
+    return float(quilt_accountant(_members(chains), rates).max())
 
 
 @lru_cache(maxsize=1024)
-def _by_stretch(chains: ChainClass, runs: tuple[ChargedTicks, ...], ticks: int) -> tuple[float, int]:
-    """Bound what the worst stretch of a stream loses that tells nothing but in these runs; its first tick.
-
-    By odds ratios: for every adversary, and steps that tell nothing only shrink it.
-    """
-    found = stretch_losses(chains.odds_bound, _rates(runs), ticks)
-    return float(found.max()), int(found.argmax())
+def _by_stretch(chains: ChainClass, charge: int, count: int, ticks: int) -> float:
+    """Bound what a stretch of such a stream loses, by odds ratios: for every adversary."""
+    return float(stretch_losses(chains.odds_bound, _rates(charge, count), ticks).max())
 
 
-def _rates(runs: Sequence[ChargedTicks]) -> Floats:
-    rates = np.zeros(runs[-1].last + 1)
-    for run in runs:
-        rates[run.first : run.last + 1] = float_up(Fraction(run.charge, PER_NAT))
-    return rates
+def _rates(charge: int, count: int) -> Floats:
+    return np.full(count, float_up(Fraction(charge, PER_NAT)))
 
 
 def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:

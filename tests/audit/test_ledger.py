@@ -80,7 +80,7 @@ def test_no_enumerated_loss_is_above_the_bound(ledger: Ledger, adversary: Advers
     else:  # four ticks say less than the endless stream that is promised
         assert only(audit)[1] == "every tick"
         assert epsilon < 0.9
-        assert audit.streams[0].tick in (1, 2)
+        assert audit.streams[0].tick in range(n)
 
 
 def test_windows_that_overlap_are_added_up_where_they_do(ledger: Ledger) -> None:
@@ -195,7 +195,7 @@ def test_a_tick_that_lost_more_than_is_promised_is_named(ledger: Ledger) -> None
     audit = audit_ledger(ledger)
     (stream,) = audit.streams
     assert stream.wrong
-    assert 80 < stream.tick < 99  # inside the stretch of two charges
+    assert 80 <= stream.tick <= 99  # inside the stretch of two charges
     assert any(f"tick {stream.tick} may have lost" in problem for problem in audit.problems)
 
 

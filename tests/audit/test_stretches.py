@@ -238,24 +238,28 @@ def test_a_stretch_of_charges_loses_no_more_by_any_output_and_any_evidence() -> 
     assert max(reached) > 0.8
 
 
-def test_charges_far_apart_are_not_all_those_of_a_stretch() -> None:
-    """A ledger that charged one tick much and others little: the worst stretch is around that tick, and loses less."""
+def test_charges_far_apart_come_one_after_the_other_where_a_clock_skipped_numbers() -> None:
+    """A ledger that charged one tick in ten much and others little; a device that drew for those alone."""
     charges = [Fraction(1, 100)] * 400
-    charges[200] = Fraction(1, 2)
+    charges[::10] = [Fraction(1, 2)] * 40
     runs = tuple(
-        ChargedTicks(first, last, int(charges[first] * PER_NAT)) for first, last in ((0, 199), (200, 200), (201, 399))
+        run
+        for first in range(0, 400, 10)
+        for run in (ChargedTicks(first, first, PER_NAT // 2), ChargedTicks(first + 1, first + 9, PER_NAT // 100))
     )
     chains = f"[{BoundedChains(states=2, odds_ratio=100.0).model_dump_json()}]"
     promise = Promise(20.0, "universal", 9)
     told = Told(Key("watch", "hr", "street"), "chain", promise, 1_000_000, chains, 0, PER_NAT // 2, 200, runs)
-    found = _stream_loss(told)
-    ticks = promise.ticks(1_000_000)
-    assert found.by == "every tick"
+    found, ticks = _stream_loss(told), promise.ticks(1_000_000)
+    drawn = np.array([float(charge) for charge in charges if charge == Fraction(1, 2)])
     assert found.epsilon is not None
-    assert 0.5 + 0.01 * (ticks - 1) < found.epsilon < 0.5 + 0.01 * (ticks - 1 + 9) + 0.4
-    assert 200 - ticks < found.tick <= 200
-    single = _stream_loss(told._replace(runs=()))
-    assert (single.by, single.epsilon is not None and single.epsilon > 5.0) == ("constant charge", True)
+    assert found.epsilon >= stretch_losses(100.0, drawn, ticks).max()
+    assert found.tick == 200
+    endless = _stream_loss(told._replace(runs=()))
+    assert (endless.by, endless.epsilon is not None and endless.epsilon >= found.epsilon) == ("constant charge", True)
+    lone = _stream_loss(told._replace(promise=Promise(20.0, "universal"), runs=runs))
+    assert lone.epsilon is not None
+    assert lone.epsilon >= stretch_losses(100.0, drawn, 1).max()
 
 
 @pytest.mark.long

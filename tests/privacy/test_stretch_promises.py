@@ -125,14 +125,7 @@ def random_stream(seed: int) -> Stream:
         for which in range(len(told[0])):
             for number in range(len(told[0][0])):
                 mine = np.array([counts[which][number] for counts in told])
-                # between the least and the largest count; beyond them the ratio of two likelihoods does not change
-                outputs = np.array(sorted({int(mine.min()), int(mine.max())} | set(rng.choice(mine, 1).tolist())))
-                density = np.exp(-np.abs(mine[:, None] - outputs[None, :]) / float(Fraction(window.scale)))
-                if densities.shape[1] * density.shape[1] > 4096:
-                    outputs_kept = rng.integers(0, density.shape[1], densities.shape[1])
-                    densities = densities * density[:, outputs_kept]
-                else:
-                    densities = (densities[:, :, None] * density[:, None, :]).reshape(len(all_paths), -1)
+                densities = counted_beside(densities, mine, window, rng)
     if table is not None:
         emission = np.array(table.weights()) / SCALE
         shown = np.array([rng.integers(0, emission.shape[1], densities.shape[1]) for _ in range(TICKS)])
@@ -141,6 +134,16 @@ def random_stream(seed: int) -> Stream:
         for tick in range(TICKS):
             densities = densities * emission[[path[tick] for path in all_paths]][:, shown[tick]]
     return Stream(chains, StreamOutputs(table, windows), np.array(all_paths, dtype=np.float64), weights, densities)
+
+
+def counted_beside(densities: Array, counts: Array, window: Window, rng: np.random.Generator) -> Array:
+    """Densities of a window's noisy count beside all else that was told: counts (n,) of all paths."""
+    # between the least and the largest count; beyond them the ratio of two likelihoods does not change
+    outputs = np.array(sorted({int(counts.min()), int(counts.max())} | set(rng.choice(counts, 1).tolist())))
+    density = np.exp(-np.abs(counts[:, None] - outputs[None, :]) / float(Fraction(window.scale)))
+    if densities.shape[1] * density.shape[1] > 4096:
+        return densities * density[:, rng.integers(0, density.shape[1], densities.shape[1])]
+    return np.asarray((densities[:, :, None] * density[:, None, :]).reshape(len(counts), -1))
 
 
 def lost(stream: Stream, first: int, ticks: int, known: tuple[int, ...] = ()) -> float:
@@ -197,6 +200,77 @@ def test_no_stretch_of_a_random_stream_loses_more(part: int) -> None:
 def test_no_stretch_of_thousands_of_random_streams_loses_more(part: int) -> None:
     for seed in range(10_000 + 250 * part, 10_000 + 250 * (part + 1)):
         check(seed)
+
+
+def moved_history(seed: int) -> tuple[Stream, list[StreamOutputs]]:
+    """Ticks drawn one after another: policies follow on policies, and the wall clock is set forward between them.
+
+    What a device releases: a window of the ticks that were drawn of it under its policy, if none followed meanwhile.
+    """
+    rng = np.random.default_rng(seed)
+    alpha = float(np.exp(rng.uniform(0.0, 5.0)))
+    steps = [random_step(rng, 2, alpha) for _ in range(TICKS - 1)]
+    chains = BoundedChains(states=2, odds_ratio=max(1.0, *map(odds, steps)) * (1.0 + 1e-12))
+    skipped = np.where(rng.random(TICKS) < 0.5, rng.integers(0, 12, TICKS), 0)
+    numbers = np.arange(TICKS) + np.cumsum(skipped)
+    versions = np.cumsum(rng.random(TICKS) < 0.25)
+    paths = np.array(list(product(range(2), repeat=TICKS)))
+    evidence = np.exp(rng.uniform(-1.0, 1.0, (TICKS, 2)) * rng.choice([0.0, 2.0, 20.0], (TICKS, 1)))
+    weights = evidence[np.arange(TICKS), paths].prod(axis=1)
+    weights *= np.array([math.prod(step[a, b] for step, (a, b) in zip(steps, pairwise(p), strict=True)) for p in paths])
+    densities, outputs = np.ones((len(paths), 1)), []
+    for version in np.unique(versions):
+        own, later = numbers[versions == version], numbers[versions > version]
+        windows = tuple(
+            Window(
+                name=f"w{number}",
+                length=int(rng.integers(1, 5)),
+                stride=int(rng.choice([1, 2, 3, 10, 13])),
+                start=int(rng.integers(0, 4)),
+                states=(1,),
+                scale=str(Fraction(int(rng.integers(5, 80)), 10)),
+            )
+            for number in range(int(rng.integers(1, 3)))
+        )
+        outputs.append(StreamOutputs(None, windows))
+        for window in windows:
+            for begin in range(window.start, int(own[-1]) + 1, window.stride):
+                inside = [int(n) for n in own if begin <= n < begin + window.length]
+                if inside and not (len(later) and begin + window.length > later[0]):
+                    counts = paths[:, np.isin(numbers, inside)].sum(axis=1)
+                    densities = counted_beside(densities, counts, window, rng)
+    return Stream(chains, outputs[0], paths.astype(np.float64), weights, densities), outputs
+
+
+def check_history(seed: int) -> float:
+    """How much of what the weakest policy says is reached by a stretch that is anywhere in a history."""
+    stream, outputs = moved_history(seed)
+    bounds = []
+    for told in outputs:
+        one_tick = stream.chains.ratio_loss(*told.ratios, "universal").epsilon
+        bounds.append(told.bound(stream.chains, "universal", one_tick))
+    reached = 0.0
+    for ticks in (1, 2, 3, 4):
+        claimed, floor = max(one.epsilon(ticks) for one in bounds), max(one.floor(ticks) for one in bounds)
+        for first in range(TICKS - ticks + 1):
+            found = lost(stream, first, ticks)
+            assert found <= claimed + SLACK, (seed, first, ticks)
+            reached = max(reached, found / claimed)
+            beside = tuple(t for t in (first - 1, first + ticks) if 0 <= t < TICKS)
+            assert lost(stream, first, ticks, beside) <= floor + SLACK, (seed, first, ticks)
+    return reached
+
+
+@pytest.mark.long
+def test_no_stretch_loses_more_whatever_policies_follow_and_however_often_a_clock_is_set() -> None:
+    assert max(map(check_history, range(60))) > 0.9  # the bound is not loose
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(8))
+def test_no_stretch_of_thousands_of_histories_loses_more(part: int) -> None:
+    for seed in range(10_000 + 500 * part, 10_000 + 500 * (part + 1)):
+        check_history(seed)
 
 
 def count_of_all(q: float, ticks: int, scale: float) -> tuple[Array, Array, Array]:

@@ -74,19 +74,9 @@ def _grown(policy, bound: int, symbol: int, ticks: int, more: int, most: int) ->
         square = min(-(-square * square // ONE), most + 1)
     if bound > most:
         return bound
-    top, bottom = 0, 1
-    for window in policy.windows:
-        counted = (_covered(window, more) - _covered(window, ticks)) * (2 if window.histogram else 1)
-        top = top * window.numerator + counted * window.denominator * bottom
-        bottom *= window.numerator
+    top, bottom = window_rate(policy)
+    top *= more - ticks
     return most + 1 if top > 200 * bottom else -(-bound * _exp_up(top, bottom) // ONE)
-
-
-def _covered(window, ticks: int) -> int:
-    """The most that a stretch counts in the windows of a definition, as in `fugu.contract.stretches`."""
-    whole, rest = divmod(ticks, window.stride)
-    each, more = divmod(window.length, window.stride)
-    return whole * window.length + rest * each + min(rest, more)
 
 
 def keeps(policy, pinned) -> None:

@@ -83,20 +83,12 @@ def _stretch_loss(
     one = stream_loss(chains, ratios, stated["adversary"], known)
     if ticks == 1:
         return one
-    told = [symbols * n + sum((_counted(w, n) for w in policy.get("windows") or ()), Fraction(0)) for n in (1, ticks)]
+    told = symbols + window_rate(policy)  # of any tick, whichever windows a change of policy or of a clock puts it into
     if chains["kind"] == "joint":
         rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
-        return Fraction(2 * one + (told[1] if len(rates) == 1 else ticks * sum(rates)))
+        return Fraction(2 * one + ticks * (told if len(rates) == 1 else sum(rates)))
     sides = 2 if chains["kind"] == "finite" and stated["adversary"] != "universal" else 1
-    return Fraction(sides * (one - told[0]) + told[1])
-
-
-def _counted(window: Mapping[str, Any], ticks: int) -> Fraction:
-    """The most that ticks in a row move all counts of a window, over its scale."""
-    length, stride = window["length"], window["stride"]
-    rest, more = ticks % stride, length % stride
-    moved = ticks // stride * length + rest * (length // stride) + min(rest, more)
-    return Fraction(moved * (2 if window["states"] == "histogram" else 1)) / Fraction(window["scale"])
+    return Fraction(sides * (one - told) + ticks * told)
 
 
 def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:

@@ -1,0 +1,119 @@
+"""What a device released of any ticks that it drew one after another, beside what its policies say of such a stretch.
+
+The class has no leakage (q = r = 0.5), so that a stretch loses what the windows around its own ticks tell, and no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from edge_agent.plan import StreamPlan
+from firmware_sim.build import _check_on_board as check_on_board
+from firmware_sim.compiled_policy import compile_policy, ratio_below
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.stretches import Ceiling
+from fugu.contract.windows import Window
+from tests.support.clocked_device import Device
+from tests.support.clocks import SECOND, TwoClocks
+from tests.support.outboxes import window_frames
+from tests.support.windows import policy
+
+HOUR = 60
+PERIOD = 60 * SECOND
+
+
+def promising(epsilon: float, ticks: int, **changes: object) -> Policy:
+    """Some ticks of every so many, counted with noise."""
+    window = Window.model_validate({"name": "part", "states": ("high",), "scale": "10"} | changes)
+    return policy(
+        window,
+        table=None,
+        frame_ticks=1,
+        windows_guarantee=None,
+        clock=Clock(epoch_us=0, period_us=PERIOD),
+        chains=BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5)),
+        guarantee=Guarantee(epsilon=epsilon, adversary="universal", stretch_ticks=ticks),
+    )
+
+
+def lost(device: Device, policies: list[Policy], ticks: int, switched: int = 1 << 60) -> Fraction:
+    """The most that so many ticks in a row lose, at the worst output, by the frames that the device made."""
+    scale = {one.name: Fraction(one.scale) for made in policies for one in made.windows}
+    numbers = device.numbers
+    released = [
+        ([t for t in numbers if frame.first <= t < frame.first + frame.length], scale[frame.window])
+        for frame in window_frames(device.outbox)
+    ]
+    assert all(len({t >= switched for t in inside}) < 2 for inside, _ in released)
+    return max(
+        sum(
+            (Fraction(len(set(inside) & set(numbers[i : i + ticks]))) / noise for inside, noise in released), Fraction()
+        )
+        for i in range(len(numbers) - ticks + 1)
+    )
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_clock_that_is_set_forward_takes_no_stretch_beyond_what_is_said(tmp_path: Path, *, signed: bool) -> None:
+    """Three jumps, at once by signed time or after the ten minutes that an unsigned one has to stay."""
+    made = promising(10.0, HOUR, length=10, stride=1440)
+    bound = made.bound(made.verify())
+    clocks = TwoClocks(20_000 * 86_400 + 43_200)
+    device = Device(tmp_path, clocks, StreamPlan.of(made.model_dump(mode="json"), {}))
+    device.run(600, step=30)
+    for _ in range(3):
+        ahead = (clocks.wall // PERIOD // 1440 + 2) * 1440 * PERIOD - PERIOD // 2
+        clocks.wall = ahead - ahead % SECOND - (0 if signed else 600 * SECOND)
+        if signed:
+            device.time.follow(clocks.wall // SECOND)
+        device.run((0 if signed else 600) + 11 * 60, step=30)
+    device.run(40 * 60, step=30)
+    found = lost(device, [made], HOUR)
+    device.stop()
+    assert found > 1  # ten ticks with noise of scale 10 are what one grid has of an hour
+    assert found <= bound.epsilon(HOUR)
+
+
+def test_a_change_of_policy_takes_no_stretch_beyond_what_the_larger_bound_says(tmp_path: Path) -> None:
+    made = [promising(2.1, 20, length=10, stride=100), promising(2.1, 20, length=10, stride=100, start=10, name="next")]
+    bounds = [one.bound(one.verify()) for one in made]
+    plans = [StreamPlan.of(one.model_dump(mode="json"), {}) for one in made]
+    switch = 300_010
+    clocks = TwoClocks((switch - 15) * 60)
+    device = Device(tmp_path, clocks, plans[0])
+    while not device.numbers or device.numbers[-1] < switch - 1:
+        device.run(30, step=30)
+    device.ticks.switch([replace(plans[1], version=2)], lambda: None)
+    device.run(25 * 60, step=30)
+    found = lost(device, made, 20, switch)
+    device.stop()
+    assert found == 2  # ten ticks by each policy
+    assert found <= max(one.epsilon(20) for one in bounds)
+
+
+def test_documents_one_after_another_are_held_to_a_ceiling_as_if_each_counted_every_tick() -> None:
+    """Each counts another tick of an hour: so many told 51 nats of fifty minutes under a ceiling of 1.01."""
+    made = promising(1.01, HOUR, length=1, stride=3600, scale="1")
+    with pytest.raises(GuaranteeError, match="about 60 ticks in a row"):
+        made.verify()
+    every = promising(60.001, HOUR, length=1, stride=3600, scale="1")
+    every.verify(Ceiling(epsilon=51.01, seconds=50 * 60))
+    with pytest.raises(GuaranteeError, match="above this device's ceiling"):
+        every.verify(Ceiling(epsilon=50.99, seconds=50 * 60))
+
+
+def test_a_board_refuses_what_windows_with_gaps_cannot_keep() -> None:
+    for start in (0, 10):
+        with pytest.raises(Exception, match="loses more than is claimed"):
+            check_on_board(compile_policy(promising(1.0001, 20, length=10, stride=100, start=start)))
+        held = compile_policy(promising(2.0001, 20, length=10, stride=100, start=start))
+        check_on_board(held, [(ratio_below(2.0001), 1000)])
+        with pytest.raises(Exception, match="above the ceiling"):  # of half an hour, 31 ticks
+            check_on_board(held, [(ratio_below(3.0), 1800)])
