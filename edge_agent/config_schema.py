@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from edge_agent.local_broker import is_loopback
 from fugu.contract._document import Document
 from fugu.contract.pins import Pins
 from fugu.contract.stretches import Ceiling
+from fugu.host.payload import parse_path
 from fugu.mqtt.broker import Broker
 
 __all__ = ["AgentConfig", "Mqtt", "SensorConfig", "StreamConfig"]
@@ -23,7 +24,14 @@ KeepAlive = Annotated[str, Field(min_length=1, max_length=64)]
 _TOPIC = r"^[^$+#\x00-\x1f\x7f][^+#\x00-\x1f\x7f]*$"
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=_TOPIC)]
 """One topic of others' devices: no wildcard, and nothing of the broker's own."""
-Path = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def _readable(path: str) -> str:
+    parse_path(path)
+    return path
+
+
+Path = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_readable)]
 Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
@@ -127,7 +135,7 @@ class Mqtt(Document):
     """Read a topic of a broker on this machine.
 
     Attributes:
-        path: where in a JSON payload the value is, as `device.0.power`; none: the payload is the value.
+        path: where in a JSON payload the value is, as `device.0.power` or `"1.7.0"`; none: the payload is the value.
         host: a loopback address, `localhost`, or the path of a Unix socket.
         availability: topic that says whether the device is there; it is while the newest message is `online`.
         availability_path: where in its payload that is.

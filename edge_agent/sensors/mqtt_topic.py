@@ -5,74 +5,27 @@ The sensor publishes nothing, not even a will. What it hears is raw: whoever rea
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
 import socket
+import time
 from typing import Any
 
 from edge_agent.local_broker import LocalBrokerError, dial
 from edge_agent.sensors.source import LiveSensor, Reading, SensorUpdate
+from fugu.host.payload import MalformedError, ResentCheck, message, value_at
 from fugu.mqtt import Broker, Link
 
 __all__ = ["MqttSensor"]
-
-MAX_PAYLOAD_BYTES = 1 << 16
-
-
-class MalformedError(ValueError):
-    """A payload is too long, no text, not JSON, or has something at the path that is no single value."""
-
-
-def value_at(payload: bytes, path: str | None) -> str | None:
-    """The value in a UTF-8 payload of at most 64 KiB, as it was written; None where it has nothing at a path.
-
-    A path is keys and indices of lists, joined by dots; several, joined by commas, give values joined by commas.
-    Without a path, the payload is the value. Raises MalformedError, which holds nothing of the payload.
-    """
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise MalformedError
-    try:
-        text = payload.decode()
-        if path is not None:
-            document = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-            values = [_walk(document, one.strip().split(".")) for one in path.split(",")]
-            if None in values:
-                return None
-            text = ",".join(value for value in values if value is not None)
-    except (ValueError, RecursionError):
-        raise MalformedError from None
-    if not (text := text.strip()):
-        raise MalformedError
-    return text
-
-
-def _walk(found: Any, keys: list[str]) -> str | None:
-    for key in keys:
-        if isinstance(found, dict):
-            if key not in found:
-                return None
-            found = found[key]
-        elif isinstance(found, list) and key.isascii() and key.isdigit():
-            if len(key) > 9 or int(key) >= len(found):
-                return None
-            found = found[int(key)]
-        else:
-            return None
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if not isinstance(found, str):
-        raise MalformedError
-    return found
 
 
 class MqttSensor(LiveSensor):
     """The newest message of one topic.
 
     A sensor of changes takes a retained message as the newest state. It is no sample: it may be of any time, and comes
-    anew with every connection. A malformed message is a reading that is of no use. `config` is
-    `edge_agent.config_schema.Mqtt` with `fleet_broker`: host and port of the fleet's. Raises LinkError if the password
-    cannot be read.
+    anew with every connection. Neither is a message that a bridge sends again from its cache. A malformed message is a
+    reading that is of no use. `config` is `edge_agent.config_schema.Mqtt` with `fleet_broker`: host and port of the
+    fleet's. Raises LinkError if the password cannot be read.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -84,6 +37,7 @@ class MqttSensor(LiveSensor):
         self._availability, self._availability_path = config["availability"], config["availability_path"]
         self._online_word = config["online"]
         self._samples = config["silence"] == "samples"
+        self._resent = ResentCheck()
         self._online = False
         self._malformed = ""
         self._refusal = ""
@@ -129,7 +83,7 @@ class MqttSensor(LiveSensor):
 
     def _take(self, payload: bytes) -> None:
         try:
-            value = value_at(payload, self._path)
+            value, last_seen = message(payload, self._path)
         except MalformedError:
             self._malformed = "a message on its topic is malformed"
             self._leave(Reading(math.nan))
@@ -138,7 +92,9 @@ class MqttSensor(LiveSensor):
             self._malformed = "a message on its topic has nothing at its path"
         else:
             self._malformed = ""
-            self._leave(Reading(value))
+            is_new = self._resent.is_new(last_seen, time.time())
+            if is_new or not self._samples:
+                self._leave(Reading(value))
 
     def _word(self, payload: bytes) -> str | None:
         try:

@@ -26,8 +26,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MAX_BASELINE_TICKS", "STEPS", "UNIT", "Classifier"]
+__all__ = ["MAX_BASELINE_TICKS", "ON_OFF", "STEPS", "UNIT", "Classifier"]
 
+_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
+ON_OFF = {
+    spelling: state
+    for pair in _PAIRS
+    for state, name in enumerate(pair.split())
+    for spelling in (name, name.capitalize(), name.upper())
+}
+"""The names that home automation has for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
 
 STEPS = 1 << 20
 UNIT = 1 << 32
@@ -125,6 +133,7 @@ class Classifier:
                 self._classify = self._by_baseline
             case _:
                 self._edges: list[float] = list(document["edges"])
+                self._words = ON_OFF if len(self._edges) == 1 and 0.0 < self._edges[0] <= 1.0 else {}
                 self._hysteresis: float = document["hysteresis"]
                 self._patience = document["hysteresis_ticks"]
                 self._classify = self._by_threshold
@@ -184,7 +193,8 @@ class Classifier:
             self._mean.forget()
 
     def _by_threshold(self, raw: Any) -> int | None:
-        value = _number(raw)
+        """The state of a number; of words for off and on where one edge tells 0 from 1."""
+        value = _number(self._words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
         if math.isnan(value):
             return None
         state = bisect_right(self._edges, value)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.classify import ON_OFF
 from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresholds
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.leakage import Adversary
@@ -60,17 +61,7 @@ DEFAULT_SECONDS = 600
 SLOW_SECONDS = 30.0
 """Ticks that far apart are protected for ten minutes if nothing else is asked for; more frequent ones singly."""
 _NEARLY_ALL_STAYS = 0.99
-_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active", "0 1")
-_ON_OFF = Categories(
-    categories={
-        spelt: state
-        for pair in _PAIRS
-        for state, name in enumerate(pair.split())
-        for spelt in (name, name.capitalize(), name.upper())
-    },
-    states=("off", "on"),
-)
-"""The names that home automation has for off and on; "unavailable" and "unknown" are missing readings."""
+_ON_OFF = Categories(categories=ON_OFF | {"0": 0, "1": 1}, states=("off", "on"))
 
 
 def protected_seconds(asked: int | None, period_seconds: float | None) -> int:

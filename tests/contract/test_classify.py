@@ -56,6 +56,17 @@ def test_edges_belong_to_the_upper_state() -> None:
     assert states(plain, [9.999, 10.0, 19.999, 20.0, -1e300, 1e300]) == [0, 1, 1, 2, 0, 2]
 
 
+def test_words_for_off_and_on_are_0_and_1_where_one_edge_tells_them_apart() -> None:
+    plain = {**BANDS, "edges": [0.5], "states": ["off", "on"], "hysteresis": 0.0}
+    words = ["true", "False", " ON\n", "off", "Open", "CLOSED", "detected", "not_home", True, "1", 0.0]
+    assert states(plain, words) == [1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0]
+    assert states(plain, ["unavailable", "unknown", "oN", "", "nan"]) == [None] * 5
+    assert states({**plain, "edges": [1.0]}, ["on", "off"]) == [1, 0]
+    for edges in ([0.0], [1.0001], [-3.0]):
+        assert states({**plain, "edges": edges}, ["on", "off"]) == [None, None]
+    assert states({**plain, "edges": [0.5, 1.5], "states": ["a", "b", "c"]}, ["on", "off"]) == [None, None]
+
+
 def test_hysteresis_keeps_the_state_until_the_edge_is_passed_by_its_width() -> None:
     assert states(BANDS, [15, 21, 22, 19, 18, 17.9, 8.1, 8, 7.9, 11, 12, 30, 0]) == [
         *(1, 1, 2, 2, 2, 1, 1, 1, 0, 0, 1, 2, 0),

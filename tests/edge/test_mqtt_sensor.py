@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,36 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
 
     wait_until(heard_of_the_device)
     assert [one.reading for one in updates] == [None] * len(updates), "what was retained came first, and was no sample"
+    sensor.close()
+
+
+@pytest.mark.parametrize("silence", ["samples", "changes"])
+def test_what_a_bridge_sends_again_is_no_sample_but_the_state(broker: Mosquitto, device: Device, silence: str) -> None:
+    sensor = open_sensor(config(broker.port, silence=silence, availability=AVAILABILITY))
+    sensor = sensor._source if isinstance(sensor, ChangeSensor) else sensor
+    updates: list[SensorUpdate] = []
+
+    def is_online() -> bool:
+        updates.append(sensor.poll(0))
+        return bool(updates[-1].works)
+
+    wait_until(lambda: subscribed(broker))
+    now = time.time()
+    for seconds, written, again in (
+        (now - 600, "1", True),  # of a cache, at the bridge's start
+        (now, "2", False),
+        (now, "3", True),  # something else of the device has changed
+        (now + 1, "4", False),
+    ):
+        updates.clear()
+        device.say(f'{{"occupancy": {written}, "last_seen": {round(seconds * 1000)}}}')
+        device.say("online", AVAILABILITY)
+        wait_until(is_online)
+        is_online()
+        values = [update.reading.reveal() for update in updates if update.reading is not None]
+        assert values == ([] if again and silence == "samples" else [written])
+        device.say("offline", AVAILABILITY)
+        wait_until(lambda: not is_online())
     sensor.close()
 
 

@@ -38,6 +38,7 @@ def stream(sensor: dict[str, Any]) -> StreamConfig:
         ({**MQTT, "topic": "$share/a/b"}, "String should match pattern"),
         ({**MQTT, "topic": "a\0b"}, "String should match pattern"),
         ({**MQTT, "topic": ""}, "at least 1 character"),
+        ({**MQTT, "path": '"1.7.0'}, 'a key with a dot, a comma or a quote is written as in JSON: "1.7.0"'),
         ({**MQTT, "host": "192.168.1.7"}, "192.168.1.7 is not this machine"),
         ({**MQTT, "host": "0.0.0.0"}, "0.0.0.0 is not this machine"),
         ({**MQTT, "host": "broker.local"}, "broker.local is not this machine"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_agent.config_schema import Mqtt
 from edge_agent.sensors.opening import open_sensor
 from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
@@ -29,6 +30,7 @@ from fugu.cli.demo.evaluation import Replay, Results, summary
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import show_replay, stream
+from fugu.cli.demo.topic_sensor import column_path, topic_sensor
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.terminal import say, working
 from fugu.contract.policy import Policy
@@ -37,7 +39,7 @@ from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.policy_builder import Whose
 from fugu.planning.readings import Readings
-from fugu.planning.recording import states_of
+from fugu.planning.recording import place_columns, states_of
 
 __all__ = ["plan_and_replay", "prepared_plan"]
 
@@ -45,13 +47,10 @@ _DAY = 86_400.0
 _PLANNED = "The plan is below. If it is what you want, write the configuration."
 _PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
 _NO_ANSWER = "there is no answer to this question"
-_SENSOR = """\
-kind = "mqtt"
-port = 1884  # of the broker that has the readings, which is not the fleet's
-topic = "zigbee2mqtt/sensor"\
-"""
+_PORT, _TOPIC = 1884, "zigbee2mqtt/sensor"
+"""Of the broker that has the readings, which is not the fleet's."""
 _INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
-_SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker and its topic."
+_SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker, topic and path."
 _HELD_BACK = "The part that was held back: no answer was chosen by it"
 _LONGER = "A recording of more days may do."
 _NOTHING = "Nothing would leave: no answer to this question is of use."
@@ -198,6 +197,8 @@ def _values(read: list[float | str | None]) -> Floats | list[str | None]:
 
 def _block(plan: Plan, path: Path, asked: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
-    configuration = plan.configuration(sensor=[_SENSOR])
+    column = plan.details.readings.column if isinstance(plan.details, AutoPlan) else ",".join(place_columns(path) or ())
+    topic = Mqtt(kind="mqtt", port=_PORT, topic=_TOPIC, path=column_path(column))
+    configuration = plan.configuration(sensor=topic_sensor(plan, topic))
     command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])
     return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

@@ -31,6 +31,7 @@ from fugu.cli.commands.doctor import of_gateway
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.connection import broker_of
 from fugu.cli.demo.page import Page
+from fugu.cli.demo.topic_sensor import topic_sensor
 from fugu.cli.demo.trial import recorded, show_recording
 from fugu.cli.errors import CommandError
 from fugu.cli.view.terminal import say
@@ -39,7 +40,6 @@ from fugu.contract.errors import FuguError, cause
 from fugu.contract.topics import topic_of
 from fugu.host.arguments import number
 from fugu.host.database import STORE
-from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker
 
 if TYPE_CHECKING:
@@ -208,9 +208,7 @@ class _Wizard:
         if asked["topic"]:
             sensor = _sensor(asked)
             _refuse_fleets(sensor, broker, reached=False)
-            changes = getattr(getattr(self._plan.details, "readings", None), "changes", False)
-            named = sensor.model_dump(exclude_defaults=True) | {"silence": "changes" if changes else "samples"}
-            lines = toml_lines(named)
+            lines = topic_sensor(self._plan, sensor)
         else:
             command = f"YOUR-SENSOR | {command}"
         refuse_beside_gateway(folder, folder.parent)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.sensors.mqtt_topic import MalformedError, value_at
+from fugu.host.payload import MalformedError, ResentCheck, message, parse_path, quoted_key, value_at
 
 SECRET = "71.53194726"
 
@@ -25,6 +25,10 @@ SECRET = "71.53194726"
         ('{"0": "a key of digits"}', "0", "a key of digits"),
         ('{"at": {"lat": 52.1, "lon": 4}}', "at.lat, at.lon", "52.1,4"),
         ("[1, 2]", "1", "2"),
+        ('{"1.7.0": "840"}', '"1.7.0"', "840"),
+        ('{"meter": {"1.7.0": 840, "2.7.0": 0}}', 'meter."1.7.0",meter . "2.7.0"', "840,0"),
+        ('{"a,b": [{"c\\"d": 1}]}', '"a,b".0."c\\"d"', "1"),
+        ('{"1.7.0": "840"}', "1.7.0", None),
         ("9" * 5000, None, "9" * 5000),
         ('{"v": ' + "9" * 5000 + "}", "v", "9" * 5000),
         ('{"v": NaN}', "v", "NaN"),
@@ -40,6 +44,57 @@ SECRET = "71.53194726"
 )
 def test_the_value_of_a_message_is_its_text_as_it_was_written(payload: str, path: str | None, expected: str) -> None:
     assert value_at(payload.encode(), path) == expected
+
+
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=4), st.text(max_size=3))
+def test_every_key_can_be_written(keys: list[str], value: str) -> None:
+    document: object = f"<{value}>"
+    for key in reversed(keys):
+        document = {key: document}
+    assert parse_path(".".join(map(quoted_key, keys))) == (tuple(keys),)
+    assert value_at(json.dumps(document).encode(), ".".join(map(quoted_key, keys))) == f"<{value}>"
+
+
+@pytest.mark.parametrize("path", ['"1.7.0', 'a"b', '"a"b', '"\\x"', 'a."'])
+def test_a_path_that_cannot_be_read_is_refused_in_one_line(path: str) -> None:
+    with pytest.raises(ValueError, match=r"^path .*(written as in JSON|is no text of JSON)") as error:
+        parse_path(path)
+    assert "\n" not in str(error.value)
+
+
+NOW = 1_750_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1750000000123", 1_750_000_000.123),
+        ('"2025-06-15T15:06:40.000Z"', NOW),
+        ('"2025-06-15T17:06:40+02:00"', NOW),
+        ("1750000000", NOW),
+        ("12", None),
+        ('"just now"', None),
+        ("null", None),
+        ("[1]", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_when_a_device_was_heard(written: str, expected: float | None) -> None:
+    payload = f'{{"occupancy": true, "last_seen": {written}}}'.encode()
+    assert message(payload, "occupancy") == ("true", expected)
+
+
+def test_a_value_that_is_sent_again_is_no_measurement() -> None:
+    check = ResentCheck()
+    assert not check.is_new(NOW - 60.1, NOW), "the first, from a cache"
+    assert not check.is_new(NOW - 60.1, NOW + 1)
+    assert check.is_new(NOW - 50, NOW + 2), "a bridge whose clock is a minute behind"
+    assert check.is_new(NOW - 40, NOW + 3)
+    assert not check.is_new(NOW - 40, NOW + 4), "sent again"
+    assert not check.is_new(NOW - 600, NOW + 5), "an older cache, after a restart"
+    assert check.is_new(None, NOW + 6), "a payload that does not say"
+    assert check.is_new(NOW - 30, NOW + 7), "its clock was set back"
+    assert ResentCheck().is_new(NOW - 60, NOW)
 
 
 @given(st.binary(max_size=200), st.sampled_from([None, "a", "0", ".", ",", "a,b"]))

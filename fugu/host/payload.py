@@ -1,0 +1,143 @@
+"""Payloads of local devices: the value at a path of a message, and when its device was heard last.
+
+A path is keys and indices of lists, joined by dots: `ENERGY.Power`, `outputs.0`. A key that holds a dot, a comma or a
+quote is written in double quotes, as in JSON: `"1.7.0"`, `meter."1.7.0"`. Several paths are joined by commas.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from fugu.host.csv_file import moment
+
+__all__ = ["MalformedError", "Message", "ResentCheck", "message", "parse_path", "quoted_key", "value_at"]
+
+MAX_PAYLOAD_BYTES = 1 << 16
+_KEY = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^".,]*)\s*([.,]|$)')
+_PLAIN = re.compile(r'[^".,]+')
+_LAST_SEEN = "last_seen"
+"""The key in which Zigbee2MQTT says when the device was heard: milliseconds since 1970, or ISO 8601."""
+_MILLISECONDS = re.compile(r"\d{12,14}")
+_EARLIEST = 1e9
+"""Unix time of 2001: a lesser number is no time of a message, but perhaps its age."""
+_FRESH_SECONDS = 60.0
+
+
+class MalformedError(ValueError):
+    """A payload is too long, no text, not JSON, or has something at the path that is no single value."""
+
+
+class Message(NamedTuple):
+    """The value at a path, and when its device was heard (Unix time); None where the payload has none."""
+
+    value: str | None
+    last_seen: float | None = None
+
+
+@lru_cache(maxsize=64)
+def parse_path(path: str) -> tuple[tuple[str, ...], ...]:
+    """Read the keys of each path of a list.
+
+    Raises:
+        ValueError: one line that says how a key with a quote is written.
+    """
+    paths: list[list[str]] = [[]]
+    place, end = 0, "."
+    while end:
+        match = _KEY.match(path, place)
+        if match is None:
+            raise ValueError(f'path {path!r}: a key with a dot, a comma or a quote is written as in JSON: "1.7.0"')
+        key, end = match.groups()
+        try:
+            paths[-1].append(json.loads(key) if key.startswith('"') else key.strip())
+        except ValueError:
+            raise ValueError(f"path {path!r}: {key} is no text of JSON") from None
+        if end == ",":
+            paths.append([])
+        place = match.end()
+    return tuple(map(tuple, paths))
+
+
+def quoted_key(key: str) -> str:
+    """A key as it is written in a path."""
+    return key if _PLAIN.fullmatch(key) and key == key.strip() else json.dumps(key, ensure_ascii=False)
+
+
+def message(payload: bytes, path: str | None) -> Message:
+    """Read the value in a UTF-8 payload of at most 64 KiB, as it was written.
+
+    Values at several paths are joined by commas. Without a path, the payload is the value. Raises MalformedError, which
+    holds nothing of the payload.
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise MalformedError
+    last_seen = None
+    try:
+        text = payload.decode()
+        if path is not None:
+            document = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+            values = [_walk(document, keys) for keys in parse_path(path)]
+            last_seen = _last_seen(document)
+            if None in values:
+                return Message(None, last_seen)
+            text = ",".join(value for value in values if value is not None)
+    except (ValueError, RecursionError):
+        raise MalformedError from None
+    if not (text := text.strip()):
+        raise MalformedError
+    return Message(text, last_seen)
+
+
+def value_at(payload: bytes, path: str | None) -> str | None:
+    """The value of a message; arguments and errors as of `message`."""
+    return message(payload, path).value
+
+
+def _walk(found: Any, keys: tuple[str, ...]) -> str | None:
+    for key in keys:
+        if isinstance(found, dict):
+            if key not in found:
+                return None
+            found = found[key]
+        elif isinstance(found, list) and key.isascii() and key.isdigit():
+            if len(key) > 9 or int(key) >= len(found):
+                return None
+            found = found[int(key)]
+        else:
+            return None
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if not isinstance(found, str):
+        raise MalformedError
+    return found
+
+
+def _last_seen(document: Any) -> float | None:
+    text = document.get(_LAST_SEEN) if isinstance(document, dict) else None
+    if not isinstance(text, str):
+        return None
+    seconds = int(text) / 1000.0 if _MILLISECONDS.fullmatch(text) else moment(text)
+    return seconds if seconds >= _EARLIEST else None
+
+
+class ResentCheck:
+    """Tell measurements from values that a bridge sends again, by the `last_seen` of their messages.
+
+    A message that says no more of its device than the one before was sent again, and so was a first one that is older
+    than a minute. A message without `last_seen` counts as a measurement.
+    """
+
+    def __init__(self) -> None:
+        self._newest: float | None = None
+
+    def is_new(self, last_seen: float | None, now: float) -> bool:
+        """True for a measurement; `now` is the Unix time at which its message came."""
+        if last_seen is None:
+            return True
+        newest, self._newest = self._newest, last_seen
+        if newest is not None and last_seen > newest:
+            return True
+        return last_seen != newest and now - last_seen <= _FRESH_SECONDS

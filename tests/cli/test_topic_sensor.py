@@ -1,0 +1,87 @@
+"""The sensor of a plan on a live topic: it reads an open door as open, as the recording of the plan did."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import tomllib
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from edge_agent.config_schema import AgentConfig, Mqtt
+from edge_agent.sensors.opening import open_sensor
+from fugu.cli.demo.planned import _block
+from fugu.cli.demo.topic_sensor import column_path, topic_sensor
+from fugu.library.plans import Plan, plan
+from fugu.mqtt import Link
+from tests.support.brokers import Mosquitto, wait_until
+
+
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        ("occupancy", "occupancy"),
+        ("value", None),
+        ("State", None),
+        ("_value", None),
+        ("binary_sensor.hall", None),
+        ("1.7.0", '"1.7.0"'),
+        ("lat,lon", "lat,lon"),
+    ],
+)
+def test_a_column_is_a_path_if_it_is_named_after_a_key(column: str, path: str | None) -> None:
+    assert column_path(column) == path
+
+
+def recording(folder: Path, *, changes: bool) -> Path:
+    """An hour's door of four days: a row a change, or a row a minute."""
+    rng, state, rows = random.Random(4), False, ["last_changed,contact" if changes else "time,contact"]
+    for minute in range(5_760):
+        moved = rng.random() < 0.2
+        state ^= moved
+        if moved or not changes:
+            rows.append(f"{datetime.fromtimestamp(1_772_323_200 + 60 * minute, UTC).isoformat()},{str(state).lower()}")
+    file = folder / ("changes.csv" if changes else "samples.csv")
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def planned(file: Path) -> Plan:
+    return plan(file, "share", 4.0, protect="tick", window=60)
+
+
+def sensor_of(plan: Plan, file: Path) -> Mqtt:
+    """The sensor that the block of `fugu try` writes."""
+    command, _, rest = _block(plan, file, ["--epsilon", "4"]).partition("\n")
+    assert shlex.split(command)[:4] == ["fugu", "plan", "auto", str(file)]
+    text = rest.partition("<<'END'\n")[2].partition("\nEND\n")[0]
+    sensor = AgentConfig.model_validate_json(json.dumps(tomllib.loads(text))).streams[0].sensor
+    assert isinstance(sensor, Mqtt)
+    assert tomllib.loads("\n".join(topic_sensor(plan, sensor))) == sensor.model_dump(exclude_defaults=True) | {
+        "silence": sensor.silence
+    }, "fugu start writes the same"
+    return sensor
+
+
+@pytest.mark.long
+def test_the_block_of_a_log_of_changes_holds_what_came_and_that_of_samples_does_not(tmp_path: Path) -> None:
+    with Mosquitto(tmp_path, "allow_anonymous true\nlog_type all\n") as broker:
+        for sensors, changes in enumerate((True, False), start=1):
+            file = recording(tmp_path, changes=changes)
+            sensor = sensor_of(planned(file), file)
+            assert (sensor.path, sensor.silence) == ("contact", "changes" if changes else "samples")
+            here = sensor.model_dump() | {"port": broker.port, "fleet_broker": ["127.0.0.1", broker.port ^ 1]}
+            with closing(open_sensor(here)) as live:
+                log = tmp_path / "mosquitto.log"
+                wait_until(lambda: log.read_text().count("SUBSCRIBE") >= sensors)  # noqa: B023
+                link = Link(broker.broker, f"door-{changes}")
+                link.start()
+                wait_until(lambda: link.connected)  # noqa: B023
+                link.publish(sensor.topic, b'{"contact": true}')
+                wait_until(lambda: live.read(0))
+                assert sum(live.read(tick) is not None for tick in range(1, 60)) == (59 if changes else 0)
+                link.stop()
