@@ -1,0 +1,456 @@
+"""Since when, and until when, a promise is true where a stream's policy has changed.
+
+A stronger policy is not true when it begins: ticks before it had less noise, and leak over the change. Nor is one true
+in its last ticks, once a weaker policy follows. `dated` says at which ticks a promised stretch may begin, and bounds
+the stretches that begin elsewhere. Whoever tells an epsilon asks it: descriptions, statements, pages, releases.
+
+Distances are numbers of ticks that were drawn. A difference of tick numbers is none: they skip when a clock is set.
+Everything is rounded outward. Decimals have 50 digits, and `_HAIR` is far above their error.
+Source: docs/proofs/stretches.md, "Changes of policy".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from fugu.contract.chains import JointChains
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import StreamOutputs
+from fugu.contract.leakage import CONTEXT, as_decimal, universal_leakage
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.rounding import float_up, log_up
+from fugu.contract.stretches import StretchBound
+
+__all__ = ["SLACK", "Dated", "History", "Noise", "Span", "dated"]
+
+SLACK = Fraction(1, 1024)
+"""The part of epsilon that a plan leaves to what leaks over a change of policy."""
+_HAIR = Decimal("1e-25")
+_ACCURATE_ODDS = Decimal("1e30")
+"""Above it, 1 - kappa has too few digits."""
+
+_Ratios = tuple[Fraction, Fraction]
+
+
+class Noise(NamedTuple):
+    """The noise of a version, as far as it counts for other versions.
+
+    Attributes:
+        ratios: bounds on the likelihood ratios of all that a tick adds to.
+        counted: the same of the windows alone.
+        states: digest of the map from readings to states: states of another map are other secrets.
+    """
+
+    ratios: _Ratios
+    counted: _Ratios
+    states: str
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """The noise of a policy."""
+        return cls(policy.outputs.ratios, StreamOutputs(None, policy.windows).ratios, _digest(policy.discretiser))
+
+    def larger(self, other: Self) -> Self | None:
+        """The larger ratios of two, in each direction; `None` if their states differ."""
+        if self.states != other.states:
+            return None
+        return type(self)(_largest(self.ratios, other.ratios), _largest(self.counted, other.counted), self.states)
+
+
+class Span(NamedTuple):
+    """Ticks in a row that were drawn under one version of a policy.
+
+    Attributes:
+        version: 0 for ticks of which nobody knows under which version they were drawn, if they were.
+        noise: of the version; of version 0 a bound. `None` if it is unknown.
+        first: the first tick; `None` for a version that may run, without a known tick.
+        last: the last tick; `None` while it goes on.
+    """
+
+    version: int
+    noise: Noise | None
+    first: int | None
+    last: int | None = None
+
+
+class History(NamedTuple):
+    """The ticks of a stream, in order, with the versions of its policy; ticks that were not drawn are in no span.
+
+    Attributes:
+        complete: whether nothing was drawn before the first span.
+    """
+
+    spans: tuple[Span, ...] = ()
+    complete: bool = True
+
+
+class Dated(NamedTuple):
+    """When a promise about stretches of `ticks` ticks is true, and what is lost elsewhere.
+
+    Attributes:
+        since: first tick at which a promised stretch may begin; `None` if no stretch is shown to be within the promise.
+        until: last such tick; `None` if there is no end yet.
+        outside: bound for stretches that begin elsewhere under this version; `None` if there is none.
+    """
+
+    ticks: int
+    since: int | None
+    until: int | None = None
+    outside: StretchBound | None = None
+
+    @property
+    def always(self) -> bool:
+        """True if no other version takes anything from the promise."""
+        return self.since == 0 and self.until is None
+
+    def covers(self, first: int, last: int, ticks: int) -> bool:
+        """True if the promise is true of every stretch of so many ticks that begins in first..last."""
+        if self.since is None or first < self.since:
+            return False
+        return self.until is None or last + ticks <= self.until + self.ticks
+
+    def epsilon(self, promised: StretchBound, first: int, last: int, ticks: int) -> float:
+        """Bound stretches of so many ticks that begin in first..last under this version; infinite without a bound.
+
+        `promised` is the bound by the version's own promise.
+        """
+        if self.covers(first, last, ticks):
+            return promised.epsilon(ticks)
+        return math.inf if self.outside is None else max(promised.epsilon(ticks), self.outside.epsilon(ticks))
+
+
+def dated(policy: AnyPolicy, history: History, *, windows: bool = False) -> Dated:
+    """Say when the promise of a policy is true of a stream with such a history.
+
+    `windows`: the promise to those who see its windows alone. A version that has no span is taken for the next one.
+    Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
+    """
+    spans = history.spans
+    if not isinstance(policy, Policy):
+        alone = {span.version for span in spans} <= {policy.version}
+        return Dated(1, 0 if alone else None)
+    if all(span.version == policy.version for span in spans) and history.complete:
+        return Dated((policy.windows_alone if windows and policy.windows_alone else policy.guarantee).stretch_ticks, 0)
+    if all(span.version != policy.version for span in spans):
+        spans = (*spans, Span(policy.version, Noise.of(policy), None))
+    return _Promise(policy, windows=windows).dated(spans, complete=history.complete)
+
+
+class _Run(NamedTuple):
+    """Between `least` and `most` ticks with one bound on their ratios; None stands for no bound."""
+
+    ratios: _Ratios | None
+    least: int
+    most: int | None
+
+
+_UNKNOWN = _Run(None, 0, None)
+
+
+class _Sum(NamedTuple):
+    """What leaks from both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
+
+    limit: Decimal
+    before: Callable[[int], Decimal]
+    after: Callable[[int], Decimal]
+
+
+class _Promise:
+    """A promise of a policy: of all that a stream tells, or of its windows alone."""
+
+    def __init__(self, policy: Policy, *, windows: bool) -> None:
+        self.policy, self.windows = policy, windows
+        self.promise, self.outputs = policy.guarantee, policy.outputs
+        if windows and policy.windows_alone is not None:
+            self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.windows)
+        self.states = _digest(policy.discretiser)
+        odds = policy.chains.worst_odds
+        with localcontext(CONTEXT):
+            self.root = None if odds is None else as_decimal(odds).sqrt()
+            self.rates = _rates(self.outputs.ratios)
+            if isinstance(policy.chains, JointChains) and not windows:  # what the class lets the stream tell
+                shown = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
+                self.rates = (max(*self.rates, Decimal(shown.rate)),) * 2
+
+    def dated(self, spans: Sequence[Span], *, complete: bool) -> Dated:
+        """Find the interval of beginnings, and the bound elsewhere."""
+        version = self.policy.version
+        numbers = [number for number, span in enumerate(spans) if span.version == version]
+        last = begin = numbers[-1]
+        while begin and spans[begin - 1].version == version:
+            begin -= 1
+        with localcontext(CONTEXT):
+            past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])]
+            future = [self._run(span) for span in spans[last + 1 :]]
+            since, until = self._interval(spans[begin : last + 1], spans[last + 1 :], past, future)
+            if since == 0 and until is None:
+                return Dated(self.promise.stretch_ticks, 0)
+            outside = self._outside(spans, numbers[0], complete=complete)
+        return Dated(self.promise.stretch_ticks, since, until, outside)
+
+    def _ratios(self, span: Span) -> _Ratios | None:
+        """The ratios of a span as far as this promise has them; None for other states."""
+        if span.noise is None or span.noise.states != self.states:
+            return None
+        return span.noise.counted if self.windows else span.noise.ratios
+
+    def _run(self, span: Span) -> _Run:
+        known = span.first is not None and span.last is not None
+        ticks = span.last - span.first + 1 if span.first is not None and span.last is not None else None
+        return _Run(self._ratios(span), (ticks or 0) if span.version and known else 0, ticks)
+
+    def _above(self, ratios: _Ratios | None) -> Decimal:
+        """By how much the rates of a tick are above those of this version, in one direction or the other."""
+        return Decimal("inf") if ratios is None else _difference(_rates(ratios), self.rates)
+
+    def _interval(
+        self, own: Sequence[Span], later: Sequence[Span], past: Sequence[_Run], future: Sequence[_Run]
+    ) -> tuple[int | None, int | None]:
+        """The first and last tick at which a promised stretch may begin."""
+        quiet = not any(self._above(run.ratios) for run in past)
+        louder = next((number for number, run in enumerate(future) if self._above(run.ratios)), None)
+        if own[0].first is None and not quiet:
+            return None, None
+        if quiet and louder is None:
+            return 0, None
+        # Ticks of later versions that have no less noise count as ticks of this one.
+        sums = self._sums(past, [] if louder is None else future[louder:][::-1])
+        far = [each.before(MAX_TICK) + each.after(MAX_TICK) for each in sums]
+        spare = [
+            (each.limit - most - _HAIR) / (1 if louder is None else 2) for each, most in zip(sums, far, strict=True)
+        ]
+        before = (
+            0
+            if quiet
+            else _least(
+                lambda d: all(
+                    each.before(d) <= each.before(MAX_TICK) + more for each, more in zip(sums, spare, strict=True)
+                )
+            )
+        )
+        if before is None:
+            return None, None
+        first = _after(own, before)
+        if louder is None:
+            return first, None
+        after = _least(lambda d: all(each.before(before) + each.after(d) + _HAIR <= each.limit for each in sums))
+        if after is None:
+            return None, None
+        end = _before([*own, *later[:louder]], after)
+        if end is None:
+            return None, None
+        until = min(end - self.promise.stretch_ticks + 1, MAX_TICK if own[-1].last is None else own[-1].last)
+        if until < first:
+            return None, None
+        return (0 if quiet else first), until
+
+    def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+        """What this promise may lose beside its own ticks: exact for any side information, else by the excess."""
+        told, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
+        joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
+        if self.promise.adversary == "universal" and self.root is not None and not joint:
+            sums = self._exact_sums(as_decimal(told), ticks, past, future)
+            if all(each.before(MAX_TICK) + each.after(MAX_TICK) + _HAIR < each.limit for each in sums):
+                return sums
+        limit = as_decimal(told - Fraction(_derived(self.policy, self.windows).epsilon(ticks)))
+        before, after = (self._excess(runs, self._above) for runs in (past, future))
+        return [_Sum(limit, lambda d: self._decayed(before, d), lambda d: self._decayed(after, d))]
+
+    def _decayed(self, excess: Decimal, ticks: int) -> Decimal:
+        """What is left of an excess after so many ticks, at most."""
+        if self.root is None or not excess:
+            return excess
+        return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
+
+    def _excess(self, runs: Sequence[_Run], above: Callable[[_Ratios], Decimal]) -> Decimal:
+        """By how much what leaks from some runs, the farthest first, is above what a bound takes for it.
+
+        `above`: by how much the rate of a tick is above the one that the bound takes.
+        """
+        excess = Decimal(0)
+        for run in runs:
+            more = Decimal("inf") if run.ratios is None else above(run.ratios)
+            if self.root is None:
+                excess += more and more * (Decimal("inf") if run.most is None else run.most)
+                continue
+            total, most = (self.root - 1) / 2, 2 * self.root.ln()
+            if run.most is not None:
+                total = min(total, Decimal(run.most))
+                if self.root < _ACCURATE_ODDS:
+                    total = min(total, (self.root - 1) / 2 - self._decayed((self.root - 1) / 2, run.most) + _HAIR)
+            excess = min(self._decayed(excess, run.least) + (more and more * total), most) if total else Decimal(0)
+        return excess + _HAIR if excess else excess
+
+    def _exact_sums(self, told: Decimal, ticks: int, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+        """One sum for each direction, and one for the larger ratio: leakages by odds ratios, tick by tick."""
+        sums, largest = [], max(self.rates)
+        for direction in (0, 1, None):
+            rate = largest if direction is None else self.rates[direction]
+            before, after = (self._leaking(runs, direction) for runs in (past, future))
+            sums.append(_Sum(told - rate - (ticks - 1) * largest, before, after))
+        return sums
+
+    def _leaking(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
+        """What leaks from some runs, the farthest first, through ticks of this version; at least its own leakage."""
+        odds = self.policy.chains.worst_odds
+        assert odds is not None
+
+        def in_direction(ratios: _Ratios) -> Fraction:
+            return max(ratios) if direction is None else ratios[direction]
+
+        own = in_direction(self.outputs.ratios)
+        value, least = Decimal(1), universal_leakage(odds, own).ln()  # the square root of a likelihood ratio
+        for run in runs:
+            if run.ratios is None:
+                value = as_decimal(odds).sqrt()
+                continue
+            ratio = in_direction(run.ratios)
+            if run.least == run.most:
+                value = _powers(odds, ratio).image(run.least, value)
+            else:  # between where it begins and where it tends to
+                value = max(value, universal_leakage(odds, ratio).sqrt())
+        return lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least)
+
+    def _outside(self, spans: Sequence[Span], own: int, *, complete: bool) -> StretchBound | None:
+        """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
+
+        Earlier ones are left out where next to nothing of them is left at the first tick, and that is added.
+        """
+        policy, chains = self.policy, self.policy.chains
+        later = [self._ratios(span) for span in spans[own:]]
+        if None in later:
+            return None
+        largest, reach, rest = _largest(*(ratios for ratios in later if ratios is not None)), own, Decimal(0)
+        while True:
+            rates = _rates(largest)
+            past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])]
+            rest = self._excess(past, lambda ratios, rates=rates: _difference(_rates(ratios), rates))  # type: ignore[misc]
+            earlier = self._ratios(spans[reach - 1]) if reach else None
+            if rest <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
+                break
+            reach, largest = reach - 1, _largest(largest, earlier)
+        if not rest.is_finite():
+            return None
+        try:
+            column, rate = chains.column(policy.device, policy.stream), log_up(max(largest))
+            loss = chains.stream_loss(
+                column, largest, Fraction(rate), self.promise.adversary, "a change of policy", alone=self.windows
+            )
+        except GuaranteeError:
+            return None
+        bound = chains.stretch_bound(loss.epsilon, 1, rate, (), self.promise.adversary)
+        return replace(bound, known=float_up(Fraction(bound.known) + Fraction(rest)))
+
+
+def _largest(*pairs: _Ratios) -> _Ratios:
+    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+
+
+def _rates(ratios: _Ratios) -> tuple[Decimal, Decimal]:
+    return _log(ratios[0]), _log(ratios[1])
+
+
+def _difference(rates: Iterable[Decimal], others: Iterable[Decimal]) -> Decimal:
+    return max(Decimal(0), *(rate - other for rate, other in zip(rates, others, strict=True)))
+
+
+def _after(spans: Sequence[Span], ticks: int) -> int:
+    """The tick after so many ticks of some spans; the last one goes on."""
+    first = 0
+    for span in spans:
+        first = span.first or 0
+        drawn = None if span.last is None else span.last - first + 1
+        if drawn is None or ticks < drawn or span is spans[-1]:
+            return first + ticks
+        ticks -= drawn
+    return first
+
+
+def _before(spans: Sequence[Span], ticks: int) -> int | None:
+    """The tick before the last so many ticks of some spans, of which each has ended; None if there are fewer."""
+    for span in reversed(spans):
+        if not span.version or span.first is None or span.last is None:
+            continue
+        drawn = span.last - span.first + 1
+        if ticks < drawn:
+            return span.last - ticks
+        ticks -= drawn
+    return None
+
+
+def _least(holds: Callable[[int], bool]) -> int | None:
+    """The least number of ticks for which something holds that goes on to hold; None if there is none."""
+    if holds(0):
+        return 0
+    low, high = 0, 1
+    while not holds(high):
+        if high >= MAX_TICK:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+class _Powers:
+    """Powers of the map of one tick, by which the square root of a leaking likelihood ratio goes.
+
+    W(u) = ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 is a Moebius map of the square roots.
+    """
+
+    def __init__(self, odds: Fraction, ratio: Fraction) -> None:
+        root, step = as_decimal(odds).sqrt(), as_decimal(ratio).sqrt()
+        self._squares: list[tuple[Decimal, ...]] = [(root * step, Decimal(1), step, root)]
+
+    def image(self, ticks: int, value: Decimal) -> Decimal:
+        """The value after so many ticks."""
+        level = 0
+        while ticks >> level:
+            if level == len(self._squares):
+                a, b, c, d = self._squares[-1]
+                square = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
+                largest = max(square)
+                self._squares.append(tuple(entry / largest for entry in square))
+            if ticks >> level & 1:
+                a, b, c, d = self._squares[level]
+                value = (a * value + b) / (c * value + d)
+            level += 1
+        return value
+
+
+@lru_cache(maxsize=256)
+def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
+    with localcontext(CONTEXT):
+        return _Powers(odds, ratio)
+
+
+@lru_cache(maxsize=1024)
+def _log(ratio: Fraction) -> Decimal:
+    with localcontext(CONTEXT):
+        return as_decimal(ratio).ln()
+
+
+@lru_cache(maxsize=1024)
+def _digest(discretiser: Discretiser) -> str:
+    return hashlib.sha256(discretiser.model_dump_json().encode()).hexdigest()[:32]
+
+
+@lru_cache(maxsize=256)
+def _derived(policy: Policy, windows: bool) -> StretchBound:
+    """The bound of a policy from what its tick really loses, which is less than what it promises."""
+    if not windows:
+        return policy.bound(policy.verify())
+    bound = policy.windows_bound(policy.verify_windows())
+    assert bound is not None
+    return bound

@@ -1,0 +1,323 @@
+"""Since and until: promises of versions one after another, against recursions and every path.
+
+The recursions themselves are held against every path here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import SLACK, Dated, History, Noise, Span, dated
+from fugu.contract.leakage import Adversary
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.windows import Window
+from fugu.privacy.randomised_response import calibrate
+from tests.support.changing_noise import (
+    Array,
+    by_every_path,
+    emission_of,
+    leakages,
+    odds_leakage,
+    stretch_losses,
+)
+from tests.support.measured import measure_policy
+
+WIDE = BinaryChains(q=(0.01, 0.1), r=(0.01, 0.1))
+NARROW = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))
+FAIR = BoundedChains(states=2, odds_ratio=300.0)
+
+
+@cache
+def table_for(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int) -> NoiseTable:
+    return calibrate(chains, epsilon * float(1 - SLACK), adversary, "information", (), ticks).table
+
+
+def policy(
+    version: int,
+    epsilon: float,
+    chains: ChainClass = WIDE,
+    adversary: Adversary = "informed",
+    ticks: int = 1,
+    **changes: Any,
+) -> Policy:
+    fields = {
+        **{"fleet": "home", "device": "watch", "stream": "hr", "version": version, "chains": chains},
+        "clock": Clock(epoch_us=0, period_us=60_000_000),
+        "discretiser": Thresholds(edges=(0.5,), states=("low", "high")),
+        "table": table_for(chains, epsilon, adversary, ticks),
+        "guarantee": Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks),
+    }
+    return Policy(**fields | changes)
+
+
+def one_after_another(*versions: tuple[Policy, int]) -> History:
+    """Versions, each for so many ticks, from tick 0 on; the last one goes on."""
+    spans, first = [], 0
+    for made, ticks in versions:
+        spans.append(Span(made.version, Noise.of(made), first, first + ticks - 1))
+        first += ticks
+    return History((*spans[:-1], spans[-1]._replace(last=None)))
+
+
+def rates_of(made: Policy) -> tuple[float, float]:
+    first, second = made.outputs.ratios
+    return math.log(first), math.log(second)
+
+
+def losses(q: float, r: float, steps: Array, adversary: Adversary, ticks: int) -> Array:
+    """The true loss of each stretch of a chain."""
+    return stretch_losses(*both_sides(q, r, steps, adversary), steps, ticks)
+
+
+def both_sides(q: float, r: float, steps: Array, adversary: Adversary) -> tuple[Array, Array]:
+    if adversary == "universal":
+        alpha = (1 - q) * (1 - r) / (q * r)
+        past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
+    else:
+        past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
+    return past, future[::-1]
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize(("q", "r"), [(0.1, 0.4), (0.02, 0.3), (0.9, 0.7), (0.5, 0.5)])
+def test_the_recursion_is_what_every_path_says(q: float, r: float, adversary: Adversary) -> None:
+    """Six ticks whose noise changes; every output, and every set of known states."""
+    rates = np.array([(2.0, 1.0), (2.0, 1.0), (0.4, 0.7), (0.4, 0.7), (0.0, 0.0), (1.3, 1.3)])
+    chain = np.array([[1 - q, q], [r, 1 - r]])
+    for ticks in (1, 2, 3):
+        expected = losses(q, r, rates, adversary, ticks)
+        for first in range(len(rates) - ticks + 1):
+            truth = by_every_path(
+                [chain] * 5,
+                [emission_of((one[0], one[1])) for one in rates],
+                range(first, first + ticks),
+                informed=adversary == "informed",
+            )
+            assert truth == pytest.approx(expected[first], abs=1e-9), (ticks, first)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 36.0, 5000.0])
+@pytest.mark.parametrize("u", [1.2, 4.0, 500.0])
+def test_the_map_of_a_tick_is_the_worst_over_two_rows_and_any_evidence(alpha: float, u: float) -> None:
+    """W(u), of which the recursion is made: rows of odds ratio alpha, values in [1, u], soft evidence between."""
+    root = math.sqrt(alpha)
+    claimed = ((math.sqrt(alpha * u) + 1) / (root + math.sqrt(u))) ** 2
+
+    def lost(log_weight: float) -> float:
+        weight = math.exp(log_weight)  # of evidence for state 0 at the next tick, in rows (root : 1) and (1 : root)
+        mean = [(row * weight * u + 1) / (row * weight + 1) for row in (root, 1 / root)]
+        return -mean[0] / mean[1]
+
+    best = minimize_scalar(lost, bounds=(-40, 40), method="bounded", options={"xatol": 1e-12})
+    assert -best.fun == pytest.approx(claimed, rel=1e-9)
+    for first in np.linspace(1e-4, 1 - 1e-4, 400):  # any two rows of that odds ratio
+        odds = first / (1 - first) / alpha
+        second = odds / (1 + odds)
+        assert (first * u + 1 - first) / (second * u + 1 - second) <= claimed * (1 + 1e-12)
+
+
+def test_the_exact_recursion_is_reached_by_soft_evidence() -> None:
+    """Every path of six ticks over a change of noise, with the evidence at each step that reaches the map."""
+    alpha, ticks = 50.0, 6
+    rates = np.array([(3.0, 3.0)] * 3 + [(0.5, 0.5)] * 3)
+    claimed = odds_leakage(alpha, rates)
+    root = math.sqrt(alpha)
+    truth = np.log(emission_of((3.0, 3.0))[:, 0])
+    for step in range(1, ticks):  # likelihood of the past given a state, over that of the evidence alone
+        u = math.exp(truth[0] - truth[1])
+        weight = np.array([1.0, math.sqrt(u)])
+        rows = np.array([[root, 1.0], [1.0, root]]) * weight
+        rows /= rows.sum(axis=1, keepdims=True)
+        past = np.log(rows @ np.exp(truth))
+        assert past[0] - past[1] == pytest.approx(claimed[step][0], rel=1e-12)
+        truth = past + np.log(emission_of((rates[step][0], rates[step][1]))[:, 0])
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("ticks", [1, 11])
+@pytest.mark.parametrize("before", [(4.0, WIDE), (1.0, NARROW)], ids=["smaller epsilon", "wider class"])
+def test_a_stronger_policy_is_true_since_then_and_told_otherwise_before(
+    before: tuple[float, ChainClass], adversary: Adversary, ticks: int
+) -> None:
+    """Epsilon 1 was told from the first tick on, or from the first whole stretch: 1.8 to 3.6 was true."""
+    old = policy(1, *before, adversary, ticks)
+    new = policy(2, 1.0, WIDE, adversary, ticks)
+    when = dated(new, one_after_another((old, 800), (new, 800)))
+    steps = np.array([rates_of(old)] * 800 + [rates_of(new)] * 800)
+    truth = losses(0.01, 0.01, steps, adversary, ticks)
+    assert truth[800] > 1.1
+    assert truth[800:].max() <= when.epsilon(new.bound(), 800, 800, ticks)
+    assert when.since is not None
+    assert 800 < when.since < 1500
+    assert truth[when.since :].max() <= when.epsilon(new.bound(), when.since, 2**40, ticks) == 1.0
+    assert when.until is None
+
+
+def test_since_is_the_first_tick_for_any_side_information() -> None:
+    """The recursion is exact there: a tick before it more than epsilon is lost, and the plan's slack decides."""
+    old, new = policy(1, 4.0, adversary="universal"), policy(2, 1.0, adversary="universal")
+    when = dated(new, one_after_another((old, 4000), (new, 4000)))
+    truth = losses(0.01, 0.01, np.array([rates_of(old)] * 4000 + [rates_of(new)] * 4000), "universal", 1)
+    assert when.since is not None
+    assert truth[when.since] <= 1.0 < truth[when.since - 1]
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
+@pytest.mark.parametrize("ticks", [1, 7])
+def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int) -> None:
+    versions = [policy(number, epsilon, WIDE, adversary, ticks) for number, epsilon in ((1, 4.0), (2, 1.0), (3, 3.0))]
+    history = one_after_another(*((one, 900) for one in versions))
+    when = dated(versions[1], history)
+    assert when.since is not None
+    assert when.until is not None
+    assert 900 < when.since < when.until < 1800 - ticks
+    steps = np.array([rates_of(one) for one in versions for _ in range(900)])
+    truth = losses(0.01, 0.01, steps, adversary, ticks)
+    assert truth[when.since : when.until + 1].max() <= 1.0
+    assert 1.0 < truth[900:1800].max() <= when.epsilon(versions[1].bound(), 900, 1799, ticks)
+    assert when.epsilon(versions[1].bound(), when.since, when.until, ticks) == 1.0
+    assert when.epsilon(versions[1].bound(), when.since, when.until + 1, ticks) > 1.0
+    if ticks > 1:  # a single tick may come as late as the last one of a promised stretch
+        assert when.covers(when.since, when.until + ticks - 1, 1)
+        assert not when.covers(when.since, when.until + ticks, 1)
+    strongest = dated(versions[0], history)
+    assert strongest.always
+
+
+def test_all_versions_leak_and_not_the_one_before_only() -> None:
+    """Epsilon 4, ten ticks of 1, then 1 again: 2.16 was true where the predecessor alone says 1.00."""
+    versions = [policy(number, epsilon, adversary="universal") for number, epsilon in ((1, 4.0), (2, 1.0), (3, 1.0))]
+    history = one_after_another((versions[0], 2000), (versions[1], 10), (versions[2], 2000))
+    when = dated(versions[2], history)
+    steps = np.array([rates_of(versions[0])] * 2000 + [rates_of(versions[2])] * 2010)
+    truth = losses(0.01, 0.01, steps, "universal", 1)
+    assert 2.1 < truth[2010] <= when.epsilon(versions[2].bound(), 2010, 2010, 1)
+    assert when.since is not None
+    assert truth[when.since] <= 1.0 < truth[when.since - 1]
+
+
+def test_what_is_not_known_leaks_as_much_as_the_class_allows() -> None:
+    """Before the first span anything may have been drawn: the ticks of epsilon 40 are no worse than that."""
+    new = policy(5, 1.0, adversary="universal")
+    alone = History((Span(5, Noise.of(new), 100),))
+    assert dated(new, alone).always
+    unknown = dated(new, alone._replace(complete=False))
+    steps = np.array([(40.0, 40.0)] * 50 + [rates_of(new)] * 2000)
+    truth = losses(0.01, 0.01, steps, "universal", 1)
+    assert unknown.since is not None
+    assert truth[unknown.since - 50] <= 1.0 < truth[unknown.since - 52]
+    assert truth[50] <= unknown.epsilon(new.bound(), 100, 100, 1) < math.inf
+    other = policy(4, 1.0, adversary="universal", discretiser=Thresholds(edges=(0.7,), states=("low", "high")))
+    both = History((Span(4, Noise.of(other), 0, 99), Span(5, Noise.of(new), 100)))
+    assert dated(new, both).since == unknown.since
+    assert dated(other, both).outside is None  # a stretch over the change has two kinds of states
+
+
+def test_a_version_without_a_known_tick_is_dated_by_none() -> None:
+    old, new = policy(1, 4.0), policy(2, 1.0)
+    running = History((Span(1, Noise.of(old), 0, 500), Span(0, Noise.of(old).larger(Noise.of(new)), 501)))
+    when = dated(new, running)
+    assert when.since is None
+    assert when.epsilon(new.bound(), 501, 501, 1) == pytest.approx(4.0, abs=0.02)
+    assert dated(old, running).always
+    assert dated(new, History()).always
+
+
+def test_numbers_that_skip_are_no_distance() -> None:
+    """After a jump of the clock by a day, the noise before the change is as near as it was."""
+    old, new = policy(1, 4.0), policy(2, 1.0)
+    noise = Noise.of(old), Noise.of(new)
+    whole = dated(new, History((Span(1, noise[0], 0, 999), Span(2, noise[1], 1000))))
+    jumped = History((Span(1, noise[0], 0, 999), Span(2, noise[1], 1000, 1009), Span(2, noise[1], 3000)))
+    assert whole.since is not None
+    assert dated(new, jumped).since == whole.since + 1990
+    end = History((Span(1, noise[1], 0, 999), Span(1, noise[1], 3000, 3009), Span(2, noise[0], 3010)))
+    first = policy(1, 1.0)
+    straight = History((Span(1, noise[1], 0, 1009), Span(2, noise[0], 1010)))
+    until = dated(first, straight).until
+    assert until is not None
+    assert until < 999
+    assert dated(first, end).until == until
+
+
+def test_of_measured_streams_a_change_is_not_covered() -> None:
+    first, second = measure_policy(3, version=1), measure_policy(3, version=2)
+    spans = (Span(1, None, 0, 99), Span(2, None, 100))
+    assert dated(first, History(spans[:1])).always
+    assert dated(second, History(spans)) == Dated(1, None, None, None)
+
+
+def test_an_impossible_step_forgets_nothing() -> None:
+    """A chain with a step of probability 0 has no odds ratio: a change is told of for ever, and soundly."""
+    turning = FiniteChains(transitions=(((0.5, 0.5), (1.0, 0.0)),))
+    strong, weak = (NoiseTable.binary(flip, flip) for flip in (round(0.45 * SCALE), round(0.3 * SCALE)))
+    old, new = (policy(number, 9.0, turning, "ignorant", table=table) for number, table in ((1, weak), (2, strong)))
+    when = dated(new, one_after_another((old, 100), (new, 100)))
+    assert when.since is None
+    assert when.outside is not None
+    assert dated(old, one_after_another((old, 100), (new, 100))).always
+
+
+def test_windows_alone_are_dated_by_the_windows_alone() -> None:
+    """Beside an unchanged window the symbols get less: those who see windows only are promised the same as ever."""
+    window = Window(name="hour", length=60, stride=60, states=(1,), scale="120")
+    made = [
+        policy(
+            number,
+            epsilon,
+            table=table_for(WIDE, epsilon - 1.0, "informed", 1),
+            windows=(window,),
+            windows_guarantee=Guarantee(epsilon=1.0, adversary="informed"),
+        )
+        for number, epsilon in ((1, 4.0), (2, 2.0))
+    ]
+    history = one_after_another(*((one, 500) for one in made))
+    assert not dated(made[1], history).always
+    assert dated(made[1], history, windows=True).always
+
+
+def random_versions(generator: np.random.Generator) -> list[tuple[Policy, int]]:
+    adversaries: Sequence[Adversary] = ("ignorant", "informed", "universal")
+    classes = (WIDE, NARROW, BinaryChains(q=(0.05, 0.6), r=(0.1, 0.7)), BinaryChains(q=(0.7, 0.8), r=(0.5, 0.9)))
+    found = []
+    for version in range(1, int(generator.integers(2, 6))):
+        chains = classes[generator.integers(len(classes))]
+        epsilon, ticks = float(generator.choice([0.5, 1.0, 2.0, 4.0])), int(generator.choice([1, 1, 3]))
+        made = policy(version, epsilon, chains, adversaries[generator.integers(3)], ticks)
+        found.append((made, int(generator.choice([1, 3, 30, 100]))))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_stretch_of_random_versions_loses_more_than_is_told(seed: int) -> None:
+    """Any versions one after another, seen by what each of them promises, in chains of its class."""
+    generator = np.random.default_rng(seed)
+    for _ in range(4):
+        versions = random_versions(generator)
+        history = one_after_another(*versions)
+        steps = np.array([rates_of(made) for made, ticks in versions for _ in range(ticks)])
+        first = 0
+        for made, length in versions:
+            when = dated(made, history)
+            assert isinstance(made.chains, BinaryChains)
+            adversary = made.guarantee.adversary
+            corners = {(q, r) for q in made.chains.q for r in made.chains.r}
+            sides = [both_sides(q, r, steps, adversary) for q, r in corners]
+            for ticks in {1, made.guarantee.stretch_ticks, 2, 10}:
+                if ticks > len(steps):
+                    continue
+                truth = np.max([stretch_losses(*pair, steps, ticks) for pair in sides], axis=0)
+                for begin in range(first, min(first + length, len(truth))):
+                    assert truth[begin] <= when.epsilon(made.bound(), begin, begin, ticks) + 1e-9, (made, begin, ticks)
+            first += length

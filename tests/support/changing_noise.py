@@ -1,0 +1,108 @@
+"""True losses of two-state streams whose noise changes from tick to tick: by every path, and by recursion.
+
+Nothing here computes with the product. `steps` are the steps of the chain, in order: each has the rates of its output,
+(state 0 over 1, state 1 over 0) in nats, zeros where nothing was drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from fugu.contract.leakage import Adversary
+
+__all__ = ["by_every_path", "emission_of", "leakages", "odds_leakage", "stretch_losses"]
+
+Array = npt.NDArray[np.float64]
+
+
+def emission_of(rates: tuple[float, float]) -> Array:
+    """A randomised response with these rates, (2 states, 2 outputs)."""
+    g01, g10 = math.exp(rates[0]), math.exp(rates[1])
+    if g01 * g10 == 1.0:
+        return np.full((2, 2), 0.5)
+    wrong0, wrong1 = (g01 - 1) / (g01 * g10 - 1), (g10 - 1) / (g01 * g10 - 1)
+    return np.array([[1 - wrong0, wrong0], [wrong1, 1 - wrong1]])
+
+
+def by_every_path(
+    chains: Sequence[Array], emissions: Sequence[Array], inside: Sequence[int], *, informed: bool
+) -> float:
+    """The largest log-likelihood ratio of two courses of some ticks, over all outputs and, if informed, known states.
+
+    `chains`: the steps between the ticks, (n - 1) matrices; the start is stationary for the first of them.
+    """
+    n = len(emissions)
+    q, r = chains[0][0, 1], chains[0][1, 0]
+    start = np.array([r, q]) / (q + r)
+    paths, outputs = (np.array(list(product(range(2), repeat=n))) for _ in range(2))
+    weight = start[paths[:, 0]]
+    for step, chain in enumerate(chains):
+        weight = weight * chain[paths[:, step], paths[:, step + 1]]
+    table = np.ones((len(paths), len(outputs)))
+    for tick, emission in enumerate(emissions):
+        table *= emission[paths[:, tick]][:, outputs[:, tick]]
+    table = np.concatenate([table * weight[:, None], weight[:, None]], axis=1).reshape(*(2,) * n, -1)
+    for tick in {*range(n)} - {*inside}:
+        unknown = table.sum(axis=tick, keepdims=True)
+        table = np.concatenate([table, unknown], axis=tick) if informed else unknown
+    at = np.moveaxis(table, inside, range(len(inside))).reshape(2 ** len(inside), -1, table.shape[-1])
+    logs = np.log(at[:, :, :-1] / at[:, :, -1:])
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())
+
+
+def leakages(q: float, r: float, steps: Array, adversary: Adversary) -> Array:
+    """What all steps before each one can tell of its state, (n + 1, 2 directions) in nats; the last one is of the end.
+
+    By posterior odds with the worst outputs over those without any, from a stationary start or from each known state.
+    """
+    n = len(steps)
+    found = np.zeros((n + 1, 2))
+    high, low, bare = (np.array([r / q]) for _ in range(3))
+    for t in range(n):
+        if t:
+            found[t, 0] = max(0.0, math.log((high / bare).max()))
+            found[t, 1] = max(0.0, math.log((bare / low).max()))
+        up, down = high * math.exp(steps[t, 0]), low * math.exp(-steps[t, 1])
+        high, low = (_stepped(q, r, odds) for odds in ((up, down) if q + r <= 1 else (down, up)))
+        bare = _stepped(q, r, bare)
+        if adversary == "informed":
+            known = np.array([(1 - q) / q, r / (1 - r)])
+            high, low, bare = (np.concatenate([odds, known]) for odds in (high, low, bare))
+    found[n] = max(0.0, math.log((high / bare).max())), max(0.0, math.log((bare / low).max()))
+    return found
+
+
+def _stepped(q: float, r: float, odds: Array) -> Array:
+    return (odds * (1 - q) + r) / (odds * q + 1 - r)
+
+
+def odds_leakage(alpha: float, steps: Array) -> Array:
+    """The same for any side information and any steps of bounded odds ratios, (n + 1, 2 directions)."""
+    found, root = np.zeros((len(steps) + 1, 2)), math.sqrt(alpha)
+    for t, rates in enumerate(steps):
+        s = np.exp((np.asarray(rates) + found[t]) / 2)
+        found[t + 1] = 2 * np.log((root * s + 1) / (root + s))
+    return found
+
+
+def stretch_losses(past: Array, future: Array, steps: Array, ticks: int) -> Array:
+    """Loss of the stretches of some steps that begin at each, by the leakages on both sides; (n - ticks + 1,).
+
+    `past` is as of `leakages`; `future` the same of the steps in reverse, turned back.
+    """
+    n = len(steps)
+    if ticks == 1:
+        return (steps + past[:n] + future[1:]).max(axis=1)
+    inner = np.concatenate([[0.0], np.cumsum(steps.max(axis=1))])
+    begins = np.arange(n - ticks + 1)
+    ends = begins + ticks - 1
+    return (
+        (steps[begins] + past[begins]).max(axis=1)
+        + (inner[ends] - inner[begins + 1])
+        + (steps[ends] + future[ends + 1]).max(axis=1)
+    )
