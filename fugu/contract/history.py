@@ -158,7 +158,7 @@ _UNKNOWN = _Run(None, 0, None)
 
 
 class _Sum(NamedTuple):
-    """What leaks from both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
+    """The leakages of both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
 
     limit: Decimal
     before: Callable[[int], Decimal]
@@ -255,7 +255,7 @@ class _Promise:
         return (0 if quiet else first), until
 
     def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
-        """What this promise may lose beside its own ticks: exact for any side information, else by the excess."""
+        """Sums of all that this promise may lose beside its own ticks: exact for any side information, else by the excess."""
         told, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
         joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:
@@ -267,7 +267,7 @@ class _Promise:
         return [_Sum(limit, lambda d: self._decayed(before, d), lambda d: self._decayed(after, d))]
 
     def _decayed(self, excess: Decimal, ticks: int) -> Decimal:
-        """What is left of an excess after so many ticks, at most."""
+        """The rest of an excess after so many ticks, at most."""
         if self.root is None or not excess:
             return excess
         return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
@@ -301,7 +301,7 @@ class _Promise:
         return sums
 
     def _leaking(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
-        """What leaks from some runs, the farthest first, through ticks of this version; at least its own leakage."""
+        """The leakage of some runs, the farthest first, through ticks of this version; at least its own leakage."""
         odds = self.policy.chains.worst_odds
         assert odds is not None
 

@@ -144,6 +144,7 @@ def test_the_exact_recursion_is_reached_by_soft_evidence() -> None:
         truth = past + np.log(emission_of((rates[step][0], rates[step][1]))[:, 0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("ticks", [1, 11])
 @pytest.mark.parametrize("before", [(4.0, WIDE), (1.0, NARROW)], ids=["smaller epsilon", "wider class"])
@@ -173,6 +174,7 @@ def test_since_is_the_first_tick_for_any_side_information() -> None:
     assert truth[when.since] <= 1.0 < truth[when.since - 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("ticks", [1, 7])
 def test_a_promise_ends_before_a_weaker_policy(adversary: Adversary, ticks: int) -> None:
@@ -299,7 +301,8 @@ def random_versions(generator: np.random.Generator) -> list[tuple[Policy, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
 def test_no_stretch_of_random_versions_loses_more_than_is_told(seed: int) -> None:
     """Any versions one after another, seen by what each of them promises, in chains of its class."""
     generator = np.random.default_rng(seed)
