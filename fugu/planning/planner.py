@@ -59,10 +59,12 @@ class Option(NamedTuple):
 
     `chains` and `transition` are of the readings; `loss` is about a single one, `epsilon` about `stretch_ticks` in a
     row, which the plan protects; `flips` is the share of symbols that are not the state, for the
-    typical chain. Information is per hour, or per tick of the class if its length is not known.
+    typical chain. Information is per hour, or per tick of the class if its length is not known. `adversary` is whom it
+    is planned against: whoever may know states between the readings is any side information.
     """
 
     every: int
+    adversary: Adversary
     chains: ChainClass
     transition: NDArray[np.float64]
     table: NoiseTable
@@ -85,13 +87,15 @@ class Refusal(NamedTuple):
 class StreamPlan(NamedTuple):
     """The plan for a stream, and the same at all compared periods.
 
-    `better` is the longer period that beats `chosen` per reading and per hour.
+    `better` is the longer period that beats `chosen` per reading and per hour. `unaware` is the share of symbols that
+    would not be the state if nobody could know a state between readings; None if no more is planned for than that.
     """
 
     request: Request
     chosen: Option
     periods: tuple[Option | Refusal, ...]
     better: Option | None
+    unaware: float | None
 
 
 def make_plan(request: Request) -> StreamPlan:
@@ -103,7 +107,7 @@ def make_plan(request: Request) -> StreamPlan:
             periods.append(chosen if every == request.every else _option(request, every))
         except FuguError as error:
             periods.append(Refusal(every, str(error)))
-    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods))
+    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods), _unaware(request, chosen))
 
 
 def _compared(request: Request) -> list[int]:
@@ -122,30 +126,49 @@ def _compared(request: Request) -> list[int]:
 
 
 def _option(request: Request, every: int) -> Option:
-    chains = _sampled(request, every)
+    adversary: Adversary = "universal" if every > 1 and request.adversary == "informed" else request.adversary
+    chains = _sampled(request, every, adversary)
     transition = decimated_transition(np.array(request.transition), every)
     ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
-    found = calibrate(chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks)
+    found = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks)
     table, loss = found.table, found.loss
-    distribution = stationary_distribution(transition)
-    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    bound = StreamOutputs(table).bound(chains, request.adversary, loss.epsilon)
+    bound = StreamOutputs(table).bound(chains, adversary, loss.epsilon)
     told = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
     bits = worth.bits_per_reading / hours
-    return Option(every, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *told)
+    flips = _flips(table, transition)
+    return Option(every, adversary, chains, transition, table, loss, flips, worth, bits, ticks, *told)
 
 
-def _sampled(request: Request, every: int) -> ChainClass:
+def _flips(table: NoiseTable, transition: NDArray[np.float64]) -> float:
+    """The share of symbols that are not the state."""
+    distribution = stationary_distribution(transition)
+    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
+    return float(1.0 - unchanged)
+
+
+def _unaware(request: Request, chosen: Option) -> float | None:
+    if chosen.adversary == request.adversary:
+        return None
+    try:
+        chains = _decimated_class(request.chains, chosen.every)
+        ticks = chosen.stretch_ticks
+        found = calibrate(chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks)
+    except FuguError:
+        return None
+    return _flips(found.table, chosen.transition)
+
+
+def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:
     """The class of the readings that are taken.
 
-    Against the universal adversary steps may change from tick to tick, so the class is that of all products, by its
-    odds ratio, not of one chain's powers.
+    Against the universal adversary, who may know states between them, steps change from tick to tick: so the class is
+    that of all products with evidence between, by its odds ratio, not of one chain's powers.
     """
     chains = request.chains
-    if every == 1 or request.adversary != "universal" or chains.changes or chains.named_streams:
+    if every == 1 or adversary != "universal" or chains.changes or chains.named_streams:
         return _decimated_class(chains, every)
     if not math.isfinite(chains.odds_bound):
         raise PlanningError(f"no stream can be planned for every {every}th tick: a step is all but impossible")

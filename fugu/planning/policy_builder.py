@@ -121,7 +121,7 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
             f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
             "of the chain: fit one to such readings, or use 'fugu plan auto'"
         )
-    guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary, stretch_ticks=chosen.stretch_ticks)
+    guarantee = Guarantee(epsilon=request.epsilon, adversary=chosen.adversary, stretch_ticks=chosen.stretch_ticks)
     planned = JointPlan(chosen.chains, guarantee, chosen.table, (), chosen.loss, None)
     return build_window_policy(planned, replace(header, period_seconds=header.period_seconds * chosen.every))
 

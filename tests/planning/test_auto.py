@@ -122,6 +122,14 @@ def test_a_policy_says_how_many_readings_are_missing(chain_plan: AutoPlan) -> No
 
 
 @pytest.mark.long
+def test_a_plan_of_some_readings_says_that_a_tick_is_one_of_them(chain_plan: AutoPlan) -> None:
+    fifth = next(one for one in chain_plan.candidates if (one.kind, one.every) == ("symbols", 5))
+    for one, said in ((fifth, True), (chain_plan.recommended, False)):
+        told = " ".join(verdict(chain_plan._replace(recommended=one)))
+        assert ("A tick is a reading that is taken, one every 5 min:" in told) is said
+
+
+@pytest.mark.long
 def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> None:
     kinds = {(one.kind, one.every) for one in chain_plan.candidates}
     assert {("windows", 1), ("symbols", 1), ("symbols", 5)} <= kinds

@@ -1,9 +1,13 @@
-"""The class of a decimated chain holds every decimated chain, and the odds ratio of a product is attained."""
+"""The class of a decimated chain holds every decimated chain, and the odds ratio of a product is attained.
+
+Whoever knows states between the readings that are taken learns no more than a plan says.
+"""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,8 +16,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
+from fugu.contract.leakage import Adversary
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.planning.planner import Option, Request, make_plan
 from fugu.planning.planner import _decimated_class as decimated_class
 from fugu.privacy.accountant.bounded import DecimationError, decimated_odds_ratio, decimated_transition
+from fugu.privacy.randomised_response import calibrate
+from tests.support.proofs import check_printed
 
 probability = st.floats(1e-4, 1.0 - 1e-4)
 steps = st.integers(1, 60)
@@ -122,3 +131,59 @@ def test_a_class_that_would_reach_zero_is_refused() -> None:
     with pytest.raises(DecimationError, match="rounds to 0"):
         decimated_class(BinaryChains(q=(5e-324, 0.9), r=(0.95, 0.95)), 2)
     assert math.isfinite(decimated_odds_ratio(1e300, 50))
+
+
+def reached(table: NoiseTable, step: NDArray[np.float64], every: int, *, between: bool) -> float:
+    """The largest loss of a reading of which three are taken on either side, one every so many ticks.
+
+    Every output of theirs, and every state that may be known nearest on either side: also of ticks `between` readings.
+    """
+    emission = np.array(table.weights()) / SCALE
+    sides = [np.ones(2)]
+    for known in range(1, 3 * every + 1):
+        if not (between or known % every == 0):
+            continue
+        for state in range(2):
+            prior = np.linalg.matrix_power(step, known)[:, state]
+            for outputs in product(range(2), repeat=(known - 1) // every):
+                side = np.eye(2)[state]
+                for tick in range(known - 1, -1, -1):
+                    side = step @ side
+                    if tick and tick % every == 0:
+                        side = side * emission[:, outputs[tick // every - 1]]
+                sides.append(side / prior)
+    for outputs in product(range(2), repeat=3):
+        side = np.ones(2)
+        for output in outputs:
+            side = np.linalg.matrix_power(step, every) @ (side * emission[:, output])
+        sides.append(side)
+    logs = np.log(np.array([side[0] / side[1] for side in sides]))
+    own = np.log(emission[0] / emission[1])
+    return float(max(own.max() + 2 * logs.max(), -(own.min() + 2 * logs.min())))
+
+
+def planned(q: float, r: float, epsilon: float, every: int, adversary: Adversary) -> Option:
+    chains = BinaryChains(q=(q, q), r=(r, r))
+    transition = tuple(map(tuple, chain(q, r).tolist()))
+    request = Request(chains, transition, epsilon, adversary, "information", every, longer_periods=False, ticks=10)
+    return make_plan(request).chosen
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("q", "r", "every"), [(0.1, 0.1, 8), (0.1, 0.1, 2), (0.05, 0.2, 5), (0.6, 0.7, 3)])
+def test_who_knows_states_between_readings_learns_no_more_than_is_planned(q: float, r: float, every: int) -> None:
+    found = planned(q, r, 4.0, every, "informed")
+    assert found.adversary == "universal"
+    assert 3.0 < reached(found.table, chain(q, r), every, between=True) <= found.epsilon <= 4.0
+    alone = planned(q, r, 4.0, every, "ignorant")
+    assert alone.adversary == "ignorant"
+    assert isinstance(alone.chains, BinaryChains)  # that of every D-th state, exactly
+    assert 1 - 2 * alone.flips > 1 - 2 * found.flips
+
+
+def test_a_plan_for_known_readings_alone_would_tell_more_than_it_says() -> None:
+    """The chain of every eighth state has a table of epsilon 4; with a state between readings known it is 4.187."""
+    step = chain(0.1, 0.1)
+    table = calibrate(decimated_class(BinaryChains(q=(0.1, 0.1), r=(0.1, 0.1)), 8), 4.0, "informed").table
+    assert reached(table, step, 8, between=False) <= 4.0
+    check_printed("who knows states between them reaches {}", reached(table, step, 8, between=True))

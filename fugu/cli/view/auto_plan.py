@@ -26,7 +26,16 @@ from fugu.planning.candidates import Candidate
 from fugu.planning.gaps import Gaps
 from fugu.privacy.chain_model import covered_words
 
-__all__ = ["answer_words", "auto_document", "candidate_document", "percent", "tell_auto", "time_words", "verdict"]
+__all__ = [
+    "answer_words",
+    "auto_document",
+    "candidate_document",
+    "percent",
+    "taken_words",
+    "tell_auto",
+    "time_words",
+    "verdict",
+]
 
 
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
@@ -107,6 +116,8 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g}{stretch} holds against "
         f"the {chosen.adversary} adversary: proven if the readings are in the class of chains."
     )
+    if chosen.every > 1:
+        told.append(taken_words(_every(plan, chosen)))
     if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
         told.append(
             f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
@@ -120,6 +131,14 @@ def verdict(plan: AutoPlan) -> list[str]:
             "no epsilon bounds what their pattern tells."
         )
     return [*told, *_adversary(plan)]
+
+
+def taken_words(every: str) -> str:
+    """Which ticks a promise is about where not every reading is taken."""
+    return (
+        f"A tick is a reading that is taken, one {every}: the class is fitted to these, and readings between them "
+        "are in no promise."
+    )
 
 
 def _gaps(gaps: Gaps) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from fugu.cli.view.auto_plan import answer_words, candidate_document, percent, time_words, verdict
+from fugu.cli.view.auto_plan import answer_words, candidate_document, percent, taken_words, time_words, verdict
 from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
@@ -299,6 +299,7 @@ def place_verdict(plan: PlacePlan) -> list[str]:
             f"Protected is the cell at a tick, with epsilon {one.epsilon:g} of all points together "
             f"({one.point_epsilon:.3g} of one) against any side information about places; "
             "habits are not protected. It is proven if places are in the class of chains.",
+            *([taken_words(_every_place(plan, one.every))] if one.every > 1 else []),
         ]
     told = [f"No: nothing is recommended at epsilon {epsilon:g}."]
     if plan.reasons:

@@ -54,7 +54,8 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
         **_option_document(plan, chosen),
         **promise_document(request.epsilon, request.protect, chosen.stretch_ticks),
         "protected": protected_sentence(discretiser),
-        "adversary": request.adversary,
+        "adversary": chosen.adversary,
+        "adversary_asked": request.adversary,
         "objective": request.objective,
         "epsilon_asked": request.epsilon,
         "chains": chosen.chains.model_dump(mode="json"),
@@ -67,6 +68,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
             for option in plan.periods
         ],
         "better_every": None if plan.better is None else plan.better.every,
+        "expected_flips_unaware": plan.unaware,
         "advice": _advice(plan),
         "notes": list(source.notes),
         "warnings": list(source.warnings),
@@ -99,6 +101,8 @@ def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser |
     for note in source.notes:
         say(note)
     say(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
+    if between := _between(plan):
+        say(between)
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
     show_stretches(chosen.stretches, discretiser=discretiser)
@@ -109,6 +113,17 @@ def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser |
     )
     for sentence in _advice(plan):
         say(sentence, style="bold")
+
+
+def _between(plan: StreamPlan) -> str:
+    """Cost of states between the readings being known, in words; empty where nobody is supposed to know any."""
+    if plan.chosen.adversary == plan.request.adversary:
+        return ""
+    cost = "" if plan.unaware is None else f", instead of {plan.unaware:.2%} if these could not be known"
+    return (
+        "A tick is a reading that is taken. Readings between may be known as well, so the noise is that against any "
+        f"side information: {plan.chosen.flips:.2%} of the symbols are not the state{cost}."
+    )
 
 
 def _advice(plan: StreamPlan) -> list[str]:
@@ -151,7 +166,7 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
         for name, flip in zip(names if len(flips) == 2 else ("Pr(each wrong symbol)",), flips, strict=True)
     ]
     facts += [
-        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({plan.request.adversary}; {chosen.loss.bound})"),
+        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({chosen.adversary}; {chosen.loss.bound})"),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),
         ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
         ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
