@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.quilts import Mixing, mixing, mqm_approx, mqm_exact, width_influences
-from papers.mqm import THETA1, THETA2
+from fugu.privacy.quilts import Mixing, mqm_exact, width_influences
+from papers.errata import Erratum
+from papers.facts import Key, printed_number
 from papers.rows import Row, Setting, at_most
 
-__all__ = ["ERRATA", "lost_by_a_clock"]
+__all__ = ["CLOCK_CHAIN", "EIGENGAP", "ERRATA", "lost_by_a_clock"]
 
 
 def _clock() -> MarkovChain:
@@ -75,26 +77,25 @@ def _eigengap(setting: Setting) -> Iterator[Row]:
     about = "clock: what MQMApprox at epsilon 1 loses"
     yield at_most(f"{about} at tick 100", float(lost[99]), 1.0, why, computed=False)
     yield at_most(f"{about} at its worst tick", float(lost.max()), 1.0, why, computed=False)
+    apart, rarest = 40, float(distribution.min())
+    decay = math.exp(-printed * apart / 2.0)
+    about = f"clock: influence of a tick {apart} later on a tick, against the right side's bound of lemma 4.8"
+    bound = math.log((rarest + decay) / (rarest - decay))
+    later = np.linalg.matrix_power(chain.transition, apart)
+    influence = 0.0 if (later > 0.0).all() else math.inf
+    yield at_most(about, influence, bound, "some hours are impossible 40 ticks after an hour")
     whole = mqm_exact((chain,), ticks, 1.0).scale
     yield Row("clock, 200 ticks, epsilon 1: noise of MQMExact, which protects all as one", whole)
 
 
-def _precondition(setting: Setting) -> Iterator[Row]:
-    """Lemma 4.8 holds for widths above 2 log(1/p) / g only; algorithm 4 does not check."""
-    known = mixing((MarkovChain.stationary(THETA1.transition), MarkovChain.stationary(THETA2.transition)), False)
-    least = 2.0 * math.log(1.0 / known.rarest) / known.gap
-    yield Row("theta1, theta2: widths must be above", least)
-    width = math.floor(least)
-    about = f"lemma 4.8's denominator p - exp(-g a / 2) at a width of {width}: must be above 0"
-    why = "the logarithm of a negative number is no bound: smaller widths are excluded, strictly"
-    denominator = known.rarest - math.exp(-known.gap * width / 2.0)
-    yield Row(about, denominator, 0.0, "claim", limit="at least", why=why)
-    a, b = mqm_approx((THETA1, THETA2), None, 5.0, False).quilt
-    yield Row("widths that ours takes at epsilon 5", f"{a} and {b}")
+_PER_BIN = tuple(
+    ("MQM", "table 3, derived", f"GroupDP error per bin times epsilon, epsilon {epsilon}")
+    for epsilon in ("0.2", "1", "5")
+)
 
 
 def _histogram(setting: Setting) -> Iterator[Row]:
-    """GroupDP's noise of a histogram is Laplace(2 / eps) a bin, not Laplace(1 / eps): a change of state moves two bins.
+    """GroupDP's noise of a histogram is Laplace(2 / eps) a bin, as in the paper's experiments, not Laplace(1 / eps).
 
     Two states of which one group is in either: the histogram is (1, 0) or (0, 1).
     """
@@ -102,11 +103,71 @@ def _histogram(setting: Setting) -> Iterator[Row]:
     lost = sum(abs(a - b) / scale for a, b in zip((1, 0), (0, 1), strict=True))
     about = "one group in state 0 or 1, Laplace(1 / eps) in both bins, epsilon 1: what is lost"
     yield at_most(about, lost, 1.0, "the ratio of densities of both bins multiplies", computed=False)
+    for key in _PER_BIN:
+        yield Row(f"table 3, {key[2]}: E|Laplace(b)| is b", printed_number(key), why="its 51 bins had Laplace(2 / eps)")
+
+
+_LOG: Key = ("MQM", "theorem 2.4, example", "max(D_inf) after conditioning")
+
+
+def _conditioned(setting: Setting) -> Iterator[Row]:
+    """The example of theorem 2.4 divides rounded masses: log 91.0962 is log 90.9474."""
+    ratio = (
+        Fraction(9, 10)
+        / (Fraction(9, 10) + Fraction(1, 20))
+        / (Fraction(1, 100) / (Fraction(1, 100) + Fraction(95, 100)))
+    )
+    why = ".9474 / .0104, the masses as they are printed, is the printed number"
+    yield Row(
+        "masses (.9, .05) and (.01, .95), conditioned: e^D",
+        float(ratio),
+        printed_number(_LOG),
+        "printed",
+        5e-5,
+        why=why,
+    )
+
+
+def _slips(setting: Setting) -> Iterator[Row]:
+    """The caption of figure 4 says epsilon 0.5 where section 5.2 has 0.2."""
+    about = "GroupDP's error, epsilon 0.5 as in the caption: 1 / epsilon, against section 5.2's about 5"
+    yield Row(about, 1 / 0.5, 5.0, "claim", 0.5, why="5 is 1 / 0.2")
+
+
+CLOCK_CHAIN: Key = ("MQM", "lemma 4.8", "statement")
+"""Irreducible, aperiodic, a printed eigengap above 0."""
+EIGENGAP: Key = ("MQM", "lemma C.4, equation 14", "statement")
+
+
+def _clock_is_mixing() -> bool:
+    """Some power of the matrix has no zero: the chain is irreducible and aperiodic."""
+    steps = (_clock().transition > 0.0).astype(np.int64)
+    reached = steps
+    for _ in range(10):  # 2^10 ticks, more than (20 - 1)^2 + 1
+        reached = ((reached @ reached) > 0).astype(np.int64)
+    return bool(reached.all())
 
 
 ERRATA = {
-    "erratum-mqm-eigengap": _eigengap,
-    "erratum-mqm-precondition": _precondition,
-    "erratum-mqm-histogram": _histogram,
+    "erratum-mqm-eigengap": Erratum((CLOCK_CHAIN, EIGENGAP), {CLOCK_CHAIN: _clock_is_mixing}, _eigengap),
+    "erratum-mqm-histogram": Erratum(
+        (("MQM", "section 5.3.1", "GroupDP noise"), *_PER_BIN),
+        {
+            ("MQM", "definition 2.5", "statement"): lambda: (
+                sum(abs(a - b) for a, b in zip((1, 0), (0, 1), strict=True)) == 2
+            )
+        },
+        _histogram,
+    ),
+    "erratum-mqm-conditioned": Erratum(
+        (_LOG, ("MQM", "theorem 2.4, example", "conditional masses without D3")),
+        {("MQM", "theorem 2.4, example", "conditional masses without D3"): lambda: round(0.9 / 0.95, 4) == 0.9474},
+        _conditioned,
+    ),
+    "erratum-mqm-slips": Erratum(
+        (("MQM", "section 5.1-5.2", "GroupDP error, synthetic"),),
+        {("MQM", "section 5.1-5.2", "epsilons"): lambda: 1 / 0.2 == 5.0},
+        _slips,
+    ),
 }
 """By name: the first line of each one's description is its title."""

@@ -53,6 +53,7 @@ _BASES = {
     "formula": "its formula",
     "claim": "its claim",
     "log": "its authors' program",
+    "in kind": "its claim, on other data",
     "picture": "a picture without numbers",
     "other data": "other data or machine",
     "ours": "",

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["NOT_AT_HAND", "Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value", "at_most"]
+__all__ = ["Basis", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "Value", "at_most"]
 
 Value: TypeAlias = float | str
-Basis = Literal["printed", "formula", "claim", "log", "picture", "other data", "ours"]
+Basis = Literal["printed", "formula", "claim", "log", "in kind", "picture", "other data", "ours"]
 """Where the paper's value is from: a number in its text, its own formula at this point, a sentence of it, a log or a
-formula of its authors' program, a picture without numbers, a number about other data or another machine, or nowhere:
-the quantity is ours."""
-NOT_AT_HAND = "printed, not at hand"
-"""In place of a number of a paper that nobody has copied here."""
+formula of its authors' program, a sentence about other data that is judged on ours, a picture without numbers, a number
+about other data or another machine, or nowhere: the quantity is ours."""
 Status = Literal["agrees", "differs", "no number"]
-_JUDGED = ("printed", "formula", "claim", "log")
+_JUDGED = ("printed", "formula", "claim", "log", "in kind")
 
 
 @dataclass(frozen=True)

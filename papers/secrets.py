@@ -236,10 +236,10 @@ def beliefs(setting: Setting) -> Found:
         rows.append(at_most(f"{name}: ln of the most, any belief; epsilon times the factor", anyone, factor * one))
         rows.append(Row(f"{name}: ln of the most, all six states as likely", _moved(weights)))
     note = (
-        "Sections 10.9 and 10.10 of the paper, on adversarial privacy, are not at hand. This is what the word means "
-        "elsewhere: no output makes a state more than e^epsilon times as likely as it was. For every belief on a set "
-        "of states that is epsilon for all of its pairs, since a belief can be all but certain of any other "
-        "state. A policy graph gives it with epsilon only for beliefs on joined states, the complete graph for all."
+        "Definition 10.9, adversarial privacy: no output makes a state of the set more than e^epsilon times as likely "
+        "as it was. For every belief on a set of states that is epsilon for all of its pairs, since a belief can be "
+        "all but certain of any other state. A policy graph gives it with epsilon only for beliefs on joined states, "
+        "the complete graph for all."
     )
     return Found(tuple(rows), (), (note,))
 

@@ -13,8 +13,8 @@ from fugu.cli.view.terminal import say, show_table
 __all__ = ["VERDICTS", "PublishedRow", "published_rows", "show_rows"]
 
 _PAGE = Path(__file__).parents[1] / "docs" / "rows.md"
-VERDICTS = ("yes", "wrong", "not here")
-"""First words of a verdict: it holds, what is printed is false, or it is not shown, with the reason."""
+VERDICTS = ("yes", "partly", "wrong", "not here")
+"""First words of a verdict: it holds, with what is missing, what is printed is false, or it is not shown and why."""
 
 
 _COLUMNS = ("paper", "row", "about", "shown by", "verdict")

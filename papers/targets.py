@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from papers import bdp, comp, correlated, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, newest, ours, secrets
+from papers import (
+    bdp,
+    cautions,
+    comp,
+    correlated,
+    dphmm,
+    errata_bdp,
+    errata_dphmm,
+    errata_mqm,
+    mqm,
+    newest,
+    ours,
+    secrets,
+)
 from papers.rows import Found, Row, Setting, Target
 
 __all__ = ["TARGETS"]
@@ -47,7 +60,7 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
 
 
 def _target(name: str, find: Callable[[Setting], Found | Iterable[Row]]) -> Target:
-    """A target whose title is the first line of what finds it; an erratum gives rows alone."""
+    """A target whose title is the first line of what finds it; a caution gives rows alone."""
 
     def found(setting: Setting) -> Found:
         result = find(setting)
@@ -56,8 +69,9 @@ def _target(name: str, find: Callable[[Setting], Found | Iterable[Row]]) -> Targ
     return Target(name, (find.__doc__ or "").partition("\n")[0], found)
 
 
+_ERRATA = errata_bdp.ERRATA | errata_mqm.ERRATA | comp.ERRATA | errata_dphmm.ERRATA
 TARGETS: dict[str, Target] = {
-    name: _target(name, find)
-    for group in (_FIGURES, errata_bdp.ERRATA, errata_mqm.ERRATA, comp.ERRATA, errata_dphmm.ERRATA)
-    for name, find in group.items()
+    **{name: _target(name, find) for name, find in _FIGURES.items()},
+    **{name: Target(name, erratum.title, erratum.find) for name, erratum in _ERRATA.items()},
+    **{name: _target(name, find) for name, find in cautions.CAUTIONS.items()},
 }

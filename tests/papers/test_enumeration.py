@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from fractions import Fraction
-from itertools import combinations, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 
 from papers.__main__ import main
 from papers.bdp import success
-from papers.errata_bdp import correlated_noise_losses
+from papers.correlated import flip_chain_loss, ignorant_loss, least_flips
 from tests.support.command import runner
 
 
@@ -62,24 +62,34 @@ def lost(ticks: int, secret: int, known: dict[int, int]) -> float:
     return max(abs(math.log(one[symbols] / other[symbols])) for symbols in one)
 
 
-def test_correlated_noise_is_that_of_all_paths() -> None:
-    for number, found in enumerate(correlated_noise_losses(READINGS, FLIPS, 4, 2)):
-        worst = max(
-            lost(4, secret, dict(zip(ticks, states, strict=True)))
-            for secret in range(4)
-            for ticks in combinations([tick for tick in range(4) if tick != secret], number)
-            for states in product((0, 1), repeat=number)
-        )
-        assert found == pytest.approx(worst, rel=1e-12)
-
-
 @pytest.mark.long
-def test_correlated_noise_of_the_papers_class_is_not_private_against_who_knows_states() -> None:
-    found = correlated_noise_losses(READINGS, FLIPS, 7, 2)
-    assert found == pytest.approx([1.042, 1.877, 2.564], abs=5e-4)
-    assert max(lost(7, secret, {}) for secret in range(4)) == pytest.approx(found[0], rel=1e-12)
-    assert lost(7, 1, {0: 0}) == pytest.approx(found[1], rel=1e-12)
-    assert lost(7, 3, {0: 0, 6: 0}) == pytest.approx(found[2], rel=1e-12)
+def test_the_loss_of_dependent_flips_is_that_of_all_paths() -> None:
+    """Five ticks, the secret in the middle: every symbol, and every nearest known state on either side or none."""
+    sides = [{}, *({at: state} for at in (0, 1) for state in (0, 1))]
+    after = [{4 - tick: state for tick, state in known.items()} for known in sides]
+    worst = [
+        max(lost(5, 2, {**left, **right}) for left, right in pairs)
+        for pairs in ([({}, {})], list(product(sides, after)))
+    ]
+    for informed, loss in zip((False, True), worst, strict=True):
+        assert flip_chain_loss(0.1, 0.2, 0.3, informed=informed, ticks=2) == pytest.approx(loss, rel=1e-12)
+
+
+def test_flips_that_depend_lose_as_much_as_others_to_the_ignorant_and_less_to_the_informed() -> None:
+    limit = ignorant_loss(0.1, 0.2, 0.3)
+    for rho0, rho1 in ((0.2, 0.3), (0.4, 0.6), (0.3, 0.45)):
+        assert flip_chain_loss(0.1, rho0, rho1, informed=False) == pytest.approx(limit, rel=1e-9)
+    losses = [flip_chain_loss(0.1, rho0, rho1, informed=True) for rho0, rho1 in ((0.2, 0.3), (0.4, 0.6))]
+    assert limit < losses[0] < losses[1]
+    assert [round(loss, 3) for loss in losses] == [2.834, 2.889]
+    for epsilon, few, more in ((4.0, 0.313, 0.344), (6.0, 0.128, 0.217)):
+        assert least_flips(0.1, epsilon, dependent=True) == pytest.approx(few, abs=5e-4)
+        assert least_flips(0.1, epsilon, dependent=False) == pytest.approx(more, abs=5e-4)
+
+
+def test_seven_ticks_of_dependent_flips_say_little_of_long_streams() -> None:
+    assert flip_chain_loss(0.1, 0.2, 0.3, informed=False, ticks=3) == pytest.approx(1.042, abs=5e-4)
+    assert flip_chain_loss(0.1, 0.2, 0.3, informed=True, ticks=3) == pytest.approx(2.564, abs=5e-4)
 
 
 def walked(path: Path, places: int) -> Path:

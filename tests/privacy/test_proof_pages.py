@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from papers.targets import TARGETS
-from tests.support.proofs import PRIVACY, PROOFS, ROOT, errata, headings, one_line, sentence_pattern
+from tests.support.proofs import PRIVACY, PROOFS, ROOT, headings, one_line, sentence_pattern
 
 OURS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")
 PAGES = [PRIVACY, *PROOFS]
@@ -82,11 +81,6 @@ def test_what_the_code_calls_its_source_is_there() -> None:
                 seen += 1
                 assert " ".join(title.split()) in headings(ROOT / page), f"{file} refers to {title} of {page}"
     assert seen > 40
-
-
-def test_every_erratum_names_the_target_that_shows_it_and_every_target_is_named() -> None:
-    named = [target for target, _ in errata()]
-    assert sorted(named) == sorted(target for target in TARGETS if target.startswith("erratum-"))
 
 
 @pytest.mark.long

@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRIVACY = ROOT / "docs" / "privacy.md"
 PROOFS = sorted((ROOT / "docs" / "proofs").glob("*.md"))
+ERRATA = ROOT / "docs" / "proofs" / "errata.md"
+CAUTIONS = ROOT / "docs" / "building.md"
 _NUMBER = r"(\d*\.?\d+)"
 
 
@@ -50,9 +52,8 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def errata() -> Iterator[tuple[str, str]]:
-    """The targets that show an erratum by enumeration, each with the text about it."""
-    text = (ROOT / "docs" / "proofs" / "errata.md").read_text().partition("## Not errors")[0]
-    for item in re.findall(r"^\* (.*?)\n\n?(?=\*|#|\Z)", text, re.MULTILINE | re.DOTALL):
-        (target,) = re.findall(r"`(erratum-[\w-]+)`", item)
-        yield target, item
+def shown_items(page: Path, kind: str) -> Iterator[tuple[str, str]]:
+    """The targets of a kind, such as errata, that a page names, each with the item about it."""
+    for item in re.findall(r"^\* (.*?)\n\n?(?=\*|#|Without|\Z)", page.read_text(), re.MULTILINE | re.DOTALL):
+        for target in re.findall(rf"`({kind}-[\w-]+)`", item):
+            yield target, item

@@ -208,6 +208,9 @@ def test_reproducing(tmp_path: Path, whole: bool) -> None:
     with Page("docs/reproduce.md", tmp_path, less | papers()) as page:
         assert page.run() == 3
     assert (tmp_path / "bdp" / "report.html").exists()
+    few = {} if whole else {"papers caution --quick": "papers caution-mqm-precondition --quick"}
+    with Page("docs/building.md", tmp_path, few | papers()) as page:
+        assert page.run() == 1
 
 
 @pytest.mark.parametrize("whole", only([False], [False, True]))
