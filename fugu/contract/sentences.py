@@ -102,8 +102,11 @@ def loss_words(epsilon: float | None, before: str = "epsilon ") -> str:
 
 
 def epsilon_to_odds(epsilon: float) -> float:
-    """The factor that an attacker's odds change by at most: about 2.72 for epsilon 1."""
-    return math.exp(epsilon)
+    """The factor that an attacker's odds change by at most: about 2.72 for epsilon 1; infinite beyond every float."""
+    try:
+        return math.exp(epsilon)
+    except OverflowError:
+        return math.inf
 
 
 def class_sentence(chains: ChainClass | None) -> str:

@@ -52,7 +52,7 @@ def test_a_function_is_not_hidden_by_a_package() -> None:
     assert packages.isdisjoint(fugu.__all__)
 
 
-@pytest.mark.parametrize(("epsilon", "odds"), [(0.0, 1.0), (1.0, 2.718), (2.0, 7.389)])
+@pytest.mark.parametrize(("epsilon", "odds"), [(0.0, 1.0), (1.0, 2.718), (2.0, 7.389), (1000.0, float("inf"))])
 def test_epsilon_is_said_as_odds(epsilon: float, odds: float) -> None:
     assert round(fugu.epsilon_to_odds(epsilon), 3) == odds
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,30 +31,14 @@ from tests.support.soak import only
 pytestmark = pytest.mark.long
 
 
-class Started:
-    """The program in a folder, whose temporary files are in `temporary` there; and a browser without a screen."""
+class Visitor:
+    """A browser without a screen, at an address."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "temporary").mkdir()
-        self.folder, self.cookie = folder, ""
-        environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, "-m", "fugu", "start", "--no-browser"]
-        self.output = (folder / "output").open("w+")
-        self.process = subprocess.Popen(command, cwd=folder, stdout=self.output, stderr=self.output, env=environment)
-        wait_until(lambda: self.process.poll() is not None or "?token=" in self.said, "its address")
-        match = re.search(r"(http://(127\.0\.0\.1:\d+))(\S+)", self.said)
-        assert match is not None, self.said
+    def __init__(self, address: str) -> None:
+        match = re.search(r"(http://(127\.0\.0\.1:\d+))(\S+)", address)
+        assert match is not None, address
         self.address, self.host, self.entrance = match[1] + match[3], match[2], match[3]
-
-    @property
-    def said(self) -> str:
-        """Its output so far."""
-        return (self.folder / "output").read_text()
-
-    @property
-    def left(self) -> list[Path]:
-        """Files and folders that are temporary."""
-        return [*(self.folder / "temporary").rglob("*")]
+        self.cookie = ""
 
     def enter(self) -> None:
         """Use up the token."""
@@ -81,6 +66,30 @@ class Started:
         usual = {"local": "127.0.0.1:1884", "broker": "127.0.0.1:1883", "fleet": "home", "device": "device-1"}
         return self.ask("POST", "/ask", json.dumps({**usual, **fields, "do": what}).encode())[0]
 
+
+class Started(Visitor):
+    """The program in a folder, whose temporary files are in `temporary` there; and a browser without a screen."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "temporary").mkdir()
+        self.folder = folder
+        environment = {**os.environ, "TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "fugu", "start", "--no-browser"]
+        self.output = (folder / "output").open("w+")
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.output, stderr=self.output, env=environment)
+        wait_until(lambda: self.process.poll() is not None or "?token=" in self.said, "its address")
+        super().__init__(self.said)
+
+    @property
+    def said(self) -> str:
+        """Its output so far."""
+        return (self.folder / "output").read_text()
+
+    @property
+    def left(self) -> list[Path]:
+        """Files and folders that are temporary."""
+        return [*(self.folder / "temporary").rglob("*")]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it; its exit code."""
         self.process.send_signal(number)
@@ -94,6 +103,113 @@ def started(tmp_path: Path) -> Iterator[Started]:
     made.process.kill()
     made.process.wait()
     made.output.close()
+
+
+@contextmanager
+def wizard_in(folder: Path) -> Iterator[Visitor]:
+    """The program's page and its work in this process, and its browser; files are in a folder."""
+    program = wizard._Wizard(folder, browser=False)
+    with program.page as page:
+        thread = threading.Thread(target=program.serve)
+        thread.start()
+        visitor = Visitor(page.address)
+        visitor.enter()
+        try:
+            yield visitor
+        finally:
+            wait_until(lambda: visitor.do("finish") == 202, "its end")
+            thread.join()
+
+
+def data_files(folder: Path) -> list[str]:
+    """Contents of files, in the order of their paths."""
+    return [file.read_text() for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def test_two_uploads_of_one_name_do_not_mix_and_all_together_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wizard, "_MOST_UPLOADED", 10)
+    with wizard_in(tmp_path) as visitor:
+        host, port = visitor.host.split(":")
+        uploads = [socket.create_connection((host, int(port))) for _ in range(2)]
+        for upload in uploads:
+            lines = "POST /upload?name=a.csv HTTP/1.1", f"Host: {visitor.host}", f"Origin: http://{visitor.host}"
+            head = "\r\n".join((*lines, f"Cookie: {visitor.cookie}", "Content-Length: 4", "", ""))
+            upload.sendall(head.encode())
+        wait_until(lambda: len(data_files(tmp_path)) == 2, "both")
+        assert visitor.ask("POST", "/upload?name=b.csv", b"ccc")[0] == 413
+        assert "are on their way" in visitor.state()["stalled"]
+        for block in (b"aa", b"bb", b"aa", b"bb"):  # in turns
+            uploads[block == b"bb"].sendall(block)
+        assert [upload.recv(12).split()[1] for upload in uploads] == [b"201"] * 2
+        wait_until(lambda: len(data_files(tmp_path)) == 1, "the older one goes")
+        assert data_files(tmp_path) in (["aaaa"], ["bbbb"])
+        for upload in uploads:
+            upload.close()
+        for body in (b"12345", b"67890"):  # one replaces the other
+            assert visitor.ask("POST", "/upload?name=c.csv", body)[0] == 201
+        assert data_files(tmp_path) == ["67890"]
+
+
+def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError(f"{SECRET} is odd")
+
+    with wizard_in(tmp_path) as visitor:
+        assert visitor.ask("POST", "/upload?name=a.csv", f"t,value\n0,{SECRET}\n60,1\n120,2\n".encode())[0] == 201
+        monkeypatch.setattr(wizard, "recorded", broken)
+        assert visitor.do("plan") == 202
+        wait_until(lambda: visitor.state()["stalled"], "a word")
+        state = visitor.state()
+        assert "ArithmeticError at test_start.py, line" in state["stalled"]
+        assert SECRET not in json.dumps(state)
+        assert state["stage"] == "a.csv is here."
+        assert len(data_files(tmp_path)) == 1
+        monkeypatch.setattr(wizard._Wizard, "_uploaded", broken)
+        status, _, body = visitor.ask("POST", "/upload?name=b.csv", b"x")
+        assert (status, b"ArithmeticError" in body, SECRET.encode() in body) == (500, True, False)
+
+
+def test_a_topic_is_recorded_at_the_rate_that_comes_and_goes_on_in_a_new_file(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wizard, "_MOST_BYTES", 5_000)
+    messages, local = 1000, f"127.0.0.1:{broker.port}"
+    link = Link(broker.broker, client_id="sensor")
+    link.start()
+    with wizard_in(tmp_path) as visitor:
+        assert visitor.do("record", topic="lab/door", local=local) == 202
+
+        def send(number: int) -> None:
+            wait_until(lambda: link.publish("lab/door", b"%d" % number) is not None, "a message that is taken")
+
+        def counted() -> int:
+            send(0)
+            return int([*re.findall(r"recording: (\d+)", str(visitor.state())), "0"][0])
+
+        wait_until(lambda: counted() > 0, "a subscription")
+        for number in range(1, messages + 1):
+            send(number)
+        wait_until(lambda: counted() > messages, "all of them")
+        stage = visitor.state()["stage"]
+        assert visitor.do("plan", period="1") == 202
+        wait_until(lambda: "recording" not in visitor.state()["stage"], "the end of recording")
+    link.stop()
+    match = re.search(
+        r"topic-(\d)\.csv is full \(0 MB\) and is planned from; what comes now is in topic-(\d)\.csv", stage
+    )
+    assert match is not None, stage
+    assert 5 <= int(match[2]) == int(match[1]) + 1
+    files = data_files(tmp_path)
+    assert len(files) == 4
+    assert max(map(len, files)) < 5_100
+    values = [int(row.split(",")[1]) for file in files for row in file.splitlines()[1:]]
+    newest = messages + 1 - values[0]
+    assert values[:newest] == [*range(values[0], messages + 1)], "each of the newest, once and in order"
+    assert not any(values[newest:])
 
 
 @contextmanager
@@ -157,7 +273,7 @@ def test_what_was_uploaded_is_its_owners_and_is_gone_at_the_end(started: Started
         assert started.ask("POST", path, f"t,value\n0,{SECRET}\n".encode())[0] == 201, name
     [folder] = (started.folder / "temporary").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {one.parent for one in started.left if one.is_file()} == {folder}
+    assert {one.parent.parent for one in started.left if one.is_file()} == {folder}
     assert started.ask("POST", "/upload?name=x.csv", b"", **{"Content-Length": str((64 << 20) + 1)})[0] == 413
     assert "more than 64 MB" in started.state()["stalled"]
     assert started.stop(number) == (0 if number == signal.SIGINT else 128 + number)

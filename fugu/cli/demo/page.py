@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from fugu.cli.errors import CommandError
+from fugu.cli.errors import CommandError, fault
 from fugu.cli.view.terminal import say
 
 __all__ = ["Page"]
@@ -73,7 +73,7 @@ class Page:
         self._posted = posted
         self._token, self._session = secrets.token_urlsafe(24), ""
         self._entered = self._taken = False
-        self._entering = threading.Lock()
+        self._entering, self._showing = threading.Lock(), threading.Lock()
         self._leading: Path | None = None
         self._server = _Server(("127.0.0.1", 0), self._handler())
         self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
@@ -95,7 +95,8 @@ class Page:
 
     def show(self, **fields: Any) -> None:
         """Show other values of some fields of the page."""
-        self._state = {**self._state, **fields}
+        with self._showing:
+            self._state = {**self._state, **fields}
 
     def show_replay(self, at: int, **fields: Any) -> None:
         """Show other values of some fields of a replay; the next one is shown as well then."""
@@ -198,12 +199,15 @@ class Page:
             timeout = 20.0
 
             def do_GET(self) -> None:
-                status, kind, body, more = page._answer(
-                    self.path, self.headers, self.rfile if self.command == "POST" else None
-                )
+                sent = self.rfile if self.command == "POST" else None
+                try:
+                    status, kind, body, more = page._answer(self.path, self.headers, sent)
+                except Exception as error:  # of whatever kind: the program, and what it was given, go on
+                    page.show(stalled=(words := fault(error)))
+                    status, kind, body, more = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words.encode(), {}
                 self.send_response_only(status)
-                sent = {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **more}
-                for name, value in sent.items():
+                named = {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **more}
+                for name, value in named.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)

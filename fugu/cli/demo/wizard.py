@@ -10,9 +10,11 @@ import csv
 import json
 import re
 import shlex
+import shutil
 import tempfile
 import threading
 import time
+from collections import deque
 from contextlib import closing, suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -26,14 +28,15 @@ from pydantic import ValidationError
 from edge_agent.config import load
 from edge_agent.config_schema import Mqtt
 from edge_agent.local_broker import LocalBrokerError, dial
-from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.mqtt_topic import MqttSensor
+from edge_agent.sensors.source import Reading
 from fugu.cli.commands.doctor import of_gateway
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.connection import broker_of
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.topic_sensor import topic_sensor
 from fugu.cli.demo.trial import recorded, show_recording
-from fugu.cli.errors import CommandError
+from fugu.cli.errors import CommandError, fault
 from fugu.cli.view.terminal import say
 from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError, cause
@@ -48,7 +51,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _MOST_BYTES, _MOST_WORDS = 64 << 20, 1 << 16
-"""Of a recording, and of what is typed into the form."""
+"""Of a file of a recording, and of what is typed into the form."""
+_MOST_UPLOADED = 4 * _MOST_BYTES
+"""Of all uploads that are here, or on their way."""
+_MOST_TOPIC_FILES = 4
+_MOST_WAITING = 100_000
+"""Messages that came since the last look, a moment ago."""
 _BLOCK = 1 << 16
 _POLL_SECONDS = 0.05
 _INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
@@ -108,6 +116,9 @@ class _Wizard:
         self._asked: Queue[dict[str, str]] = Queue(1)
         self._lock = threading.Lock()
         self._closed = self._busy = False
+        self._uploads: dict[Path, int] = {}
+        self._numbers = 0
+        self._topics = _TopicFiles(folder)
         self._recording: Path | None = None
         self._plan: Plan | None = None
 
@@ -135,52 +146,89 @@ class _Wizard:
         return HTTPStatus.ACCEPTED
 
     def _uploaded(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
+        """Take a file into a folder of its own, so that two of one name stay apart; the newest whole one counts."""
         if length > _MOST_BYTES:
             self.page.show(stalled=f"The file has more than {_MOST_BYTES >> 20} MB: give a part of it.")
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        path = self._folder / re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
+        plain = re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
         with self._lock:
             if self._closed or self._busy:
+                self.page.show(stalled="A plan is being made: choose the file again when it is there.")
                 return HTTPStatus.CONFLICT
+            if sum(self._uploads.values()) + length > _MOST_UPLOADED:
+                self.page.show(stalled=f"More than {_MOST_UPLOADED >> 20} MB are on their way: wait for the others.")
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            self._numbers += 1
+            path = self._folder / str(self._numbers) / plain
+            path.parent.mkdir(0o700)
+            self._uploads[path] = length
             file = path.open("wb")
-        with file:
-            while length and (block := body.read(min(length, _BLOCK))):
-                file.write(block)
-                length -= len(block)
-        if length:
-            return HTTPStatus.BAD_REQUEST
-        self._recording = path
-        self.page.show(stage=f"{path.name} is here.", stalled="")
+        try:
+            with file:
+                while length and (block := body.read(min(length, _BLOCK))):
+                    file.write(block)
+                    length -= len(block)
+        except OSError as error:
+            length = max(length, 1)
+            self.page.show(stalled=f"The upload failed: {_line(error)}.")
+        with self._lock:
+            if length:
+                self._delete(path)
+                return HTTPStatus.BAD_REQUEST
+            self._recording = path
+            if not self._busy:
+                self._delete_older()
+        self.page.show(stage=_here(path), stalled="")
         return HTTPStatus.CREATED
+
+    def _delete_older(self) -> None:
+        """Delete uploads that nothing will be planned from; the lock is held."""
+        for path in [*self._uploads]:
+            if path != self._recording and path.stat().st_size == self._uploads[path]:
+                self._delete(path)
+
+    def _delete(self, path: Path) -> None:
+        del self._uploads[path]
+        shutil.rmtree(path.parent, ignore_errors=True)
 
     def serve(self) -> None:
         """Do what is asked, until that is to finish."""
         does = {"record": self._record, "plan": self._show, "write": self._write}
         while (asked := self._asked.get())["do"] != "finish":
-            self._busy = asked["do"] != "record"
+            with self._lock:
+                self._busy = asked["do"] != "record"
             try:
                 self.page.show(stalled="", ended=False)
                 does[asked["do"]](asked)
-            except (FuguError, OSError, ValidationError) as error:
-                self.page.show(stage=_BEGIN, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)))
+            except Exception as error:  # of whatever kind: a day's recording must not end with it
+                stage = _BEGIN if self._recording is None else _here(self._recording)
+                self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)))
             finally:
-                self._busy = False
+                with self._lock:
+                    self._busy = False
+                    self._delete_older()
 
     def _record(self, asked: dict[str, str]) -> None:
-        """Record the topic until something else is asked."""
+        """Record every message of the topic until something else is asked; a plan is made of a file that is full."""
         sensor, broker = _sensor(asked), broker_of(asked["broker"])
         _refuse_fleets(sensor, broker, reached=True)
-        path, count = self._folder / "topic.csv", 0
         source = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
-        with path.open("w", newline="") as file, closing(open_sensor(source)) as live:
-            rows = csv.writer(file)
-            rows.writerow(["time", "value"])
-            self._recording = path
-            while self._asked.empty() and file.tell() < _MOST_BYTES:
-                if (reading := live.read(0)) is not None:
-                    rows.writerow([f"{time.time():.3f}", reading.reveal()])
+        count, full = 0, ""
+        with closing(_EveryMessage(source)) as live, closing(self._topics):
+            self._topics.begin()
+            while self._asked.empty():
+                live.poll(0)
+                for moment, reading in live.taken():
                     count += 1
-                stage = f"recording: {count} messages have come. After a day or more, show what would leave."
+                    if self._topics.add(moment, reading.reveal()):
+                        full = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
+                        full += f"comes now is in {self._topics.newest.name}. The newest four are kept."
+                if count:
+                    self._recording = self._topics.full if full else self._topics.newest
+                lost = f" {live.lost} came too fast and are lost." if live.lost else ""
+                stage = (
+                    f"recording: {count} messages have come.{full}{lost} After a day or more, show what would leave."
+                )
                 self.page.show(stage=stage, stalled=live.trouble)
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
@@ -220,6 +268,71 @@ class _Wizard:
         say(f"written: {', '.join(map(str, written))}\n\n{command}")
 
 
+class _EveryMessage(MqttSensor):
+    """Every message of a topic with the time at which it came, not only the newest; `lost` counts what was too much."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._messages: deque[tuple[float, Reading]] = deque()
+        self.lost = 0
+        super().__init__(config)
+
+    def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
+        if reading is not None:
+            if len(self._messages) < _MOST_WAITING:
+                self._messages.append((time.time(), reading))
+            else:
+                self.lost += 1
+        super()._leave(reading, works)
+
+    def taken(self) -> list[tuple[float, Reading]]:
+        """Messages since the last call."""
+        return [self._messages.popleft() for _ in range(len(self._messages))]
+
+
+class _TopicFiles:
+    """Files of recorded messages, each of at most 64 MB; a new recording begins one, and the newest four are kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers, self._size = folder, 0, 0
+        self._files: list[Path] = []
+        self._file: Any = None
+
+    @property
+    def newest(self) -> Path:
+        """The file that messages are written to."""
+        return self._files[-1]
+
+    @property
+    def full(self) -> Path:
+        """The file before it."""
+        return self._files[-2]
+
+    def begin(self) -> None:
+        """Begin a file, and delete the oldest of too many."""
+        self.close()
+        self._numbers += 1
+        self._files.append(self._folder / ("topic.csv" if self._numbers == 1 else f"topic-{self._numbers}.csv"))
+        while len(self._files) > _MOST_TOPIC_FILES:
+            self._files.pop(0).unlink()
+        self._file, self._size = self.newest.open("w", newline="", encoding="utf-8"), 0
+        csv.writer(self._file).writerow(["time", "value"])
+
+    def add(self, moment: float, value: object) -> bool:
+        """Write a message; whether the file is full with it, and another one begins."""
+        self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
+        if full := self._size >= _MOST_BYTES:
+            self.begin()
+        return full
+
+    def close(self) -> None:
+        """End a file; one without messages is deleted."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            if not self._size:
+                self._files.pop().unlink()
+
+
 def _options(asked: dict[str, str]) -> AutoOptions:
     """The options of a plan that the form has; empty ones are the usual ones."""
     words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
@@ -244,11 +357,19 @@ def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
             raise CommandError(f"the topic's broker cannot be reached: {cause(error)}") from None
 
 
+def _here(recording: Path) -> str:
+    return f"{recording.name} is here."
+
+
 def _line(error: Exception) -> str:
     """Errors in one line; none of them has a reading."""
     match error:
+        case MemoryError():
+            return "there is not enough memory for this recording: give a part of it"
         case ValidationError():
             return first_problem(error, "the topic")
         case OSError():
             return f"{Path(error.filename).name}: {cause(error)}" if error.filename else cause(error)
-    return " ".join(str(error).split())
+        case FuguError():
+            return " ".join(str(error).split())
+    return fault(error)
