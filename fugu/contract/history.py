@@ -255,7 +255,7 @@ class _Promise:
         return (0 if quiet else first), until
 
     def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
-        """Sums of all that this promise may lose beside its own ticks: exact for any side information, else by the excess."""
+        """Sums of what leaks to its stretches: exact for any side information, else by the excess."""
         told, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
         joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
         if self.promise.adversary == "universal" and self.root is not None and not joint:

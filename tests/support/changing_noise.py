@@ -56,7 +56,7 @@ def by_every_path(
 
 
 def leakages(q: float, r: float, steps: Array, adversary: Adversary) -> Array:
-    """The most that all steps before each one tell of its state, (n + 1, 2 directions) in nats; the last one is of the end.
+    """The most that all steps before each one tell of its state, (n + 1, 2 directions) in nats; the last is of the end.
 
     By posterior odds with the worst outputs over those without any, from a stationary start or from each known state.
     """
