@@ -70,6 +70,7 @@ class InForce:
 
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
         """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
+        self._catalogue.ran(device, stream, version)
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
         if newest[1] != before[1]:

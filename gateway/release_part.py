@@ -64,10 +64,12 @@ class Releasing(Part):
             refused=lambda name, why: monitor.note(AlarmCode.RELEASE_REFUSED, name, why),
         )
         self._counters = counters
+        self._catalogue, self._store, self._shared = catalogue, store, shared
         for name, why in made.useless.items():
             _log.warning("release %s: %s", name, why)
         self._say_impossible()
-        self._to_renew = self._ended = False
+        self._to_renew = self._halted = False
+        self._charges = catalogue.charges
 
     def close(self) -> None:
         """Close the ledger."""
@@ -76,23 +78,26 @@ class Releasing(Part):
     @property
     def busy(self) -> bool:
         """True if there is a release to work on."""
-        return not (self._ended or self._to_renew) and self._schedule.busy
+        return not (self._halted or self._must_renew) and self._schedule.busy
 
     @property
     def finished(self) -> bool:
         """True if no release is on its way to the broker."""
-        return self._ended or self._schedule.finished
+        return self._halted or self._schedule.finished
 
     def details(self) -> dict[str, object]:
         """By release: the first tick of the window that comes next, as far as that is known."""
-        return {"next_releases": {} if self._ended else self._schedule.following()}
+        return {"next_releases": {} if self._halted else self._schedule.following()}
 
     def needed(self) -> dict[tuple[str, str], int]:
         """By device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
-        return {} if self._ended else self._schedule.needed()
+        return {} if self._halted else self._schedule.needed()
 
     def stored(self, heard: Sequence[Heard] = ()) -> None:
         """Note that new frames are in the store."""
+        if self._shared:  # other processes have heard them
+            for version in self._store.made_under():
+                self._catalogue.ran(*version)
         self._schedule.stored()
 
     def unsettled(self) -> None:
@@ -101,15 +106,12 @@ class Releasing(Part):
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""
-        if not self._ended:
-            self._schedule.connected()
-            if begun_anew:
-                self._schedule.begin_anew()
+        self._schedule.connected()
+        if begun_anew:
+            self._schedule.begin_anew()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Take the broker's answer. Raises DatabaseError if the ledger is lost."""
-        if self._ended:
-            return
         try:
             self._schedule.acknowledged(message_id, accepted)
         except DatabaseError as error:  # the release counts as not published, and is published again at the next start
@@ -119,29 +121,38 @@ class Releasing(Part):
 
     def renew(self) -> None:
         """Let the ledger's accounts follow before the next release: new policies may allow less."""
-        self._to_renew = not self._ended
+        self._to_renew = True
 
     def pump(self, *, idle: bool = False) -> None:
         """Bring the ledger's accounts up to date, then work on releases for a short while.
 
         Raises DatabaseError if the ledger's server is away (it is tried again), or if somebody else has taken it.
         """
-        if self._to_renew:
+        if self._must_renew:
             self._renew()
-        elif not self._ended:
+        elif not self._halted:
             self._schedule.pump(idle=idle)
 
+    @property
+    def _must_renew(self) -> bool:
+        return self._to_renew or self._charges != self._catalogue.charges
+
     def _renew(self) -> None:
+        charges = self._catalogue.charges
         try:
             self._releases.renew()
             self._say_impossible()
         except (FuguError, DatabaseError) as error:
             if isinstance(error, AwayError) or is_lost(error):
                 raise
-            _log.error("releases end, because a new policy cannot be accounted for: %s", error)
+            _log.error("releases wait, because a policy cannot be accounted for: %s", error)
             self._counters["ledger_errors"] += 1
-            self._ended = True
-        self._to_renew = False
+            self._halted = True
+        else:
+            if self._halted:
+                _log.warning("releases go on")
+            self._halted = False
+        self._to_renew, self._charges = False, charges
 
     def _say_impossible(self) -> None:
         impossible = self._releases.impossible

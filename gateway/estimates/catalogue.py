@@ -23,7 +23,12 @@ _Model = TypeVar("_Model", SymbolModel, MeasureModel)
 
 
 class Catalogue:
-    """Policies of one fleet that have passed their checks; those of devices that `owns` denies are left out."""
+    """Policies of one fleet that have passed their checks; those of devices that `owns` denies are left out.
+
+    Attributes:
+        may_run: whether a device may run a version that it was never seen to run.
+        charges: counts changes of what `charged` gives, but for policies that come.
+    """
 
     def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
         self.fleet = fleet
@@ -31,6 +36,9 @@ class Catalogue:
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
         self._retired: dict[tuple[str, str], dict[int, AnyModel]] = {}
         self._stored: dict[tuple[str, str], set[int]] = {}
+        self._ran: dict[tuple[str, str], set[int]] = {}
+        self.may_run: Callable[[str, int], bool] = lambda _device, _version: True
+        self.charges = 0
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
 
@@ -92,6 +100,7 @@ class Catalogue:
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
             self._stored.setdefault(key, set()).add(policy.version)
+            self._ran.setdefault(key, set()).add(policy.version)
             if loaded is None:
                 self._retired.setdefault(key, {})[policy.version] = _model(policy)
             elif loaded.policy != policy:
@@ -132,6 +141,22 @@ class Catalogue:
         retired, loaded = self._retired.get((device, stream), {}), self._devices.get(device, {}).get(stream, {})
         every = (*sorted(retired.items()), *sorted(loaded.items()))
         return [known.policy for _, known in every if isinstance(known, SymbolModel)]
+
+    def ran(self, device: str, stream: str, version: int) -> None:
+        """Note that a frame or a status is of a version."""
+        ran = self._ran.setdefault((device, stream), set())
+        if version not in ran and version in self.versions(device, stream):
+            ran.add(version)
+            self.charges += 1
+
+    def charged(self, device: str, stream: str) -> list[Policy]:
+        """The policies of a stream of symbols that count for its audiences: those that it ran, and may run."""
+        ran = self._ran.get((device, stream), ())
+        return [one for one in self.policies(device, stream) if one.version in ran or self.may_run(device, one.version)]
+
+    def planned(self, device: str, stream: str) -> list[Policy]:
+        """The same, or, where a device may run none yet, all that it may get."""
+        return self.charged(device, stream) or self.policies(device, stream)
 
     def sequences(self, device: str, stream: str) -> list[str]:
         """Sequences of a stream: symbols or points under its own name, and each window; now or formerly."""

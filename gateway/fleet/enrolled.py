@@ -31,7 +31,7 @@ from gateway.contradictions import Stopping
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, KeyStoreError, RegistryError
 from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Device, Registry
 
 __all__ = ["Enrolled", "FleetFiles"]
 
@@ -67,15 +67,23 @@ class FleetPolicies:
         self._counters = counters
         self._documents: dict[int, PolicyDocument | None] = {}
         self._added: set[tuple[int, str]] = set()
+        self._pushed: set[tuple[str, int]] = set()
+        self._sent: set[tuple[str, int]] = set()
+        self._numbered = 0
+        self._refused: dict[str, int] = {}
+        catalogue.may_run = self.may_run
 
     @property
     def devices(self) -> set[str]:
         """All that the registry ever brought policies for."""
         return {device for _, device in self._added}
 
-    def refresh(self) -> bool:
-        """Take what is new in the registry; whether there was anything. RegistryError if it cannot be read."""
-        devices = self._registry.devices()
+    def refresh(self, devices: Sequence[Device]) -> bool:
+        """Take what is new in the registry for its devices; whether there was anything.
+
+        Raises RegistryError if it cannot be read.
+        """
+        self._follow(devices)
         before = len(self._added)
         for document in self._registry.documents():
             if document.version not in self._documents:
@@ -92,6 +100,25 @@ class FleetPolicies:
                     self._add(opened, device.name)
                     self._added.add(key)
         return len(self._added) > before
+
+    def _follow(self, devices: Sequence[Device]) -> None:
+        """Take what was sent since the last time, and the newest answers of all devices."""
+        sent = self._registry.sent(self._numbered)
+        self._numbered = max([self._numbered, *(number for number, _, _ in sent)])
+        self._sent.update((device, version) for _, device, version in sent)
+        refused = {
+            device.name: answer.version
+            for device in devices
+            if (answer := device.reported) and answer.outcome == "refused" and answer.in_force != answer.version
+        }
+        if sent or refused != self._refused:
+            self._catalogue.charges += 1
+        self._refused = refused
+
+    def may_run(self, device: str, version: int) -> bool:
+        """True of a version in a file, or sent, unless the newest answer of the device refuses it."""
+        pushed = (device, version)
+        return pushed not in self._pushed or (pushed in self._sent and self._refused.get(device) != version)
 
     def _opened(self, document: Document) -> PolicyDocument | None:
         try:
@@ -111,6 +138,8 @@ class FleetPolicies:
     def _add(self, document: PolicyDocument, device: str) -> None:
         try:
             for policy in document.for_device(device):
+                if policy.version not in self._catalogue.versions(device, policy.stream):
+                    self._pushed.add((device, policy.version))
                 self._catalogue.add(policy)
         except FuguError as error:
             self._counters["documents_refused"] += 1
@@ -198,11 +227,10 @@ class Enrolled:
             if self._registry.fleet != fleet:
                 raise KeyStoreError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
             self._policies = FleetPolicies(self._registry, [root.document for root in self.roots], catalogue, counters)
-            self._policies.refresh()
             self._refresh_at = 0.0
             self._enrolled: dict[str, int] = {}
             self._keys: dict[str, bytes] = {}
-            self._note_devices()
+            self._policies.refresh(self._note_devices())
         except BaseException:
             self._registry.close()
             raise
@@ -219,19 +247,19 @@ class Enrolled:
         self._refresh_at = now + _REFRESH_SECONDS
         try:
             before = set(self._keys)
-            self._note_devices()
-            return self._policies.refresh() or before != set(self._keys)
+            return self._policies.refresh(self._note_devices()) or before != set(self._keys)
         except RegistryError as error:
             self._counters["fleet_errors"] += 1
             if self._counters["fleet_errors"] == 1:
                 _log.error("policies of the registry wait: %s", error)
             return False
 
-    def _note_devices(self) -> None:
+    def _note_devices(self) -> list[Device]:
         self._keys = self._registry.keys()
         self._newest = self._registry.newest_version()
-        reports = {one.name: one.reported for one in self._registry.devices()}
-        self._enrolled = {name: (said.in_force or 0) if said else 0 for name, said in reports.items()}
+        devices = self._registry.devices()
+        self._enrolled = {one.name: (one.reported.in_force or 0) if one.reported else 0 for one in devices}
+        return devices
 
     def has(self, device: str) -> bool:
         """True if a device is of the registry, with a policy or without."""

@@ -61,6 +61,8 @@ CREATE TABLE desired (
     device TEXT PRIMARY KEY, version INTEGER NOT NULL, since_us INTEGER NOT NULL,
     published INTEGER NOT NULL DEFAULT 0, rollout INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 CREATE INDEX unpublished ON desired (since_us, device) WHERE published = 0;
+CREATE TABLE sent (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, version INTEGER NOT NULL, UNIQUE (device, version));
 CREATE TABLE reported (
     device TEXT PRIMARY KEY, in_force INTEGER, version INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
     since_us INTEGER NOT NULL, stale INTEGER NOT NULL) WITHOUT ROWID;
@@ -366,6 +368,18 @@ class Registry:
         )
         with self.snapshot():
             return [Due._make(row) for row in self.db.execute(query, (limit,))]
+
+    def send(self, some: Iterable[tuple[str, int]]) -> None:
+        """Note that devices may get documents from now on; once for each."""
+        with self.transaction():
+            query = "INSERT INTO sent (device, version) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            self.db.executemany(query, list(some))
+
+    def sent(self, after: int = 0) -> list[tuple[int, str, int]]:
+        """Number, device and version of all documents above a number that devices may have got."""
+        with self.snapshot():
+            query = "SELECT number, device, version FROM sent WHERE number>? ORDER BY number"
+            return [(number, device, version) for number, device, version in self.db.execute(query, (after,))]
 
     def published(self, some: Iterable[tuple[str, int]]) -> None:
         """The broker has these documents; if a device should have a newer one by now, that is still to come."""

@@ -219,18 +219,17 @@ class FleetLink:
         """Let rollouts go on, and publish the documents that wait longest."""
         self._not_before = {device: until for device, until in self._not_before.items() if until > now}
         under_way = set(self._in_flight.values())
-        free = self._most
-        for due in self._rollouts.due(self._now_us(), free + len(under_way) + len(self._not_before)):
-            if (due.device, due.version) in under_way or due.device in self._not_before:
-                continue
-            if free == 0:
-                return
+        waiting = self._rollouts.due(self._now_us(), self._most + len(under_way) + len(self._not_before))
+        ready = [due for due in waiting if due[:2] not in under_way and due.device not in self._not_before]
+        ready = ready[: self._most]
+        if ready:  # before a device can have one, as audiences are charged for it from then on
+            self._registry.send([due[:2] for due in ready])
+        for due in ready:
             topic = topic_of("policy_set", self._registry.fleet, due.device)
             if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
             self._counters["policies_sent"] += 1
-            free -= 1
 
 
 _TIME_SECONDS = 300.0

@@ -289,7 +289,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     found = _alone(reader, config, device, stream)
     try:
-        for policy in catalogue.policies(device, stream):
+        for policy in catalogue.charged(device, stream):
             chains, period = policy.chains, policy.clock.period_us
             allowances = [
                 allowance(chains, one.epsilon, one.adversary, ticks=one.promise.ticks(period)) for one in audiences

@@ -374,13 +374,13 @@ def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> 
 
 
 def standing_problem(key: Key, allowance: int, base: int) -> str:
-    """Why nothing can ever be released of a stream to an audience, and what to change; empty if something can."""
+    """Why nothing can be released of a stream to an audience, and what to change; empty if something can."""
     if base <= allowance:
         return ""
     return (
-        f"{key}: nothing can ever be released, because what the device releases itself takes {nats(base):.3g} nats of "
-        f"the {nats(allowance):.3g} that the audience is allowed: plan its windows with more noise, or ask for a new "
-        "audience with a larger epsilon"
+        f"{key}: nothing can be released, because windows of a policy that the device ran, or may run, take "
+        f"{nats(base):.3g} nats of the {nats(allowance):.3g} that the audience is allowed: ask for a new audience with "
+        "a larger epsilon, or plan windows with more noise before any device has that policy"
     )
 
 

@@ -41,7 +41,7 @@ def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     found: list[frozenset[Stream]] = []
     clocks: dict[Stream, set[Clock]] = {}
     for device, stream in catalogue.symbol_streams():
-        for policy in catalogue.policies(device, stream):
+        for policy in catalogue.charged(device, stream):
             if named := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
                 touched = [each for each in found if each & named]
@@ -146,7 +146,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
         raise ReleaseConfigError(f"release {name} names a device twice")
     newest = []
     for device in devices:
-        known = catalogue.policies(device, plan.stream)
+        known = catalogue.planned(device, plan.stream)
         if not known:
             raise ReleaseConfigError(f"release {name}: no policy for stream {device}/{plan.stream}")
         newest.append(known[-1])
@@ -194,7 +194,7 @@ def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience | N
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
         if covers(name, audience.adversary):
             try:
-                every = (catalogue.policies(device, plan.stream) for device in devices)
+                every = (catalogue.planned(device, plan.stream) for device in devices)
                 allowed[name] = min(_allowance(policies, audience, name) for policies in every)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
@@ -215,7 +215,7 @@ def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechan
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
     """Refuse what no mechanism that does not compose can be right about, before anything is counted."""
     for device in job.question.devices:
-        policies = catalogue.policies(device, job.plan.stream)
+        policies = catalogue.planned(device, job.plan.stream)
         what = f"release {job.name}: mechanism {job.question.mechanism}"
         if any(policy.window_rate for policy in policies):
             raise ReleaseConfigError(
@@ -287,13 +287,15 @@ def allowances(
     for (device, stream, name, mechanism), names in sorted(asking.items()):
         key = Key(device, stream, name)
         audience = config.audiences[name]
-        members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
-        policies = [policy for one in members for policy in catalogue.policies(*one)]
-        base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
+        members = sorted(one for one in together_with(groups, device, stream) if catalogue.charged(*one))
+        policies = [policy for one in members for policy in catalogue.charged(*one)]
+        if not catalogue.charged(device, stream):  # nothing that could be told, and no tick to be charged for it
+            continue
+        base = sum(max(units_above(one.window_rate) for one in catalogue.charged(*member)) for member in members)
         try:
             most = _allowance(policies, audience, mechanism)
         except ChainClassError as error:
-            impossible |= dict.fromkeys(names, f"{key}: nothing can ever be released: {error}")
+            impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, most, base):
             impossible |= dict.fromkeys(names, problem)

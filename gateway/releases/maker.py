@@ -325,7 +325,7 @@ class Maker:
                 f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
                 f"{device}/{question.stream} has some in this window without those between them"
             )
-        chains = [policy.chains for policy in self.catalogue.policies(device, question.stream)]
+        chains = [policy.chains for policy in self.catalogue.charged(device, question.stream)]
         found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
         return found

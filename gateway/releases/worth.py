@@ -83,7 +83,7 @@ def not_useful(made: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
 
 def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_Kind]:
     """How many of a release's devices there are of each kind."""
-    newest = ((device, catalogue.policies(device, job.plan.stream)[-1]) for device in job.question.devices)
+    newest = ((device, catalogue.planned(device, job.plan.stream)[-1]) for device in job.question.devices)
     return Counter(_Kind(one.chains, one.table, job.question.windows.get(device)) for device, one in newest)
 
 

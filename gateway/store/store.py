@@ -285,6 +285,11 @@ class Store:
         rows = self._db.execute("SELECT device, document FROM intact_policies p JOIN streams ON id=p.stream")
         return [document for device, document in rows if self._owns(device)]
 
+    def made_under(self) -> list[tuple[str, str, int]]:
+        """Device, stream and version of the policies that stored frames were made under."""
+        rows = self._db.execute("SELECT device, streams.stream, version FROM policies p JOIN streams ON id=p.stream")
+        return [(device, name.partition("/")[0], version) for device, name, version in rows]
+
     def add_policy(self, stream: int, version: int, document: str) -> None:
         """Keep the policy that frames are stored under."""
         query = "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (stream, version) DO NOTHING"

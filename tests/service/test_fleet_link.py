@@ -153,6 +153,28 @@ def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_ma
     operator.link.stop()
 
 
+def test_that_a_document_is_sent_is_noted_before_it_is(
+    broker: Mosquitto, path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on audiences are charged for what the device may run."""
+    registry.desire(["d003", "d007"], 1, **WHO)
+    operator = Operator(path, broker)
+    publish, noted = operator.connection.publish, []
+
+    def seen(topic: str, payload: bytes, **how: Any) -> int | None:
+        noted.append((parse_topic(topic).device, {device for _, device, _ in registry.sent()}))
+        return publish(topic, payload, **how)
+
+    monkeypatch.setattr(operator.connection, "publish", seen)
+    operator.until(lambda: len(noted) == 2)
+    assert all(device in sent for device, sent in noted)
+    ((number, *first), _) = registry.sent()
+    assert (first, len(registry.sent(number))) == (["d003", 1], 1)
+    registry.send([("d003", 1), ("d003", 2)])
+    assert [row[1:] for row in registry.sent(number)] == [("d007", 1), ("d003", 2)], "once for each"
+    operator.link.stop()
+
+
 def test_while_nobody_listens_no_rollout_goes_on(broker: Mosquitto, path: Path, registry: Registry) -> None:
     rollouts, operator = Rollouts(registry), Operator(path, broker)
     number = rollouts.draft(plan(), **WHO)

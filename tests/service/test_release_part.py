@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.frames import PolicyStatus
 from fugu.contract.policy import Policy
-from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
@@ -20,22 +18,8 @@ from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.settings import GatewaySettings
-from tests.support.release_scenes import FLEET, PUBLIC, scheduled, write_config
+from tests.support.release_scenes import FLEET, PUBLIC, Noted, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy
-
-
-class Noted:
-    """What a monitor is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, str]] = []
-        self.held: dict[str, str] = {}
-
-    def note(self, _code: AlarmCode, name: str, detail: str) -> None:
-        self.notes.append((name, detail))
-
-    def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
-        self.held = {name: details[name] for name in names}
 
 
 class Parts:
@@ -131,7 +115,7 @@ def test_a_release_that_can_never_be_made_is_said_at_once_and_the_others_are_mad
         fleet=fleet,
     )
     why = parts.noted.held.pop("never")
-    assert "nothing can ever be released, because what the device releases itself takes" in why
+    assert "nothing can be released, because windows of a policy that the device ran, or may run, take" in why
     assert "a new audience with a larger epsilon" in why
     assert parts.noted.held == {}
     parts.part.stored()

@@ -81,7 +81,7 @@ def taken(envelope: Envelope, roots: list[RootDocument], path: Path) -> bool:
         payload = envelope.encode()
         document = Document(5, Target("device", "watch"), envelope.digest, payload, "")
         registry.add_document(document, who="test", time_us=0)
-        FleetPolicies(registry, roots, catalogue, counters).refresh()
+        FleetPolicies(registry, roots, catalogue, counters).refresh(registry.devices())
     assert counters["documents_taken"] + counters["documents_refused"] == 1
     assert catalogue.devices(POLICY.stream) == (("watch",) if counters["documents_taken"] else ())
     return bool(counters["documents_taken"])

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fugu.contract.policy import Policy
-from fugu.contract.reports import ReleaseFrame
+from fugu.contract.reports import AlarmCode, ReleaseFrame
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
@@ -91,6 +91,22 @@ class Bench:
     def frames(self) -> list[ReleaseFrame]:
         """What has been reserved, in order."""
         return [ReleaseFrame.decode(entry.payload) for entry in self.ledger.entries()]
+
+
+class Noted:
+    """What a monitor is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str]] = []
+        self.held: dict[str, str] = {}
+
+    def note(self, _code: AlarmCode, name: str, detail: str) -> None:
+        """Something has happened."""
+        self.notes.append((name, detail))
+
+    def hold(self, _code: AlarmCode, names: Iterable[str], details: Mapping[str, str]) -> None:
+        """These are so now."""
+        self.held = {name: details[name] for name in names}
 
 
 class Public:

@@ -1,0 +1,234 @@
+"""A version of a policy counts for audiences from when its device may run it, and not while the device refuses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame, WindowFrame
+from fugu.contract.policy import Policy
+from fugu.contract.topics import topic_of
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker, Link
+from gateway.describe import Describing
+from gateway.estimates.catalogue import Catalogue
+from gateway.fleet.enrolled import FleetPolicies
+from gateway.fleet.entries import PolicyReport
+from gateway.fleet.registry import Registry
+from gateway.journal import Heard, Received
+from gateway.release_part import Releasing
+from gateway.releases.schedule import StoreProgress
+from gateway.settings import GatewaySettings
+from tests.support.enrolled import add
+from tests.support.release_scenes import PUBLIC, Noted, scheduled, write_config
+from tests.support.scenes import Scene, frames, policy
+from tests.support.signing import Keys, policy_document
+
+KEYS = Keys()
+LOUD = Window(name="ten", length=10, stride=10, states=("level 1",), scale="1/2")
+"""Takes more than the audience is allowed."""
+READERS = 'readers = "readers.json"\n[audiences.few]\nepsilon = 0.5\nadversary = "informed"\n'
+"""With an account of two audiences, whose bound is 1.4932 by version 1."""
+
+
+class Home:
+    """A gateway's policies, releases and registry, without a broker; version 1 of the policy was sent, and has run."""
+
+    def __init__(self, folder: Path, *others: Policy, readers: bool = False, shared: bool = False) -> None:
+        self.policies = policy(1), *others
+        self.scene = Scene(folder / "s.sqlite", 8, self.policies)
+        self.first = frames([10] * 6)
+        self.scene.record(*self.first[:3])
+        self.registry = Registry(folder / "fleet.sqlite", fleet="home")
+        self.registry.enrol("watch", who="test", time_us=0)
+        self.push(1)
+        self.registry.send([("watch", 1)])
+        self.catalogue = Catalogue("home")
+        self.catalogue.retire([policy(1).to_json()])
+        roots = [KEYS.root_document()]
+        self.fleet = FleetPolicies(self.registry, roots, self.catalogue, Counter())
+        self.look()
+        link = Link(Broker(), client_id="none")
+        self.describing = Describing(link, self.catalogue, Counter(), lambda _device: False, lambda _devices: None)
+        config = write_config(folder, scheduled(), audiences=(READERS if readers else "") + PUBLIC)
+        if readers:
+            (folder / "readers.json").write_text(
+                '{"format": "fugu/2", "fleet": "home", "readers": [{"name": "anna", "audiences": ["public", "few"],'
+                ' "epsilon": 1.4935, "adversary": "informed"}]}'
+            )
+        settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
+        progress = StoreProgress(self.scene.store, self.scene.recorder.known)
+        self.noted = Noted()
+        args = config, settings, link, self.scene.store, self.catalogue, progress, Counter[str]()
+        self.part = Releasing(*args, monitor=self.noted, shared=shared)  # type: ignore[arg-type]
+
+    def push(self, version: int) -> None:
+        """An operator signs a version, and wants the device to have it."""
+        add(self.registry, KEYS, policy_document(self.policies[version - 1], version=version))
+
+    def send(self, version: int) -> None:
+        """The gateway is about to publish it."""
+        self.registry.send([("watch", version)])
+
+    def answer(self, version: int, reason: str = "") -> None:
+        """The device judges a document."""
+        outcome = "refused" if reason else "accepted"
+        self.registry.reported([PolicyReport("watch", version, outcome, reason, 1)])  # type: ignore[arg-type]
+
+    def look(self) -> None:
+        """The gateway looks at the registry."""
+        self.fleet.refresh(self.registry.devices())
+
+    def store(self, frame: SymbolFrame | WindowFrame) -> None:
+        """A frame comes, and is stored."""
+        self.scene.receive([Received("watch", "hr", frame)])
+        self.describing.stored([Heard("watch", "hr", frame.policy_version, frame.first, 0)])
+        self.part.stored()
+
+    def status(self, version: int) -> None:
+        """A status comes."""
+        status = Status(True, "1", 0, (), (StreamStatus("hr", version, 1000),))
+        self.describing.heard(topic_of("status", "home", "watch"), status.encode())
+
+    def released(self) -> int:
+        """All that is due is done; how many windows have been released, or why none can be."""
+        self.look()
+        self.part.stored()
+        self.part.pump(idle=True)
+        while self.part.busy:
+            self.part.pump(idle=True)
+        return self.part._releases.ledger.newest
+
+    @property
+    def impossible(self) -> bool:
+        """Whether nothing can be released."""
+        before = self.released()
+        return "windows of a policy that the device ran, or may run" in self.noted.held.get("active", "") and (
+            self.released() == before
+        )
+
+
+@contextmanager
+def home(folder: Path, *others: Policy, readers: bool = False, shared: bool = False) -> Iterator[Home]:
+    opened = Home(folder, *others, readers=readers, shared=shared)
+    yield opened
+    opened.part.close()
+    opened.registry.close()
+
+
+LOUD_2 = policy(2, windows=(LOUD,))
+
+
+def test_a_version_counts_from_when_it_is_sent(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        assert it.released() == 1
+        it.push(2)
+        assert not it.impossible
+        it.send(2)
+        assert it.impossible
+        it.store(it.first[3])
+        it.store(it.first[4])
+        assert it.impossible, "as long as it is not answered, by an offline device for ever"
+        assert it.released() == 1
+
+
+def test_not_while_it_is_refused(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.push(2)
+        it.send(2)
+        assert it.impossible
+        it.answer(2, "ceiling")
+        assert not it.impossible
+        assert it.released() == 1
+        it.store(it.first[3])
+        it.store(it.first[4])
+        assert it.released() == 2
+
+
+def test_refused_sent_once_more_and_accepted_it_counts(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2, "ceiling")
+        assert not it.impossible
+        it.send(2)
+        it.answer(2)
+        assert it.impossible
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one process", "shards"])
+def test_a_refusal_after_frames_takes_nothing_back(tmp_path: Path, shared: bool) -> None:
+    with home(tmp_path, LOUD_2, shared=shared) as it:
+        it.push(2)
+        it.send(2)
+        it.look()
+        later = frames([10] * 4, versions=[1, 1, 1, 2])[3]
+        if shared:  # another process has heard it
+            it.scene.receive([Received("watch", "hr", later)])
+        else:
+            it.store(later)
+        it.answer(2, "stale")
+        assert it.impossible
+
+
+def test_the_first_frame_of_it_charges_it_before_the_next_release(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2, "ceiling")
+        assert not it.impossible
+        before = it.released()
+        it.store(WindowFrame(2, "ten", -1, 0, 30, 10, 10, (3,)))
+        it.store(it.first[3])
+        it.store(it.first[4])
+        assert it.released() == before
+        assert it.impossible
+
+
+def test_a_status_of_it_charges_it(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2, "ceiling")
+        assert not it.impossible
+        it.status(2)
+        assert it.impossible
+
+
+def test_a_version_in_force_that_is_refused_once_more_counts(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2)
+        it.answer(2, "old")
+        assert it.impossible
+
+
+def test_of_a_file_it_counts_at_once(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2) as it:
+        it.catalogue.add(LOUD_2)
+        it.part.renew()
+        assert it.impossible
+
+
+def test_releases_go_on_when_what_a_readers_limit_forbids_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They ended for good."""
+    loose = policy(2, chains=BinaryChains(q=(0.49, 0.5), r=(0.49, 0.5)))
+    with home(tmp_path, loose, readers=True) as it:
+        assert it.released() == 1
+        it.push(2)
+        it.send(2)
+        it.store(it.first[3])
+        it.store(it.first[4])
+        assert it.released() == 1
+        assert "releases wait, because a policy cannot be accounted for: account anna would be told" in caplog.text
+        assert not it.part.busy
+        it.answer(2, "ceiling")
+        assert it.released() == 2
