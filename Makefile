@@ -7,6 +7,10 @@ FIVE = --workers 5
 # Those of `make quick` compute only.
 TWO = --workers 2
 
+# `make lint` looks at the form of code and pages.
+FORM = tests/test_words.py
+NO_FORM = --ignore $(FORM)
+
 # What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -16,12 +20,12 @@ demo: setup-demo
 demo-location: setup-demo
 	.venv/bin/fugu demo walk
 
-# Types and the kernels' plain twins are looked at while the tests of all begin, which one processor does.
+# The kernels' plain twins run while the tests of all begin, which one processor does.
 test: setup-test
-	$(MAKE) --no-print-directory --jobs 3 lint all-tests plain-tests
+	$(MAKE) --no-print-directory --jobs 2 all-tests plain-tests
 
 all-tests:
-	.venv/bin/python -m pytest $(FIVE)
+	.venv/bin/python -m pytest $(FIVE) $(NO_FORM)
 
 plain-tests:
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py \
@@ -32,7 +36,7 @@ quick: setup-test
 	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests:
-	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long' \
+	.venv/bin/python -m pytest $(TWO) $(NO_FORM) -m 'not soak and not processes and not long' \
 	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))
 
 # Seeded faults, and whether the tests find them: a sample, by SEED if given, or with ALL=1 all of them, which takes long.
@@ -86,9 +90,11 @@ docs: setup-test
 constraints: setup-test
 	.venv/bin/python deploy/constraints.py
 
+# The form of code and pages: style, types and words. The tests need none of it.
 lint: setup-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/python -m pytest $(FORM)
 	.venv/bin/mypy
 
 # What an index would be given: source and wheel, and whether it would take them. Nothing is sent anywhere.

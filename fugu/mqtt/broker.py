@@ -12,7 +12,7 @@ from fugu.contract.errors import FuguError, cause
 
 __all__ = ["Broker", "LinkError"]
 
-_RANGES = {"port": (1, 65535), "keepalive": (5, 3600), "max_backoff": (1, 3600)}
+_RANGES = {"port": (1, 65535), "keepalive": (5, 300), "max_backoff": (1, 3600)}
 
 
 class LinkError(FuguError, ValueError):

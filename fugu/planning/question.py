@@ -360,7 +360,7 @@ def _share_and_left(group: list[int], whole: Sequence[Cut]) -> tuple[float, floa
     for states, segments in whole:
         inside = np.isin(states, group)
         left = inside[:-1] & ~inside[1:] & (states[1:] >= 0) & (np.diff(segments) == 0)
-        told.append((float(inside.sum() / max((states >= 0).sum(), 1)), float(left.sum())))
+        told.append((float(inside.sum()) / max(int((states >= 0).sum()), 1), float(left.sum())))
     return min(share for share, _ in told), min(left for _, left in told)
 
 

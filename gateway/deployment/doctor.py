@@ -7,7 +7,9 @@ broker keeps for a gateway that is away is gone then; devices send it again.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -27,7 +29,7 @@ from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import GatewayConfig
-from gateway.deployment.mosquitto import SPARE_FILES
+from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
 from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
@@ -39,7 +41,7 @@ from gateway.releases.worth import not_useful
 from gateway.shards import own_account
 from gateway.store.store import Store, StoreError
 
-__all__ = ["examine", "installed"]
+__all__ = ["examine", "installed", "mosquitto_version"]
 
 _SOON = 7 * 86_400
 _NOBODY = "doctor"
@@ -47,6 +49,10 @@ _LEAST_MOSQUITTO, _SAFE_MOSQUITTO = (2, 0, 11), (2, 0, 21)
 _PATCHED = " (before 2.0.21 it needs a distribution's security updates: CVE-2023-0809, CVE-2023-28366, CVE-2023-3592)"
 """Each lets a client use up the broker's memory. Mosquitto's ChangeLog: mended in 2.0.16, but CVE-2023-28366 as a whole
 only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
+_SHORT_LIST = (2, 0, 21)
+_DROPS = (
+    f" (it drops clients that ask for all of max_keepalive, which is {MAX_KEEP_ALIVE} by 'fugu deploy': ask for less)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +123,10 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
             findings += _alarms(report)
         else:
             findings.append(Finding("gateway", "warn", "none runs with this store, or as another account: start it"))
-    findings += _mosquitto()
+    version = mosquitto_version()
+    findings += _mosquitto(version)
     if found.broker is not None:
-        findings += _open_files(found.broker.port)
+        findings += _running(found.broker.port, version)
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
@@ -224,23 +231,35 @@ def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("gateway", "ok", "it runs, without alarms")
 
 
-def _mosquitto() -> Iterator[Finding]:
-    """The broker's program, if it is on this machine: files are written for its least version."""
+def mosquitto_version() -> tuple[int, int, int] | None:
+    """Version of the Mosquitto that is installed on this machine, None if there is none."""
+    program = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
     try:
-        said = subprocess.run(["mosquitto", "-h"], capture_output=True, text=True, timeout=10, check=False).stdout
+        text = subprocess.run([program or "mosquitto", "-h"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", text)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+def _mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
+    """The broker's program, if it is on this machine: files are written for its least version."""
+    if version is None:
         return
-    if match := re.search(r"mosquitto version (\d+)\.(\d+)\.(\d+)", said):
-        version = (int(match[1]), int(match[2]), int(match[3]))
-        text = ".".join(match.groups())
-        if version < _LEAST_MOSQUITTO:
-            yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _LEAST_MOSQUITTO))} or newer")
-        else:
-            yield Finding("Mosquitto", "ok", text + (_PATCHED if version < _SAFE_MOSQUITTO else ""))
+    text = ".".join(map(str, version))
+    if version < _LEAST_MOSQUITTO:
+        yield Finding("Mosquitto", "FAIL", f"{text}: install {'.'.join(map(str, _LEAST_MOSQUITTO))} or newer")
+    elif version < _SAFE_MOSQUITTO:
+        yield Finding("Mosquitto", "ok", text + _PATCHED)
+    else:
+        yield Finding("Mosquitto", "ok", text + (_DROPS if version == _SHORT_LIST else ""))
 
 
-def _open_files(port: int) -> Iterator[Finding]:
-    """How many files a Mosquitto at a port of this machine may open, if this account may see its configuration."""
+def _running(port: int, version: tuple[int, int, int] | None) -> Iterator[Finding]:
+    """Settings of a Mosquitto at a port of this machine, if this account may see its configuration.
+
+    They are how many files it may open, and whether this version drops connections by its `max_keepalive`.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().decode().split("\0")
@@ -252,7 +271,13 @@ def _open_files(port: int) -> Iterator[Finding]:
             continue
         most = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
         open_files = re.search(r"^Max open files +(\w+)", limits, re.MULTILINE)
-        if most is None or open_files is None or not re.search(rf"^listener {port}\b", config, re.MULTILINE):
+        if not re.search(rf"^listener {port}\b", config, re.MULTILINE):
+            continue
+        silence = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
+        if version == _SHORT_LIST and silence is not None and 0 < int(silence[1]) < MAX_KEEP_ALIVE:
+            text = f"2.0.21 drops connections at max_keepalive {silence[1]}: write {MAX_KEEP_ALIVE}, and restart it"
+            yield Finding("broker's keep-alive", "warn", text)
+        if most is None or open_files is None:
             continue
         wanted = int(most[1]) + SPARE_FILES
         if open_files[1].isdecimal() and int(open_files[1]) <= wanted:

@@ -21,7 +21,17 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
 
-__all__ = ["AUTHORITY_DAYS", "SPARE_FILES", "Account", "Role", "Settings", "access_list", "limits", "public_files"]
+__all__ = [
+    "AUTHORITY_DAYS",
+    "MAX_KEEP_ALIVE",
+    "SPARE_FILES",
+    "Account",
+    "Role",
+    "Settings",
+    "access_list",
+    "limits",
+    "public_files",
+]
 
 
 Role = Literal["gateway", "shard", "operator", "device", "site", "home-assistant", "reader", "removed"]
@@ -219,7 +229,12 @@ MIN_LARGEST = 1 << 16
 """Above the largest frame that a device may publish."""
 _AROUND = 1 << 12
 """Bytes of a packet that are not payload."""
-_KEEP_ALIVE = 60
+MAX_KEEP_ALIVE = 600
+"""Far above what our clients ask for, which is at most 300 (`fugu.mqtt.Broker`).
+
+Mosquitto 2.0.21 puts out some connections whose keep-alive equals this limit, at once: its list of times is one second
+too short (eclipse-mosquitto/mosquitto#3226). A connection that has not said its own has 60.
+"""
 
 
 class Settings(Document):
@@ -309,7 +324,7 @@ persistent_client_expiration 7d
 max_queued_messages {QUEUED_MESSAGES}
 max_queued_bytes {QUEUED_BYTES}
 max_inflight_messages 20
-max_keepalive {_KEEP_ALIVE}
+max_keepalive {MAX_KEEP_ALIVE}
 memory_limit {most.heap}
 max_packet_size {settings.largest + _AROUND}
 set_tcp_nodelay true

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import socket
 import ssl
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import pytest
 from fugu.cli.main import main
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
+from gateway.deployment.doctor import mosquitto_version
+from gateway.deployment.mosquitto import MAX_KEEP_ALIVE
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 
@@ -150,18 +154,18 @@ def test_only_operators_publish_policies_and_devices_get_their_own(fleet: Shippe
 
 
 def test_devices_hear_the_root_from_operators_and_the_time_from_the_gateway(fleet: Shipped) -> None:
-    root, time = topic_of("root", "home"), topic_of("time", "home")
+    root, clock = topic_of("root", "home"), topic_of("time", "home")
     with fleet.client("ring") as ring, fleet.client("gateway-rollout") as operator, fleet.client("gateway") as gateway:
         ring.subscribe(root)
-        ring.subscribe(time)
+        ring.subscribe(clock)
         assert operator.publish(root, b"end") == 0
-        assert gateway.publish(time, b"end") == 0
+        assert gateway.publish(clock, b"end") == 0
         ring.wait_for(root, b"end")
-        ring.wait_for(time, b"end")
+        ring.wait_for(clock, b"end")
     for name in ("ring", "gateway", "site", "public"):
         assert fleet.publish(name, root, retain=True) == DENIED
     for name in ("ring", "operator", "site", "public"):
-        assert fleet.publish(name, time, retain=True) == DENIED
+        assert fleet.publish(name, clock, retain=True) == DENIED
 
 
 def test_the_fleet_of_another_name_does_not_exist(fleet: Shipped) -> None:
@@ -348,6 +352,36 @@ def test_retained_policies_survive_a_restart_in_order(tmp_path: Path) -> None:
         with broker.client("watch") as watch:
             watch.subscribe(POLICY)
             watch.wait_for(POLICY, b"signed")
+
+
+def test_a_client_that_asks_for_no_end_is_told_when_its_silence_ends_the_connection(fleet: Shipped) -> None:
+    """Those of MQTT 3.1.1, which has no word for it, are refused; Mosquitto before 2.0.12 does not bound them."""
+    version = mosquitto_version()
+    assert version is not None
+    for asked, granted in ((0, MAX_KEEP_ALIVE), (MAX_KEEP_ALIVE + 1, MAX_KEEP_ALIVE), (300, 300)):
+        with fleet.client("watch", keep_alive=asked) as client:
+            assert client.reason == 0
+            assert client.keep_alive == granted
+    with fleet.client("watch", version=mqtt.MQTTv311, keep_alive=MAX_KEEP_ALIVE + 1) as older:
+        assert (older.reason != 0) == (version >= (2, 0, 12))
+
+
+@pytest.mark.long
+def test_the_installed_broker_puts_nobody_out_when_a_second_begins(tmp_path: Path) -> None:
+    """Mosquitto 2.0.21 did, if it heard of a client in the moment between a new second and its look at silent ones."""
+    broker = Shipped(tmp_path)
+    broker.add("device", "watch")
+    context = broker.address("watch").tls_context()
+    assert context is not None
+    with broker, broker.client("watch", keep_alive=300) as watch, contextlib.ExitStack() as open_now:
+        for count in (8, 0, 8, 0):
+            time.sleep(1.0 - time.time() % 1.0)  # by the broker's clock: the moment is what matters
+            begun = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(count)]
+            for plain in begun:
+                open_now.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
+            assert watch.publish(SYMBOLS) == 0
+            watch.live()
+        assert watch.lost == 0
 
 
 def refused(address: Broker, context: ssl.SSLContext | None) -> bool:

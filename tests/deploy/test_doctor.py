@@ -245,12 +245,31 @@ def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tm
         command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
         most = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files))
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=most) as process:
-            wait_until(lambda: [*doctor._open_files(port)], "the broker")
-            found = [*doctor._open_files(port)]
+            wait_until(lambda: [*doctor._running(port, (2, 0, 22))], "the broker")
+            found = [*doctor._running(port, (2, 0, 22))]
             process.terminate()
         assert [one.verdict for one in found] == [verdict]
         assert str(files) in found[0].text
     assert "ulimit -n 1124" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "version", "verdicts"),
+    [(60, (2, 0, 21), ["warn"]), (600, (2, 0, 21), []), (60, (2, 0, 22), [])],
+)
+def test_a_running_broker_that_drops_connections_is_named(
+    tmp_path: Path, seconds: int, version: tuple[int, int, int], verdicts: list[str]
+) -> None:
+    port = free_port()
+    lines = f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_connections 100\nmax_keepalive {seconds}\n"
+    (tmp_path / "mosquitto.conf").write_text(lines)
+    command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: [*doctor._running(port, version)], "the broker")
+        found = [one for one in doctor._running(port, version) if one.check == "broker's keep-alive"]
+        process.terminate()
+    assert [one.verdict for one in found] == verdicts
+    assert not found or "max_keepalive 60: write 600" in found[0].text
 
 
 @pytest.mark.parametrize(
@@ -260,7 +279,8 @@ def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tm
         ("1.6.9", "FAIL", "1.6.9: install 2.0.11 or newer"),
         ("2.0.11", "ok", "2.0.11 (before 2.0.21 it needs a distribution's security updates"),
         ("2.0.20", "ok", "2.0.20 (before 2.0.21 it needs a distribution's security updates"),
-        ("2.0.21", "ok", "2.0.21"),
+        ("2.0.21", "ok", "2.0.21 (it drops clients that ask for all of max_keepalive"),
+        ("2.0.22", "ok", "2.0.22"),
         ("2.1.0", "ok", "2.1.0"),
     ],
 )
@@ -271,7 +291,7 @@ def test_the_least_mosquitto(
     program.write_text(f"#!/bin/sh\necho mosquitto version {version}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (found,) = doctor._mosquitto()
+    (found,) = doctor._mosquitto(doctor.mosquitto_version())
     assert found.verdict == verdict
     assert found.text.startswith(text)
     assert ("CVE-2023-28366" in found.text) == ("before" in text)

@@ -146,7 +146,7 @@ def run(
         (folder / "agent.toml").write_text(
             'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nceiling = 50.0\nmeasurement_ceiling = 1.0\n'
             'forget = "puback"\nstatus_seconds = 86400.0\ndrain_seconds = 60.0\n'
-            f'[broker]\nport = {tap.port}\nprotocol = "5"\nkeepalive = 3600\n'
+            f'[broker]\nport = {tap.port}\nprotocol = "5"\nkeepalive = 300\n'
             f'[[streams]]\npolicy = "hr.json"\n[streams.sensor]\n{sensor}\n{source.options}\n'
             '[[streams]]\npolicy = "place.json"\n[streams.sensor]\nkind = "replay"\nfile = "places.csv"\n'
         )

@@ -108,6 +108,7 @@ class Client:
         context: TLS settings other than those of the address.
         version: of MQTT.
         durable: whether the broker keeps the session for a while, and what is sent to it.
+        keep_alive: seconds without traffic that it asks for; 0 asks for any time.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class Client:
         context: ssl.SSLContext | None = None,
         version: int = mqtt.MQTTv5,
         durable: bool = False,
+        keep_alive: int = 30,
     ) -> None:
         self._broker = broker
+        self._keep_alive = keep_alive
         self._session: dict[str, Any] = {}
         if durable:
             properties = mqtt.Properties(mqtt.PacketTypes.CONNECT)
@@ -147,7 +150,7 @@ class Client:
         """Connect, and wait for the answer; a broker that has just started on a busy machine may end a connection."""
         for more in (2, 1, 0):
             try:
-                self._client.connect(self._broker.host, self._broker.port, 30, **self._session)
+                self._client.connect(self._broker.host, self._broker.port, self._keep_alive, **self._session)
                 break
             except ConnectionResetError:
                 if not more:
@@ -160,6 +163,11 @@ class Client:
     ) -> None:
         """Disconnect."""
         self._client.disconnect()
+
+    @property
+    def keep_alive(self) -> int:
+        """Seconds without traffic that hold, by the client or by the broker's answer."""
+        return self._client.keepalive
 
     def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
         """Publish at QoS 1; returns the broker's reason code, 0 also for what nobody is subscribed to."""
