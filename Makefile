@@ -62,6 +62,7 @@ bench:
 	.venv/bin/python benchmarks/chain.py
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
+	.venv/bin/python benchmarks/tracking.py
 	.venv/bin/python benchmarks/real.py
 	.venv/bin/python benchmarks/history.py
 	.venv/bin/python benchmarks/cluster.py

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.tracking import reachable
 from fugu.places.graphs import GraphError, delta_set, lattice, surrogates
 from fugu.places.protection import Protection, degree_of_protection, protect_likely
 from fugu.places.tables import TableWeights, build_table, fallback_table
@@ -95,7 +96,7 @@ class Schedule(NamedTuple):
 
 def successors(constraint: Bools, transition: ArrayLike) -> Bools:
     """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
-    return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
+    return reachable(constraint, transition)
 
 
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:

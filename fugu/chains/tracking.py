@@ -7,29 +7,47 @@ a release are gaps; one that no possible state can release counts as none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from numpy.typing import ArrayLike
 
-from fugu.chains.arrays import Floats
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.kernel import kernel, part
 from fugu.chains.messages import LIFT
 
-__all__ = ["Followed", "Steps", "fixed_lag", "follow", "lagged", "stepping"]
+__all__ = ["Followed", "Moves", "fixed_lag", "follow", "lagged", "moves_of", "reachable"]
 
 _HIGH = LIFT**9
 """The factor that keeps products of small numbers from vanishing."""
 _SPARSE = 0.1
-"""The share of entries other than 0 below which products with a sparse matrix are quicker."""
-
-Steps: TypeAlias = Sequence[Floats | csr_array]
-"""The transition (N, N) from each tick to the next one."""
+"""The share of entries other than 0 below which products with sparse matrices are quicker."""
 
 
-def stepping(transition: Floats) -> Floats | csr_array:
-    """A transition in the form in which products with it are quick."""
-    return csr_array(transition) if np.count_nonzero(transition) < _SPARSE * transition.size else transition
+class Moves(NamedTuple):
+    """Transitions (K, N, N) of a stream, one of which leads from each tick to the next.
+
+    Attributes:
+        dense: (K, N, N); none (0, 0, 0) where entries other than 0 are few.
+        starts: (K, N + 1), where each row of each transition begins among the entries, and where the last one ends.
+        columns, weights: of the entries other than 0, row by row; none where there are many.
+    """
+
+    dense: Floats
+    starts: Ints
+    columns: Ints
+    weights: Floats
+
+
+def moves_of(transitions: Sequence[ArrayLike]) -> Moves:
+    """Transitions in the form in which products with them are quick."""
+    stack = np.array(transitions, dtype=np.float64)
+    if np.count_nonzero(stack) >= _SPARSE * stack.size:
+        return Moves(stack, np.zeros((0, 0), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    entries = np.nonzero(stack)
+    ends = np.cumsum(np.count_nonzero(stack, axis=2).ravel()).reshape(stack.shape[:2])
+    starts = np.column_stack([np.concatenate([[0], ends[:-1, -1]]), ends])
+    return Moves(np.zeros((0, 0, 0)), starts, entries[2].astype(np.int64), stack[entries])
 
 
 class Followed(NamedTuple):
@@ -46,59 +64,162 @@ class Followed(NamedTuple):
     counting: Floats
 
 
-def follow(distribution: Floats, steps: Steps, likelihoods: Sequence[Floats | None]) -> Followed:
+def follow(distribution: Floats, moves: Moves, kinds: Ints, likelihoods: Sequence[Floats | None]) -> Followed:
     """Filter n >= 1 consecutive ticks: the forward pass; `None` is a tick without a release.
 
-    The `distribution` (N,) is that of the first tick, given everything before; there are n - 1 `steps`. Raises
-    ValueError for bad shapes, or if no state is possible at some tick.
+    The `distribution` (N,) is that of the first tick, given everything before; `kinds` (n - 1,) says which of the moves
+    leads to each next tick. Raises ValueError for bad shapes, or if no state is possible at some tick.
     """
-    if len(steps) != len(likelihoods) - 1:
-        raise ValueError(f"{len(likelihoods)} ticks have {len(likelihoods) - 1} steps between them, not {len(steps)}")
-    beliefs, logs = np.empty((len(likelihoods), len(distribution))), np.zeros(len(likelihoods))
-    counting = np.ones_like(beliefs)
-    for tick, likelihood in enumerate(likelihoods):
-        before = beliefs[tick - 1] @ steps[tick - 1] if tick else distribution
-        if not (total := float(before.sum())) > 0.0:
-            raise ValueError(f"no state is possible at tick {tick}")
-        beliefs[tick] = before / total
-        if likelihood is not None:
-            joint, mass = _weighed(before, likelihood)
-            if mass.item() > 0.0:
-                beliefs[tick], counting[tick], logs[tick] = joint, likelihood, log(mass.item() / total) - log(_HIGH)
+    ticks, states = len(likelihoods), len(distribution)
+    if len(kinds) != ticks - 1:
+        raise ValueError(f"{ticks} ticks have {ticks - 1} steps between them, not {len(kinds)}")
+    released = np.array([likelihood is not None for likelihood in likelihoods], dtype=np.bool_)
+    counting, beliefs, logs = np.ones((ticks, states)), np.empty((ticks, states)), np.zeros(ticks)
+    if released.any():
+        counting[released] = np.array([likelihood for likelihood in likelihoods if likelihood is not None])
+    first = np.ascontiguousarray(distribution, dtype=np.float64)
+    if (bad := _filter(first, *moves, kinds, released, counting, beliefs, logs)) >= 0:
+        raise ValueError(f"no state is possible at tick {bad}")
     return Followed(beliefs, logs, counting)
 
 
-def _weighed(distributions: Floats, likelihoods: Floats) -> tuple[Floats, Floats]:
-    """Distributions (..., N) given releases, and their mass (..., 1), lifted; those of mass 0 are 0."""
-    joint = distributions * _HIGH * likelihoods
-    mass = joint.sum(axis=-1, keepdims=True)
-    return joint / np.where(mass > 0.0, mass, 1.0), mass
-
-
-def fixed_lag(found: Followed, steps: Steps, lag: int, ticks: slice = slice(None)) -> Floats:
+def fixed_lag(followed: Followed, moves: Moves, kinds: Ints, lag: int, ticks: slice = slice(None)) -> Floats:
     """The distributions (n, N) of some ticks given everything released up to `lag` >= 0 ticks later, exactly.
 
-    The last ticks use what there is; `found` is from `follow` of the same steps.
+    The last ticks use what there is; `followed` is from `follow` of the same moves.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    chosen = np.arange(len(found.beliefs))[ticks]
-    messages = np.ones_like(found.beliefs[ticks])
-    kinds, kind_of = {id(step): step for step in steps}, np.array([id(step) for step in steps], dtype=np.int64)
-    for ahead in range(min(lag, len(steps)), 0, -1):
-        rows = np.flatnonzero(chosen + ahead <= len(steps))
-        later = chosen[rows] + ahead
-        weighed, mass = _weighed(messages[rows], found.counting[later])
-        if not mass.all():
-            raise ValueError("no state is possible")
-        for kind, step in kinds.items():
-            same = kind_of[later - 1] == kind
-            messages[rows[same]] = weighed[same] @ step.T
-    distributions, mass = _weighed(found.beliefs[ticks], messages)
-    return np.where(mass > 0.0, distributions, found.beliefs[ticks])
+    chosen = np.arange(len(followed.beliefs))[ticks]
+    smoothed = np.ones((len(chosen), followed.beliefs.shape[1]))
+    if not _smooth(followed.beliefs, followed.counting, *moves, kinds, chosen, min(lag, len(kinds)), smoothed):
+        raise ValueError("no state is possible")
+    return smoothed
 
 
 def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
     """The same of all ticks of a stream with one transition, from the distribution of its first."""
-    steps = [stepping(transition)] * (len(likelihoods) - 1)
-    return fixed_lag(follow(distribution, steps, likelihoods), steps, lag)
+    moves, kinds = moves_of([transition]), np.zeros(len(likelihoods) - 1, dtype=np.int64)
+    return fixed_lag(follow(distribution, moves, kinds, likelihoods), moves, kinds, lag)
+
+
+def reachable(possible: Bools, transition: ArrayLike) -> Bools:
+    """The states (N,) that can follow one of the possible states (N,): a step is possible if its entry is above 0."""
+    reached = np.zeros(len(possible), dtype=np.bool_)
+    _reach(possible, np.asarray(transition) > 0, reached)
+    return reached
+
+
+@kernel
+def _filter(
+    distribution: Floats,
+    dense: Floats,
+    starts: Ints,
+    columns: Ints,
+    weights: Floats,
+    kinds: Ints,
+    released: Bools,
+    counting: Floats,
+    beliefs: Floats,
+    logs: Floats,
+) -> int:
+    """Fill beliefs (n, N) and logs (n,); counting becomes 1 where a release is impossible. A bad tick, or -1."""
+    ticks, states = beliefs.shape
+    before = distribution.copy()
+    for tick in range(ticks):
+        if tick > 0:
+            before = _predict(beliefs[tick - 1], dense, starts, columns, weights, kinds[tick - 1])
+        total = before.sum()
+        if not total > 0.0:
+            return tick
+        mass = 0.0
+        if released[tick]:
+            for state in range(states):
+                beliefs[tick, state] = before[state] * _HIGH * counting[tick, state]
+                mass += beliefs[tick, state]
+        if mass > 0.0:
+            logs[tick] = np.log(mass / total) - np.log(_HIGH)
+            beliefs[tick] /= mass
+        else:
+            counting[tick] = 1.0
+            for state in range(states):
+                beliefs[tick, state] = before[state] / total
+    return -1
+
+
+@part
+def _predict(row: Floats, dense: Floats, starts: Ints, columns: Ints, weights: Floats, kind: int) -> Floats:
+    """A row (N,) times a transition."""
+    following: Floats = np.zeros(len(row))
+    if len(dense) > 0:
+        following = np.dot(row, dense[kind])
+        return following
+    for state in range(len(row)):
+        for entry in range(starts[kind, state], starts[kind, state + 1]):
+            following[columns[entry]] += row[state] * weights[entry]
+    return following
+
+
+@kernel
+def _smooth(
+    beliefs: Floats,
+    counting: Floats,
+    dense: Floats,
+    starts: Ints,
+    columns: Ints,
+    weights: Floats,
+    kinds: Ints,
+    chosen: Ints,
+    lag: int,
+    messages: Floats,
+) -> bool:
+    """Turn messages (n, N), ones at first, into the distributions of chosen ticks; False if no state is possible."""
+    states = beliefs.shape[1]
+    weighed = np.empty_like(messages)
+    for ahead in range(lag, 0, -1):
+        row = 0
+        while row < len(chosen):
+            later = chosen[row] + ahead
+            if later > len(kinds):
+                row += 1
+                continue
+            kind, end = kinds[later - 1], row
+            while end < len(chosen) and chosen[end] + ahead <= len(kinds) and kinds[chosen[end] + ahead - 1] == kind:
+                mass = 0.0
+                for state in range(states):
+                    weighed[end, state] = messages[end, state] * _HIGH * counting[chosen[end] + ahead, state]
+                    mass += weighed[end, state]
+                if not mass > 0.0:
+                    return False
+                weighed[end] /= mass
+                end += 1
+            if len(dense) > 0:
+                messages[row:end] = np.dot(weighed[row:end], dense[kind].T)
+            else:
+                for place in range(row, end):
+                    for state in range(states):
+                        total = 0.0
+                        for entry in range(starts[kind, state], starts[kind, state + 1]):
+                            total += weights[entry] * weighed[place, columns[entry]]
+                        messages[place, state] = total
+            row = end
+    for row in range(len(chosen)):
+        mass = 0.0
+        for state in range(states):
+            messages[row, state] *= _HIGH * beliefs[chosen[row], state]
+            mass += messages[row, state]
+        if mass > 0.0:
+            messages[row] /= mass
+        else:
+            messages[row] = beliefs[chosen[row]]
+    return True
+
+
+@kernel
+def _reach(possible: Bools, steps: Bools, reached: Bools) -> None:
+    """Mark the states that a step (N, N) leads to from a possible one."""
+    for state in range(len(possible)):
+        if possible[state]:
+            for following in range(len(reached)):
+                if steps[state, following]:
+                    reached[following] = True

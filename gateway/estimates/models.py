@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains import predict, stationary_distribution
-from fugu.chains.arrays import Floats
+from fugu.chains.arrays import Floats, Ints
 from fugu.chains.model import likelihood_rows
-from fugu.chains.tracking import Followed, Steps, fixed_lag, follow, stepping
+from fugu.chains.tracking import Followed, fixed_lag, follow, moves_of
 from fugu.contract.chains import ChainClass
 from fugu.contract.descriptions import place_grid
 from fugu.contract.errors import PolicyError
@@ -160,7 +160,7 @@ class MeasureModel:
         self._shows = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
         matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
         self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
-        self._moves = [stepping(matrix) for matrix in self._matrices]
+        self._moves = moves_of(self._matrices)
         self._changes = [one.tick for one in policy.changes]
         self.reach = ConstraintSets(self.measurement)
         self.grid = place_grid(policy)
@@ -223,7 +223,7 @@ class MeasureModel:
     def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
         """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
         likelihoods = [one and self._likelihood(one, tables) for one in released]
-        return follow(distribution, self._steps(first, len(likelihoods)), likelihoods)
+        return follow(distribution, self._moves, self._kinds(first, len(likelihoods)), likelihoods)
 
     def estimate(
         self,
@@ -241,7 +241,8 @@ class MeasureModel:
         found = self.follow(distribution, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]
         rows = slice(chosen.start, chosen.stop)
-        beliefs = fixed_lag(found, self._steps(frame.first, len(found.beliefs)), lag, rows)
+        kinds = self._kinds(frame.first, len(found.beliefs))
+        beliefs = fixed_lag(found, self._moves, kinds, lag, rows)
         means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
         protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
         return PointEstimates(
@@ -254,8 +255,8 @@ class MeasureModel:
             frame.shift,
         )
 
-    def _steps(self, first: int, ticks: int) -> Steps:
-        return [self._moves[self._part(tick)] for tick in range(first, first + ticks - 1)]
+    def _kinds(self, first: int, ticks: int) -> Ints:
+        return np.array([self._part(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
 
     def degree(self, number: int, tick: int, tables: Tables) -> int:
         """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import fixed_lag, follow, lagged, stepping
+from fugu.chains.tracking import fixed_lag, follow, lagged, moves_of, reachable
+from tests.support import naive_tracking
 
 
 class Case(NamedTuple):
@@ -74,12 +74,13 @@ CASES = [(states, ticks, seed) for states, ticks in [(1, 4), (2, 6), (3, 5), (4,
 @pytest.mark.parametrize("shape", CASES)
 def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, int]) -> None:
     one = case(*shape)
-    found = follow(*one)
+    moves, kinds = moves_of(one.steps), np.arange(len(one.steps))
+    found = follow(one.distribution, moves, kinds, one.seen)
     counted, last = counting(one), len(one.seen) - 1
     for lag in range(last + 2):
         expected = by_paths(one, lag)
-        assert fixed_lag(found, one.steps, lag) == pytest.approx(expected, abs=1e-12)
-        assert fixed_lag(found, one.steps, lag, slice(1, 3)) == pytest.approx(expected[1:3], abs=1e-12)
+        assert fixed_lag(found, moves, kinds, lag) == pytest.approx(expected, abs=1e-12)
+        assert fixed_lag(found, moves, kinds, lag, slice(1, 3)) == pytest.approx(expected[1:3], abs=1e-12)
         if lag == 0:
             assert found.beliefs == pytest.approx(expected, abs=1e-12)
     before = 1.0
@@ -100,41 +101,78 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
     """A row of zeros: whoever was there is gone a tick later, and smoothing knows."""
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0], [0.0, 0.3, 0.7]])
     one = Case(np.array([0.2, 0.5, 0.3]), [matrix] * 3, [None] * 4)
-    found = follow(*one)
-    assert fixed_lag(found, one.steps, 9) == pytest.approx(by_paths(one, 9), abs=1e-12)
+    moves, kinds = moves_of([matrix]), np.zeros(3, dtype=np.int64)
+    found = follow(one.distribution, moves, kinds, one.seen)
+    assert fixed_lag(found, moves, kinds, 9) == pytest.approx(by_paths(one, 9), abs=1e-12)
     assert found.beliefs == pytest.approx(by_paths(one, 0), abs=1e-12)
     with pytest.raises(ValueError, match="no state is possible at tick 1"):
-        follow(np.array([0.0, 1.0]), [np.array([[0.0, 1.0], [0.0, 0.0]])], [None, None])
+        follow(np.array([0.0, 1.0]), moves_of([[[0.0, 1.0], [0.0, 0.0]]]), kinds[:1], [None, None])
 
 
 def test_points_all_but_impossible_still_count() -> None:
     """Two of 1e-290 in a row from a state of 1e-200: products vanish in floating point, the distribution does not."""
-    found = follow(np.array([1e-200, 1.0]), [np.eye(2)], [np.array([1e-290, 0.0])] * 2)
+    moves, kinds = moves_of([np.eye(2)]), np.zeros(1, dtype=np.int64)
+    found = follow(np.array([1e-200, 1.0]), moves, kinds, [np.array([1e-290, 0.0])] * 2)
     assert (found.counting < 1.0).all()
     assert found.beliefs == pytest.approx(np.array([[1.0, 0.0]] * 2))
     assert found.log_likelihoods == pytest.approx(np.log(10.0) * np.array([-490.0, -290.0]), rel=1e-12)
-    assert fixed_lag(found, [np.eye(2)], 1) == pytest.approx(np.array([[1.0, 0.0]] * 2))
+    assert fixed_lag(found, moves, kinds, 1) == pytest.approx(np.array([[1.0, 0.0]] * 2))
 
 
-def test_a_sparse_matrix_is_used_alike() -> None:
-    """A walk over cells, and scattered steps."""
+def walk_over_cells() -> Floats:
     generator = np.random.default_rng(1)
     x, y = np.arange(121) % 11, np.arange(121) // 11
     near = (np.maximum(abs(x[:, None] - x), abs(y[:, None] - y)) <= 1) * generator.random((121, 121))
-    for matrix in (near / near.sum(axis=1, keepdims=True), np.eye(60)[generator.permutation(60)]):
-        assert isinstance(stepping(matrix), csr_array)
-        seen = [generator.random(len(matrix)) for _ in range(9)]
-        distribution = generator.dirichlet(np.ones(len(matrix)))
-        plain = fixed_lag(follow(distribution, [matrix] * 8, seen), [matrix] * 8, 3)
-        assert lagged(distribution, matrix, seen, 3) == pytest.approx(plain, abs=1e-13)
-    assert isinstance(stepping(np.full((3, 3), 1 / 3)), np.ndarray)
+    return np.asarray(near / near.sum(axis=1, keepdims=True))
+
+
+SPARSE = walk_over_cells()
+OTHER = np.eye(121)[np.random.default_rng(2).permutation(121)]
+DENSE = np.random.default_rng(3).dirichlet(np.ones(7), 7)
+
+
+@pytest.mark.parametrize(
+    "matrices",
+    [[SPARSE], [OTHER], [SPARSE, OTHER], [DENSE], [DENSE, np.roll(DENSE, 1, axis=1)]],
+    ids=["cells", "permutation", "two sparse", "dense", "two dense"],
+)
+def test_kernels_do_what_their_naive_twin_does(matrices: list[Floats]) -> None:
+    """Whatever the form of the matrices, and however they take turns; gaps and impossible releases among them."""
+    generator, states, ticks = np.random.default_rng(4), len(matrices[0]), 12
+    kinds = generator.integers(len(matrices), size=ticks - 1)
+    seen: list[Floats | None] = [generator.random(states) for _ in range(ticks)]
+    seen[3], seen[7] = None, np.zeros(states)
+    distribution = generator.dirichlet(np.ones(states))
+    moves, steps = moves_of(matrices), [matrices[kind] for kind in kinds]
+    assert (len(moves.dense) > 0) == (states == 7)
+    twin = naive_tracking.follow(distribution, steps, seen)
+    found = follow(distribution, moves, kinds, seen)
+    assert found.beliefs == pytest.approx(twin.beliefs, abs=1e-12)
+    assert found.log_likelihoods == pytest.approx(twin.log_likelihoods, rel=1e-12)
+    assert (found.counting == twin.counting).all()
+    for lag in (0, 1, 3, 40):
+        for ticks_of in (slice(None), slice(2, 9)):
+            smoothed = naive_tracking.fixed_lag(twin, steps, lag, ticks_of)
+            assert fixed_lag(found, moves, kinds, lag, ticks_of) == pytest.approx(smoothed, abs=1e-12)
+    if len(matrices) == 1:
+        assert lagged(distribution, matrices[0], seen, 3) == pytest.approx(fixed_lag(found, moves, kinds, 3), abs=1e-12)
+
+
+def test_states_that_can_follow() -> None:
+    generator = np.random.default_rng(5)
+    steps = generator.random((9, 9)) * (generator.random((9, 9)) < 0.2)
+    for _ in range(20):
+        possible = generator.random(9) < 0.3
+        expected = [any(possible[a] and steps[a, b] > 0 for a in range(9)) for b in range(9)]
+        assert reachable(possible, steps).tolist() == expected
 
 
 def test_wrong_shapes_are_refused() -> None:
-    distribution = np.array([0.5, 0.5])
+    distribution, none = np.array([0.5, 0.5]), np.zeros(0, dtype=np.int64)
+    moves = moves_of([np.eye(2)])
     with pytest.raises(ValueError, match="1 steps between"):
-        follow(distribution, [], [None, None])
+        follow(distribution, moves, none, [None, None])
     with pytest.raises(ValueError, match="shape"):
-        follow(distribution, [], [np.ones(3)])
+        follow(distribution, moves, none, [np.ones(3)])
     with pytest.raises(ValueError, match="lag is -1"):
-        fixed_lag(follow(distribution, [], [None]), [], -1)
+        fixed_lag(follow(distribution, moves, none, [None]), moves, none, -1)
