@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import linecache
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,10 +22,12 @@ from typing import Self
 
 from fugu.mqtt import Broker
 
-__all__ = ["PATIENCE", "WORKER", "Mosquitto", "free_port", "has_ended", "wait_until"]
+__all__ = ["COMPUTING", "PATIENCE", "WORKER", "Mosquitto", "ended", "free_port", "has_ended", "wait_until"]
 
-PATIENCE = 1000.0
+PATIENCE = float(os.environ.get("TESTS_PATIENCE", 60.0))
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
+COMPUTING = 5.0 * PATIENCE
+"""The same for what takes a processor many seconds, such as `fugu plan auto`, while other tests compute as well."""
 _AGAIN_SECONDS = 20.0
 """Seconds after which a broker that goes on is told to end again: at times it misses a signal."""
 _POLL_SECONDS, _MOST_SECONDS = 0.01, 0.1
@@ -33,20 +39,51 @@ _PORTS = (
 )
 
 
-def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:
+def wait_until(
+    condition: Callable[[], object],
+    what: str = "",
+    *,
+    instead: Callable[[], object] | None = None,
+    patience: float = PATIENCE,
+) -> None:
     """Poll until the condition holds; one that takes long to look at, or long to come, is looked at less often.
+
+    Args:
+        condition: what is waited for.
+        what: its name; without one, the line that waits.
+        instead: tells what has come instead; without it, that is the condition's value.
+        patience: seconds, for a test that says why it needs more than others.
+
+    Raises:
+        AssertionError: if it has not for so long. It says what was waited for, and what has come.
+    """
+    begun = looked = time.monotonic()
+    before = time.thread_time()
+    while not (value := condition()):
+        now = time.monotonic()
+        if now >= begun + patience:
+            came = value if instead is None else instead()
+            raise AssertionError(f"waited {patience:g} s for {what or _line(2)}, in vain: there is {came!r:.1000}")
+        pause = min(max(3.0 * (now - looked), 0.1 * (now - begun)), _MOST_SECONDS)
+        time.sleep(max(_POLL_SECONDS, pause, 3.0 * (time.thread_time() - before)))
+        looked, before = time.monotonic(), time.thread_time()
+
+
+def _line(above: int) -> str:
+    """The call that waits, as it is written."""
+    frame = inspect.getframeinfo(sys._getframe(above), context=1)
+    lines = frame.positions and range(frame.positions.lineno or 0, (frame.positions.end_lineno or 0) + 1)
+    return " ".join(linecache.getline(frame.filename, number).strip() for number in lines or [frame.lineno])
+
+
+def ended(thread: threading.Thread, what: str = "") -> None:
+    """Wait until a thread has ended.
 
     Raises:
         AssertionError: if it has not for as long as a test has patience.
     """
-    begun = looked = time.monotonic()
-    before = time.thread_time()
-    while not condition():
-        now = time.monotonic()
-        assert now < begun + PATIENCE, f"waited {PATIENCE:g} s for {what}, in vain"
-        pause = min(max(3.0 * (now - looked), 0.1 * (now - begun)), _MOST_SECONDS)
-        time.sleep(max(_POLL_SECONDS, pause, 3.0 * (time.thread_time() - before)))
-        looked, before = time.monotonic(), time.thread_time()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), f"waited {PATIENCE:g} s for the end of {what or thread.name}, in vain: it runs"
 
 
 def has_ended(process: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +24,7 @@ from tests.support.scenes import write_policies
 __all__ = ["DENIED", "Client", "Shipped", "promises"]
 
 DENIED = 135
+_ATTEMPTS = 3
 NOBODY = 16
 
 
@@ -101,6 +104,9 @@ class Shipped(Mosquitto):
 class Client:
     """A connection in MQTT 5 that keeps every answer, and never comes back by itself; it lives while it is waited for.
 
+    Only a connection that ends before there is an answer to CONNECT is begun again, twice. Whoever waits for something
+    on a connection that has ended fails at once.
+
     Args:
         broker: address and credentials.
         client_id: as any client may claim it.
@@ -147,16 +153,15 @@ class Client:
         self._client.on_message = lambda _client, _data, message: self.received.append((message.topic, message.payload))
 
     def __enter__(self) -> Self:
-        """Connect, and wait for the answer; a broker that has just started on a busy machine may end a connection."""
-        for more in (2, 1, 0):
-            try:
+        """Connect, and wait for the answer; ConnectionError if there is none three times."""
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(ConnectionResetError):
                 self._client.connect(self._broker.host, self._broker.port, self._keep_alive, **self._session)
-                break
-            except ConnectionResetError:
-                if not more:
-                    raise
-        self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
-        return self
+                self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
+            if self.reason is not None:
+                return self
+            self.lost = 0
+        raise ConnectionError(f"{_ATTEMPTS} connections ended before there was an answer to CONNECT")
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -205,16 +210,22 @@ class Client:
         self._until(lambda: (topic, payload) in self.received, f"{payload!r} on {topic}")
 
     def _wait(self, mid: int) -> int:
-        self._until(lambda: mid in self._answers, "an answer")
+        self._until(lambda: mid in self._answers, f"an answer to packet {mid}")
         return self._answers.pop(mid)
 
     def _until(self, condition: Callable[[], object], what: str) -> None:
         def reached() -> bool:
             if not condition():
                 self._client.loop(0.05)
+            if not condition() and self.lost:
+                raise AssertionError(f"the connection ended while {what} was waited for: there is {self._came()}")
             return bool(condition())
 
-        wait_until(reached, what)
+        wait_until(reached, what, instead=self._came)
+
+    def _came(self) -> str:
+        counts = Counter(topic for topic, _ in self.received)
+        return f"{sum(counts.values())} messages {dict(counts)}, and answers to packets {sorted(self._answers)}"
 
     def _connected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self.reason = reason.value

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -17,13 +18,20 @@ CANARIES = ("71.53194726", "-40962.8642131", "8.66025403784e+17", "canary-7f3a9c
 class Wiretap:
     """Listens on a free loopback port and relays to a broker on another.
 
+    Args:
+        broker_port: where the broker is.
+        drops: whether a connection is ended as soon as it is there, by its number from 1.
+
     Attributes:
         port: where devices connect.
+        accepted: how many connections there were.
         upstream: every byte that devices have sent.
         downstream: every byte that the broker has sent.
     """
 
-    def __init__(self, broker_port: int) -> None:
+    def __init__(self, broker_port: int, drops: Callable[[int], bool] = lambda _number: False) -> None:
+        self.accepted = 0
+        self._drops = drops
         self.upstream = bytearray()
         self.downstream = bytearray()
         self._broker_port = broker_port
@@ -58,6 +66,10 @@ class Wiretap:
                 device, _ = self._listener.accept()
             except OSError:
                 return
+            self.accepted += 1
+            if self._drops(self.accepted):
+                device.close()
+                continue
             try:
                 broker = socket.create_connection(("127.0.0.1", self._broker_port))
             except OSError:
