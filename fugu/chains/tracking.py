@@ -153,10 +153,10 @@ def _predict(row: Floats, dense: Floats, starts: Ints, columns: Ints, weights: F
     following: Floats = np.zeros(len(row))
     if len(dense) > 0:
         following = np.dot(row, dense[kind])
-        return following
-    for state in range(len(row)):
-        for entry in range(starts[kind, state], starts[kind, state + 1]):
-            following[columns[entry]] += row[state] * weights[entry]
+    else:
+        for state in range(len(row)):
+            for entry in range(starts[kind, state], starts[kind, state + 1]):
+                following[columns[entry]] += row[state] * weights[entry]
     return following
 
 
