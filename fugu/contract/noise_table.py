@@ -136,6 +136,16 @@ class NoiseTable:
             raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
         return SCALE - self.rows[0][0], self.rows[1][0]
 
+    @property
+    def flips(self) -> tuple[tuple[str, str], ...]:
+        """The names and values of rho0 and rho1 of a 2x2 table, as decimals and integers; none of other tables."""
+        if self.points or (self.states, self.symbols) != (2, 2):
+            return ()
+        names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
+        return tuple(
+            (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)") for name, flip in zip(names, self.thresholds, strict=True)
+        )
+
     def draw(self, state: int, word: int) -> int:
         """The number of the output for a state and a word that is uniform in 0..2^32-1."""
         return bisect_right(self.rows[state], word)

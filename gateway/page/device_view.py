@@ -21,6 +21,7 @@ from fugu.contract.descriptions import (
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate, ellipse
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
@@ -279,6 +280,7 @@ def _description(told: Description) -> dict[str, Any]:
         "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
         "guarantee": _promise(told.guarantee),
         "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
+        "flips": () if told.table is None else NoiseTable(told.table).flips,
         "place": _grid(told),
         "bounds": _bounds(told),
         "windows": [_window(one, told.period_seconds) for one in told.windows],

@@ -50,6 +50,7 @@ def _policy_document(
         "protected": protected_sentence(policy.discretiser),
         "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
         "weights": None if policy.table is None else policy.table.weights(),
+        "flips": None if policy.table is None else dict(policy.table.flips),
     }
     if policy.chains.named_streams:
         document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
@@ -124,6 +125,8 @@ def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Recor
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    for flip, value in () if policy.table is None else policy.table.flips:
+        print(f"  {flip}: {value}")
     print(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))

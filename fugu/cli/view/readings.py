@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from fugu.contract.descriptions import Described, Description
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.errors import printable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text, loss_words
@@ -58,6 +59,8 @@ def description_lines(description: Description) -> list[str]:
         over, every = (_seconds(ticks * one.period_seconds) for ticks in (window.length, window.stride))
         about = window.query.about(window.states)
         lines.append(f"  window {window.name}: {about} over {over}, every {every}, noise of scale {window.scale}")
+    if one.table is not None:
+        lines += [f"  {name}: {value}" for name, value in NoiseTable(one.table).flips]
     if one.point_epsilon is not None:
         lines.append(f"  a point: {loss_words(one.point_epsilon)}")
     lines += _promise(one.guarantee, "everything")

@@ -160,11 +160,7 @@ def _recommendation(plan: StreamPlan, better: Option) -> str:
 
 def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
     chosen, flips = plan.chosen, _flips(plan.chosen)
-    names = ("rho0 = Pr(symbol 1 | state 0)", "rho1 = Pr(symbol 0 | state 1)")
-    facts = [
-        (name, f"{flip / SCALE:.10f}  ({flip} of 2^32)")
-        for name, flip in zip(names if len(flips) == 2 else ("Pr(each wrong symbol)",), flips, strict=True)
-    ]
+    facts = [*chosen.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
     facts += [
         ("epsilon achieved", f"{chosen.epsilon:.10f}  ({chosen.adversary}; {chosen.loss.bound})"),
         ("symbols that are not the state", f"{chosen.flips:.2%}"),

@@ -242,6 +242,7 @@ function promised(told) {
   const held = lines.filter(([, loss]) => loss !== null && loss <= LARGEST_PROTECTED);
   const facts = [["against", ADVERSARIES[adversary]], ["for", told.chain_class]];
   if (told.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(told.point_epsilon, "")]);
+  facts.push(...told.flips);
   if (told.since_tick !== null) facts.push(["since", `tick ${number(told.since_tick)}; a stretch that begins before may lose the larger of this and the former promise`]);
   for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
   return [
