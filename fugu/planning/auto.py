@@ -210,7 +210,7 @@ def plan_auto(
     else:
         progress("candidates", 0.15)
         lengths = _lengths(problem)
-        windows = _windows(problem, data, chains, lengths)
+        windows = () if question.want == "now" else _windows(problem, data, chains, lengths)
         ticks = [one.window_ticks for one in windows if one.window_ticks is not None]
         symbols = _symbols(problem, ticks) if problem.profile is None else ()
         progress("attackers on the first set", 0.3)
@@ -437,7 +437,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
     if question.latency_seconds is not None:
         wanted = [one for one in wanted if (one.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)]
     if question.want == "now":
-        wanted = [one for one in wanted if one.answers == "now"] or wanted
+        wanted = [one for one in wanted if one.answers == "now"]
     limit = question.within or AIM
     close = [one for one in wanted if one.expected_error <= limit]
     if close or question.within is not None:

@@ -211,6 +211,7 @@ def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu
     edges = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2")
     document = plan(fugu, "--model", chain, "--epsilon", 3, *edges, "-o", file)
     assert (document["rho0"], document["threshold0"]) == (None, None)
+    assert json.loads(fugu("check", "policy", file, "--json").out)["flips"] == {}
     weights = document["weights"]
     assert [sum(row) for row in weights] == [2**32] * 3
     assert weights[0][1] == weights[0][2] == weights[2][0] < weights[0][0]

@@ -174,3 +174,11 @@ def test_a_typical_member_must_be_a_member() -> None:
 def test_a_transition_without_a_finite_odds_ratio_is_refused(rows: tuple[tuple[float, ...], ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         odds_ratio(rows)
+
+
+def test_the_two_numbers_of_a_table_of_two_states_are_said_as_decimals_and_integers() -> None:
+    assert NoiseTable.binary(SCALE // 4, 1).flips == (
+        ("rho0 = Pr(symbol 1 | state 0)", "0.2500000000  (1073741824 of 2^32)"),
+        ("rho1 = Pr(symbol 0 | state 1)", "0.0000000002  (1 of 2^32)"),
+    )
+    assert NoiseTable.randomised_response(3, 100).flips == ()

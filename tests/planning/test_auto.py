@@ -15,7 +15,7 @@ import pytest
 from fugu.attackers.evaluation import Attack
 from fugu.chains import simulate
 from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.cli.view.auto_plan import candidate_document, verdict
+from fugu.cli.view.auto_plan import candidate_document, percent, verdict
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.auto import AutoPlan, _least_epsilon, auto_policy, plan_auto
@@ -177,13 +177,19 @@ def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:
 
 
 @pytest.mark.long
-def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_offers_a_share() -> None:
+def test_the_state_now_is_not_useful_at_epsilon_1_and_the_plan_says_what_would_be() -> None:
     plan = planned(simulated(2, 6_000), want="now")
-    check(plan)
-    now = [one for one in plan.candidates if one.answers == "now"]
-    assert now
-    assert all(2.0 * one.expected_error > one.guess_error for one in now)
-    assert plan.recommended.answers == "share"
+    assert plan.candidates
+    assert {one.answers for one in plan.candidates} == {"now"}
+    assert all(2.0 * one.expected_error > one.guess_error for one in plan.candidates)
+    assert plan.recommended.kind == "none"
+    said = " ".join(verdict(plan))
+    best = min(plan.candidates, key=lambda one: one.expected_error / one.guess_error)
+    majority = 1.0 - best.guess_error
+    assert f"naming the likelier state is right {percent(majority)} of the time" in said
+    assert "At epsilon 1 nobody can be right more often than 73 %" in said
+    assert plan.least_epsilon is not None
+    assert f"{plan.least_epsilon:g} is the least at which an answer may be useful: a randomised symbol" in said
 
 
 @pytest.mark.long

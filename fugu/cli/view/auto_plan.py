@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fugu.attackers.evaluation import Attack
+from fugu.attackers.evaluation import Attack, success_bound
 from fugu.attackers.stretches import StretchAttack
 from fugu.cli.view.guarantee import (
     promise_document,
@@ -100,7 +100,7 @@ def verdict(plan: AutoPlan) -> list[str]:
         )
     elif best is not None:
         told.insert(
-            0 if question.want == "now" else 1,
+            1,
             f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
             f"{percent(best.expected_error)} where always guessing is off by {percent(best.guess_error)}.",
         )
@@ -258,13 +258,36 @@ def _nothing(plan: AutoPlan) -> list[str]:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
     if question.protect and best is not None and best.blocks is None:
         told += _stretch_needs(plan, best)
+    if question.want == "now" and best is not None:
+        told.append(_limit(best))
     if plan.least_epsilon is not None:
         told.append(
-            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful."
+            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
+            f"{_would_be(plan, plan.least_epsilon)}."
         )
     elif plan.curves:
         told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return told
+
+
+def _limit(best: Candidate) -> str:
+    """Say how often anybody can name the state now, whatever is done with the symbols."""
+    majority = 1.0 - best.guess_error
+    limit = float(success_bound([majority, best.guess_error], best.epsilon))
+    likelier = f"naming the likelier state is right {percent(majority)} of the time"
+    if limit <= majority + 1e-9:
+        return f"At epsilon {best.epsilon:g} no symbol can beat that: {likelier}."
+    return f"At epsilon {best.epsilon:g} nobody can be right more often than {percent(limit)}; {likelier}."
+
+
+def _would_be(plan: AutoPlan, epsilon: float) -> str:
+    """The answer that may be useful at a larger epsilon, in words."""
+    curves = [curve for curve in plan.curves if any(at == epsilon for at, _ in curve.points)]
+    if plan.question.want != "now" or not curves:
+        return ""
+    best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
+    off = percent(dict(best.points)[epsilon])
+    return f": {answer_words(plan, best.candidate)}, off by {off}"
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:

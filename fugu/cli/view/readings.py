@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from fugu.contract.descriptions import Described, Description
-from fugu.contract.noise_table import NoiseTable
 from fugu.contract.errors import printable
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import Estimate, PlaceEstimate, ReleaseFrame, StateEstimate, WindowCount
 from fugu.contract.sentences import instant_text, loss_words
 from fugu.mqtt.readings import (
