@@ -1,7 +1,7 @@
 """Write deploy/constraints/*.txt: every package of a deployed install, its version, and the hashes of its files.
 
 `build.txt` is what builds the others where they have to be built, `edge.txt` and `gateway.txt` what runs, `sensors.txt`
-what an edge needs besides for pins and Bluetooth.
+what an edge needs besides for pins and Bluetooth, `demo.txt` what `make demo` installs.
 
 Usage: make constraints      (asks the package index that pip is configured for; nothing else of it is written down)
 
@@ -27,6 +27,7 @@ MACHINES = {
     "edge": ("x86_64", "aarch64", "armv7l"),
     "gateway": ("x86_64", "aarch64"),
     "sensors": ("x86_64", "aarch64"),
+    "demo": ("x86_64", "aarch64"),
 }
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 GLIBC = (31, 41)
@@ -42,8 +43,9 @@ def main() -> int:
     extras = project["project"]["optional-dependencies"]
     gateway = edge + extras["gateway"] + extras["metrics"] + extras["postgres"]
     sensors = extras["gpio"] + extras["bluetooth"]
-    needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors}
-    versions = resolved(build + gateway + sensors)
+    demo = edge + extras["gateway"] + [one for one in extras["demo"] if not one.startswith("fugu-edge")]
+    needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors, "demo": demo}
+    versions = resolved(build + gateway + sensors + demo)
     FOLDER.mkdir(exist_ok=True)
     for name, machines in MACHINES.items():
         wanted = resolved(needed[name], [f"{one}=={version}" for one, version in versions.items()])

@@ -16,18 +16,18 @@ USER = 10001
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 
-def supervisor(path: str) -> dict[str, Any]:
+def supervisor(path: str, token: str) -> dict[str, Any]:
     """Ask the Supervisor."""
-    headers = {"Authorization": f"Bearer {os.environ['SUPERVISOR_TOKEN']}"}
+    headers = {"Authorization": f"Bearer {token}"}
     with urllib.request.urlopen(urllib.request.Request(SUPERVISOR + path, headers=headers), timeout=30) as answer:
         found: dict[str, Any] = json.load(answer)["data"]
     return found
 
 
-def written() -> Path:
+def written(token: str) -> Path:
     """Write the file of a gateway of Home Assistant's own broker, with the page behind its ingress."""
     try:
-        broker = supervisor("/services/mqtt")
+        broker = supervisor("/services/mqtt", token)
     except urllib.error.HTTPError:
         raise SystemExit("Home Assistant has no MQTT broker: install the app Mosquitto broker, and start it") from None
     fleet = json.loads((DATA / "options.json").read_text())["fleet"]
@@ -43,7 +43,7 @@ def written() -> Path:
             "store": str(DATA / f"{fleet}.db"),
             "policies": str(CONFIG / "policies"),
             "home_assistant": True,
-            "page_url": f"homeassistant://hassio/ingress/{supervisor('/addons/self/info')['slug']}",
+            "page_url": f"homeassistant://hassio/ingress/{supervisor('/addons/self/info', token)['slug']}",
         },
         "broker": where | account,
         "page": {"listen": "0.0.0.0:8099", "ingress": True},
@@ -60,9 +60,10 @@ def written() -> Path:
 
 def main() -> None:
     """Run the gateway by the file that the user has given, or by the one that is written here."""
+    tokens = [os.environ.pop(name, "") for name in ("SUPERVISOR_TOKEN", "HASSIO_TOKEN")]  # the gateway needs neither
     file = CONFIG / "gateway.toml"
     if not file.exists():
-        file = written()
+        file = written(tokens[0])
     for path in (DATA, CONFIG, *DATA.rglob("*"), *CONFIG.rglob("*")):
         os.chown(path, USER, USER, follow_symlinks=False)
     os.setgroups([])

@@ -60,7 +60,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
     monkeypatch.setattr(module, "SUPERVISOR", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr(module, "CONFIG", tmp_path / "config")
     monkeypatch.setattr(module, "DATA", tmp_path / "data")
-    monkeypatch.setenv("SUPERVISOR_TOKEN", "secret")
+    for name in ("SUPERVISOR_TOKEN", "HASSIO_TOKEN"):
+        monkeypatch.setenv(name, "secret")
     for name in ("config", "data"):
         (tmp_path / name).mkdir()
     (tmp_path / "data/options.json").write_text(json.dumps({"fleet": "cottage"}))
@@ -92,10 +93,9 @@ def test_the_supervisor_takes_the_folder() -> None:
 
 def test_the_image_has_what_make_puts_there_and_no_musl() -> None:
     text = (FOLDER / "Dockerfile").read_text()
-    (base,) = re.findall(r"^FROM (.*)$", text, re.MULTILINE)
-    assert base.endswith("-slim-bookworm")
     copied = {name for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for name in line.split()}
     assert copied == {"gateway.txt", "*.whl", "run.py"}
+    assert "slim-bookworm" in (ROOT / "docs/home-assistant.md").read_text()
     rule = (ROOT / "Makefile").read_text().partition("\naddon: ")[2].partition("\n\n")[0]
     assert "deploy/constraints/gateway.txt" in rule
     assert "dist/*.whl" in rule
@@ -105,7 +105,7 @@ def test_the_image_has_what_make_puts_there_and_no_musl() -> None:
 
 
 def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleType, tmp_path: Path) -> None:
-    file = run.written()
+    file = run.written("secret")
     config = GatewayConfig.read(file)
     settings, page = config.settings(), config.page_settings()
     assert (config.fleet, config.home_assistant) == ("cottage", True)
@@ -126,14 +126,14 @@ def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleTy
 
 def test_a_broker_with_tls_is_asked_for_its_certificate(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Supervisor, "broker", MQTT | {"ssl": True, "port": "8883"})
-    broker = GatewayConfig.read(run.written()).broker
+    broker = GatewayConfig.read(run.written("secret")).broker
     assert (broker.port, broker.ca_file) == (8883, run.AUTHORITIES)
 
 
 def test_without_a_broker_it_says_what_to_install(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Supervisor, "broker", None)
     with pytest.raises(SystemExit, match="install the app Mosquitto broker"):
-        run.written()
+        run.written("secret")
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -142,8 +142,12 @@ def test_root_is_given_up_before_the_gateway_runs(
 ) -> None:
     """A user's own file is run as it is."""
     done: list[tuple[object, ...]] = []
+    environments: list[dict[str, str]] = []
     for name in ("chown", "setgroups", "setgid", "setuid", "execv"):
         monkeypatch.setattr(os, name, lambda *given, _name=name, **_more: done.append((_name, *given)))
+    monkeypatch.setattr(
+        os, "execv", lambda *given: (done.append(("execv", *given)), environments.append({**os.environ}))
+    )
     monkeypatch.chdir(tmp_path)
     if own:
         (tmp_path / "config/gateway.toml").write_text('fleet = "mine"\n')
@@ -155,6 +159,8 @@ def test_root_is_given_up_before_the_gateway_runs(
         ("setuid", run.USER),
         ("execv", run.FUGU, [run.FUGU, "gateway", "run", str(file)]),
     ]
+    [environment] = environments
+    assert "secret" not in environment.values(), "who runs the gateway does not command the Supervisor"
     assert {file, tmp_path / "data", tmp_path / "config"} <= {given[1] for given in done if given[0] == "chown"}
     assert f"useradd --uid {run.USER} " in (FOLDER / "Dockerfile").read_text()
     assert (tmp_path / "data/gateway.toml").exists() is not own
