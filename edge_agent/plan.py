@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edge_agent.randomiser import SymbolNoise
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.queries import COUNT, Query, query_of
+from fugu.contract.queries import COUNT, ELSEWHERE, Query, query_of
 
 if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
@@ -58,8 +58,10 @@ class WindowPlan:
         )
 
     def place(self, tick: int, state: int | None) -> int | None:
-        """The number that a tick counts towards, if any."""
+        """The number that a tick counts towards, or `ELSEWHERE`; None for a tick without a state."""
         place = None if state is None else self.places[state]
+        if state is not None and place is None:
+            place = ELSEWHERE
         return self.query.number(place, self.epoch_us + tick * self.period_us)
 
     @property

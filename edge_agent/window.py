@@ -54,7 +54,7 @@ class WindowCount:
         self.goes_on = False
 
     def add(self, place: int | None) -> None:
-        """Count one observed tick, in a place or in none; the same is done whichever it is."""
+        """Count one observed tick, in a place, elsewhere, or without a state; the same is done whichever it is."""
         self.observed += 1
         self.goes_on = True
         place, self._memory = self._query.counted(place, self._memory)

@@ -45,6 +45,32 @@ class DayBlocks:
         since = bisect_right(self.offsets, (seconds, DAY)) - 1
         return (seconds + self.offsets[max(since, 0)][1]) % DAY // self.seconds
 
+    def most_ticks(self, length: int, period_us: int) -> int:
+        """The most of so many ticks in a row that can be in one block; at most one too many for each time it comes.
+
+        Clocks that are set forward bring the next day's block nearer; set back, they let one be there twice.
+        """
+        span, changes = (length - 1) * period_us, self._changes()
+        most = 0
+        for first in range(len(changes) + 1):
+            near = [by for since, by in changes[first:] if (since - changes[first][0]) * _MICROSECONDS <= span]
+            forward = sum(by for by in near if by > 0) * _MICROSECONDS
+            days, rest = divmod(span + forward, DAY * _MICROSECONDS)
+            ticks = days * self._ticks(self.seconds, period_us)
+            ticks += min(self._ticks(self.seconds, period_us), rest // period_us + 1)
+            ticks += sum(self._ticks(min(-by, self.seconds), period_us) for by in near if by < 0)
+            most = max(most, ticks)
+        return min(most, length)
+
+    def _changes(self) -> list[tuple[int, int]]:
+        """When the clocks are set, and by how many seconds forward."""
+        return [(since, offset - before) for (_, before), (since, offset) in pairwise(self.offsets) if offset != before]
+
+    @staticmethod
+    def _ticks(seconds: int, period_us: int) -> int:
+        """The most ticks within so many seconds, the last left out."""
+        return -(-seconds * _MICROSECONDS // period_us)
+
     @property
     def labels(self) -> tuple[str, ...]:
         """Each block by its local times, such as 00:00-04:00."""

@@ -15,6 +15,7 @@ from fugu.contract.calendar import DAY, DayBlocks
 __all__ = [
     "COUNT",
     "EACH",
+    "ELSEWHERE",
     "QUERIES",
     "WINDOW_QUERIES",
     "Each",
@@ -28,6 +29,8 @@ __all__ = [
 Each = Literal["histogram"]
 EACH: Final = "histogram"
 """Instead of the states of a window that are counted together: a count for each."""
+ELSEWHERE: Final = -1
+"""The place of a tick whose state is none of those that are asked about. A tick without a reading has no place."""
 QueryKind = Literal["count", Each, "frequency", "dwell"]
 _State = TypeVar("_State", int, str)
 
@@ -72,14 +75,15 @@ class Query:
     def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
         """The number in which a device counts a tick, and what the window remembers after it, 0 before its first.
 
-        `place` is the number that the tick's state belongs to.
+        `place` is the number that the tick's state belongs to, or `ELSEWHERE`; None without a reading. Another number
+        than the window has counts nowhere.
         """
         return place, 0
 
     def number(self, place: int | None, unix_us: int) -> int | None:
-        """The number that a tick belongs to, by its time; `place` is that of its state."""
+        """The number that a tick belongs to, by its time; `place` is that of its state, `ELSEWHERE` or None."""
         block = 0 if self.blocks is None else self.blocks.at(unix_us)  # the same is done for every state
-        return place if self.blocks is None or place is None else block
+        return place if self.blocks is None or place is None or place == ELSEWHERE else block
 
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
         """For each number the states that it counts, of those that are asked about."""
@@ -104,8 +108,12 @@ class Query:
         """A number of a window in words, with its unit, and of what it is where that is not said beside it."""
         return f"{self.unit} of {of}" if of else self.unit
 
-    def most(self, length: int) -> int:
-        """The most a number of a window of so many ticks can be: for blocks of a day, their part of it."""
+    def most(self, length: int, period_us: int | None) -> int:
+        """The most a number of a window of so many ticks can be, wherever the window begins; of any period if None."""
+        return length if self.blocks is None or period_us is None else self.blocks.most_ticks(length, period_us)
+
+    def usual(self, length: int) -> int:
+        """The ticks of a window of so many that one number is of; for blocks, on days of 24 hours."""
         return length if self.blocks is None else max(1, length * self.blocks.seconds // DAY)
 
     def divisor(self, ticks: int) -> int:

@@ -107,21 +107,23 @@ class WindowError(NamedTuple):
     share_95: float
 
 
-def window_error(scale: Fraction | float, length: int) -> WindowError:
-    """The error of a count with discrete Laplace noise (scale in ticks), with answers cut off at 0 and at the length.
+def window_error(scale: Fraction | float, length: int, most: int | None = None) -> WindowError:
+    """The error of a count with discrete Laplace noise (scale in ticks), with answers cut off at 0 and at the most.
 
-    Cutting off makes an error neither larger nor more than the length: this is the noise's own with that limit, which
-    holds for every true count.
+    Cutting off makes an error neither larger nor more than the most that a count can be, by default the length: this is
+    the noise's own with that limit, which holds for every true count. A share is of the length.
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
     beyond_none = 2.0 * ratio / (1.0 + ratio)
-    mean = beyond_none * math.expm1(-decay * length) / math.expm1(-decay)
-    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
-    most = min(most, length)
-    return WindowError(mean, most, mean / length, most / length)
+    limit = length if most is None else most
+    mean, share = (beyond_none * math.expm1(-decay * cut) / math.expm1(-decay) for cut in (limit, length))
+    far = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
+    return WindowError(mean, min(far, limit), share / length, min(far, length) / length)
 
 
-def error_of(window: Window) -> WindowError:
-    """The error of one number of a window, cut off at the most it can be."""
-    return window_error(Fraction(window.scale), window.query.most(window.length))
+def error_of(window: Window, period_us: int | None) -> WindowError:
+    """The error of one number of a window, cut off at the most it can be; of any period if that is None."""
+    query = window.query
+    most = query.most(window.length, period_us)
+    return window_error(Fraction(window.scale), query.usual(window.length), most)

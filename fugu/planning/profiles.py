@@ -193,7 +193,7 @@ class Profile(NamedTuple):
         return release_counts(*cut, self._part(day), scale, (self.counted,), rng, k=k)
 
     def _part(self, length: int) -> int:
-        return max(1, length * self.blocks.seconds // DAY)
+        return Query("profile", blocks=self.blocks).usual(length)
 
 
 def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

@@ -331,10 +331,13 @@ def worth(policy: AnyPolicy) -> Worth:
         bound = policy.bound()
         told = bound.rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None:
-            best = min(policy.windows, key=lambda window: (not window.query.recorded, error_of(window).share_mean))
-            off, unit = error_of(best).share_mean, f"of the share of {best.name}"
+            best = min(
+                policy.windows,
+                key=lambda window: (not window.query.recorded, error_of(window, policy.clock.period_us).share_mean),
+            )
+            off, unit = error_of(best, policy.clock.period_us).share_mean, f"of the share of {best.name}"
             if not best.query.recorded:
-                off, unit = error_of(best).count_mean, best.query.words(best.name)
+                off, unit = error_of(best, policy.clock.period_us).count_mean, best.query.words(best.name)
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
         right = _accuracy(policy, policy.table)
         return Worth(promise.epsilon, promise.adversary, accuracy=right, stretches=told, bound=bound)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,9 +19,11 @@ from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FrameError, PolicyError
 from fugu.contract.policy import Policy
+from fugu.contract.queries import Query
 from fugu.contract.reports import WindowCount
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt.readings import CountReading
+from fugu.planning.answers import error_of
 from fugu.planning.errors import PlanningError
 from fugu.planning.profiles import profile_blocks, transitions
 from tests.support.scenes import policy
@@ -49,6 +53,42 @@ def test_every_minute_of_a_short_and_a_long_day_is_in_one_block(day: tuple[int, 
     assert set(counts) == set(range(6))
     assert counts[0] == 60 * (hours - 20)  # the clock is changed in the first block
     assert all(counts[block] == 240 for block in range(1, 6))
+
+
+def ticks_in_a_block(blocks: DayBlocks, begin: int, length: int, period: int) -> int:
+    """The most that are in any one, of a window that begins then."""
+    counts = Counter(blocks.at((begin + tick * period) * 1_000_000) for tick in range(length))
+    return max(counts.values())
+
+
+def test_a_block_may_hold_twice_as_many_ticks_on_a_day_of_25_hours() -> None:
+    """Its count was cut off at 60, as if the day had 24."""
+    hours = DayBlocks("Europe/Berlin", 3600, transitions("Europe/Berlin", SINCE))
+    begin = int(datetime(2026, 10, 25, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
+    profile = Query("profile", blocks=hours)
+    assert ticks_in_a_block(hours, begin, 1440, 60) == 120 == profile.most(1440, 60_000_000)
+    assert profile.usual(1440) == 60
+    assert Query("profile", blocks=DayBlocks("UTC", 3600, ((0, 0),))).most(1440, 60_000_000) == 60
+    assert profile.most(1440, None) == 1440
+    error = error_of(profile_window(length=1440, stride=1440, scale="80", blocks=vars(hours)), 60_000_000)
+    assert (error.count_95, error.share_95) == (120, 1.0)
+    assert 60 < error.count_mean < 120
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ZONES)
+def test_no_window_has_more_ticks_in_a_block_than_its_most(zone: str) -> None:
+    """Windows that begin around every change of the clocks, and at other times, of whole days and of others."""
+    generator, closest = random.Random(zone), 0.0
+    for seconds, period, length in product((900, 3600, 6 * 3600), (420, 600, 900), (7, 96, 150, 400)):
+        blocks = DayBlocks(zone, seconds, CHANGES[zone])
+        most = blocks.most_ticks(length, period * 1_000_000)
+        around = [since for since, _ in CHANGES[zone][1:3]] or [SINCE]
+        begins = [since - generator.randrange(-86_400, length * period + 86_400) for since in around for _ in range(12)]
+        reached = max(ticks_in_a_block(blocks, begin, length, period) for begin in begins)
+        assert reached <= most
+        closest = max(closest, reached / most)
+    assert closest == 1.0, "it is reached"
 
 
 def test_blocks_are_named_by_local_times() -> None:

@@ -18,8 +18,9 @@ from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, Gap, WindowFrame
-from fugu.contract.queries import HISTOGRAM
+from fugu.contract.queries import ELSEWHERE, HISTOGRAM, Query
 from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
@@ -65,6 +66,38 @@ def test_tumbling_windows_count_the_states_that_they_name() -> None:
     assert rows(run(counter(two), states)) == [(0, 6, (4,)), (1, 6, (4,)), (2, 6, (4,))]
     histogram = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2))
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
+
+
+class Changes(Query):
+    """How often the states that are asked about begin or end: memory is 1 in them, 2 elsewhere."""
+
+    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
+        if place is None:
+            return None, memory
+        now = 2 if place == ELSEWHERE else 1
+        return 0 if memory not in (0, now) else ELSEWHERE, now
+
+
+@pytest.mark.parametrize(
+    ("states", "changes"),
+    [((2, None, 2, None, None, 2, None, 2), 0), ((0, None, 1, None, 0), 0), ((2, None, 0, 0, 2), 2), ((None, 2), 0)],
+)
+def test_a_query_can_tell_another_state_from_a_tick_without_a_reading(
+    states: tuple[int | None, ...], changes: int
+) -> None:
+    """Else a stream that never changes, and now and then has no reading, was told to change with each of these."""
+    plan = window_plan(length=8, stride=8, places=(None, None, 0), query=Changes("changes"))
+    windows = counter(plan)
+    for tick, state in enumerate(states):
+        windows.observe(tick, state)
+    assert rows(windows.close(7)) == [(0, len(states), (changes,))]
+
+
+@pytest.mark.parametrize("profile", [False, True])
+def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
+    blocks = {"query": Query("profile", blocks=DayBlocks("UTC", 43_200, ((0, 0),))), "counts": 2} if profile else {}
+    plan = window_plan(**blocks, places=(None, None, 0), period_us=43_200_000_000)
+    assert [plan.place(3, state) for state in (2, 0, None)] == [int(profile), ELSEWHERE, None]
 
 
 def test_every_place_of_a_histogram_and_every_window_has_noise_of_its_own() -> None:

@@ -391,7 +391,7 @@ class UpTo(Query):
     """A count, or six if it is more: so a window remembers how many ticks it has counted."""
 
     def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
-        counts = place is not None and memory < 6
+        counts = place == 0 and memory < 6
         return place if counts else None, memory + counts
 
 

@@ -58,7 +58,7 @@ def _policy_document(
     if policy.windows:
         windows: dict[str, object] = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
-            "errors": {window.name: _error(window)._asdict() for window in policy.windows},
+            "errors": {window.name: _error(window, policy)._asdict() for window in policy.windows},
             "mechanisms": {window.name: window.mechanism for window in policy.windows},
         }
         if policy.windows_guarantee is not None and alone is not None:
@@ -104,10 +104,10 @@ def _by_stream(policy: Policy) -> dict[str, float]:
     return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}
 
 
-def _error(window: Window) -> WindowError:
+def _error(window: Window, policy: Policy) -> WindowError:
     from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
-    return error_of(window)
+    return error_of(window, policy.clock.period_us)
 
 
 def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
@@ -131,9 +131,9 @@ def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Recor
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
     for window in policy.windows:
-        error = f"its share is off by {_error(window).share_mean:.2%} on average"
+        error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
         if not window.query.recorded:
-            error = f"{window.query.words('its states')}, off by {_error(window).count_mean:.2g} on average"
+            error = f"{window.query.words('its states')}, off by {_error(window, policy).count_mean:.2g} on average"
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"

@@ -346,10 +346,10 @@ def _show_joint(
     what = "windows" if plan.table is None else "windows and symbols"
     title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
     title += f", {plan.start} start"
-    rows = [_window_row(window, error_of(window)) for window in plan.windows]
+    rows = [_window_row(window, error_of(window, _microseconds(period))) for window in plan.windows]
     show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
     for window in plan.windows:
-        say(_answer(window, error_of(window), _span(window, period)))
+        say(_answer(window, period))
     if (mechanism := plan.windows[0].mechanism) != "chain":
         say(
             f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
@@ -380,7 +380,7 @@ def _joint_document(
             {
                 **window.model_dump(mode="json"),
                 "seconds": None if period is None else window.length * period,
-                "error": error_of(window)._asdict(),
+                "error": error_of(window, _microseconds(period))._asdict(),
             }
             for window in plan.windows
         ],
@@ -397,13 +397,18 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     return (window.name, str(window.length), states, about, *counts, *shares)
 
 
-def _answer(window: Window, error: WindowError, span: str) -> str:
+def _microseconds(period: float | None) -> int | None:
+    return None if period is None else max(1, round(period * 1_000_000))
+
+
+def _answer(window: Window, period: float | None) -> str:
     """How far off the answer of a window is; only a sum over its ticks is a share of them."""
-    query, sure = window.query, "(95 % of the time)"
+    query, sure, span = window.query, "(95 % of the time)", _span(window, period)
+    error = error_of(window, _microseconds(period))
     if query.recorded:
         of = "share" if query.blocks is None else "share of each part of the day"
         return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
-    useless = ", no better than guessing" if error.count_95 >= query.most(window.length) else ""
+    useless = ", no better than guessing" if error.count_95 >= query.most(window.length, _microseconds(period)) else ""
     return f"{query.words(window.name)}, over {span}: within {error.count_95} {sure}{useless}"
 
 
@@ -424,7 +429,7 @@ def _span(window: Window, period: float | None) -> str:
 
 
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
-    period_us = None if period is None else max(1, round(period * 1_000_000))
+    period_us = _microseconds(period)
     told = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
     return told.rows(period_us, plan.guarantee.epsilon)
 
@@ -470,7 +475,8 @@ def _show_streams(plan: StreamsPlan) -> None:
                     *(f"{error.count_mean:.3g}", str(error.count_95), f"{error.share_mean:.1%}"),
                 )
                 for one in plan.streams
-                for window, error in zip(one.windows, map(error_of, one.windows), strict=True)
+                for window in one.windows
+                for error in [error_of(window, _microseconds(request.period_seconds))]
             ],
         )
     if plan.apart is not None:
@@ -508,7 +514,7 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
                 "rate_alone": one.alone,
                 "table": None if one.table is None else [list(row) for row in one.table.weights()],
                 "windows": [window.model_dump(mode="json") for window in one.windows],
-                "errors": [error_of(window)._asdict() for window in one.windows],
+                "errors": [error_of(window, _microseconds(request.period_seconds))._asdict() for window in one.windows],
                 **({} if one.utility is None else one.utility._asdict()),
             }
             for one in plan.streams
