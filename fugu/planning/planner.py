@@ -87,15 +87,15 @@ class Refusal(NamedTuple):
 class StreamPlan(NamedTuple):
     """The plan for a stream, and the same at all compared periods.
 
-    `better` is the longer period that beats `chosen` per reading and per hour. `unaware` is the share of symbols that
-    would not be the state if nobody could know a state between readings; None if no more is planned for than that.
+    `better` is the longer period that beats `chosen` per reading and per hour. `unaware` is what symbols would be worth
+    if nobody could know a state between readings; None if no more is planned for than that.
     """
 
     request: Request
     chosen: Option
     periods: tuple[Option | Refusal, ...]
     better: Option | None
-    unaware: float | None
+    unaware: Utility | None
 
 
 def make_plan(request: Request) -> StreamPlan:
@@ -132,24 +132,18 @@ def _option(request: Request, every: int) -> Option:
     ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
     found = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks)
     table, loss = found.table, found.loss
+    distribution = stationary_distribution(transition)
+    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
     bound = StreamOutputs(table).bound(chains, adversary, loss.epsilon)
     told = bound.epsilon(ticks), bound.rows(period_us, request.epsilon)
     bits = worth.bits_per_reading / hours
-    flips = _flips(table, transition)
-    return Option(every, adversary, chains, transition, table, loss, flips, worth, bits, ticks, *told)
+    return Option(every, adversary, chains, transition, table, loss, float(1.0 - unchanged), worth, bits, ticks, *told)
 
 
-def _flips(table: NoiseTable, transition: NDArray[np.float64]) -> float:
-    """The share of symbols that are not the state."""
-    distribution = stationary_distribution(transition)
-    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
-    return float(1.0 - unchanged)
-
-
-def _unaware(request: Request, chosen: Option) -> float | None:
+def _unaware(request: Request, chosen: Option) -> Utility | None:
     if chosen.adversary == request.adversary:
         return None
     try:
@@ -158,7 +152,7 @@ def _unaware(request: Request, chosen: Option) -> float | None:
         found = calibrate(chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks)
     except FuguError:
         return None
-    return _flips(found.table, chosen.transition)
+    return assess(found.table, chosen.transition, chains, request.ticks)
 
 
 def _sampled(request: Request, every: int, adversary: Adversary) -> ChainClass:

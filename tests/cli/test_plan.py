@@ -124,7 +124,7 @@ def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> 
     assert policy.discretiser.states == ("low", "high")
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (1.0, "universal")
     assert document["adversary_asked"] == "informed"
-    assert document["expected_flips_unaware"] < document["expected_flips"]  # what known readings between cost
+    assert document["unaware"]["bits_per_reading"] > document["bits_per_reading"]  # what known readings between cost
     checked = fugu("check", "policy", file, "--ceiling", 1, "--json")
     assert checked.code == 0
     for key in ("epsilon", "epsilon_01", "epsilon_10", "bound", "adversary", "weights", "stretches"):

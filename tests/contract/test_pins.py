@@ -148,6 +148,18 @@ def test_a_stolen_key_cannot_give_windows_to_those_who_see_nothing_else() -> Non
     assert violations(heart(), pins_of(COUNTED)) == (), "no windows at all tell less"
 
 
+@pytest.mark.parametrize(("ticks", "slower", "counted"), [(4, 3, 2), (3, 3, 1), (1, 3, 1), (4, 1, 4), (601, 60, 11)])
+def test_a_pinned_stretch_has_as_many_slower_ticks_as_can_fall_into_it(ticks: int, slower: int, counted: int) -> None:
+    """Windows that keep to the pin for so many ticks, and not for one more."""
+    told = heart(**{**dict(COUNTED), "clock": Clock(epoch_us=0, period_us=slower * SECOND)})
+    bound = told.windows_bound()
+    assert bound is not None
+    pins = pins_of(COUNTED)
+    for most, refused_by in ((bound.epsilon(counted), 0), (bound.epsilon(counted) * (1 - 1e-12), 1)):
+        pinned = Guarantee(epsilon=most, adversary="informed", stretch_ticks=ticks)
+        assert len(violations(told, pins.model_copy(update={"windows": pinned}))) == refused_by
+
+
 def test_windows_alone_are_held_to_what_windows_may_tell() -> None:
     alone = {"table": None, "frame_ticks": 1, "windows": (WINDOW,)}
     loud, quiet = (heart(**alone, guarantee=Guarantee(epsilon=e, adversary="informed")) for e in (0.9, 0.1))

@@ -124,6 +124,14 @@ def test_a_file_of_a_pause_that_nobody_understands_is_a_pause(tmp_path: Path, te
     assert pause.holds(1e9)
 
 
+def test_a_file_of_a_pause_that_cannot_be_read_is_a_pause(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "outbox.sqlite")
+    pause.path.symlink_to(pause.path)  # which leads nowhere
+    assert pause.holds(1e9)
+    pause.path.unlink()
+    assert not pause.holds(1e9)
+
+
 @pytest.mark.long
 def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -68,7 +68,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
             for option in plan.periods
         ],
         "better_every": None if plan.better is None else plan.better.every,
-        "expected_flips_unaware": plan.unaware,
+        "unaware": None if plan.unaware is None else plan.unaware._asdict(),
         "advice": _advice(plan),
         "notes": list(source.notes),
         "warnings": list(source.warnings),
@@ -119,10 +119,12 @@ def _between(plan: StreamPlan) -> str:
     """Cost of states between the readings being known, in words; empty where nobody is supposed to know any."""
     if plan.chosen.adversary == plan.request.adversary:
         return ""
-    cost = "" if plan.unaware is None else f", instead of {plan.unaware:.2%} if these could not be known"
+    cost = (
+        "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if these could not be known"
+    )
     return (
         "A tick is a reading that is taken. Readings between may be known as well, so the noise is that against any "
-        f"side information: {plan.chosen.flips:.2%} of the symbols are not the state{cost}."
+        f"side information: a symbol carries {plan.chosen.utility.bits_per_reading:.3g} bits{cost}."
     )
 
 

@@ -1,0 +1,122 @@
+"""What a device says of stretches against the second certificate, on random policies of every class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from fugu.audit.exact.chains.claims import recompute
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.class_of_chains import Shown
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee, StreamOutputs
+from fugu.contract.leakage import Adversary
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.queries import EACH
+from fugu.contract.rounding import float_up
+from fugu.contract.windows import Window
+from tests.support.soak import only
+from tests.support.windows import policy
+
+ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
+PERIOD = 60_000_000
+Draw = Callable[[np.random.Generator, int, Fraction], ChainClass]
+
+
+def rows(rng: np.random.Generator, k: int) -> tuple[tuple[float, ...], ...]:
+    stays = rng.uniform(0.2, 0.9)
+    return tuple(map(tuple, (stays * np.eye(k) + (1 - stays) * rng.dirichlet(np.ones(k) * 3, size=k)).tolist()))
+
+
+def binary(rng: np.random.Generator, _states: int, _told: Fraction) -> ChainClass:
+    q, r = rng.uniform(0.02, 0.45, 2)
+    return BinaryChains(q=(q, q * rng.choice([1.0, 1.1])), r=(r, r * rng.choice([1.0, 1.1])))
+
+
+def bounded(rng: np.random.Generator, states: int, _told: Fraction) -> ChainClass:
+    return BoundedChains(states=states, odds_ratio=float(np.exp(rng.uniform(0, 8))))
+
+
+def finite(rng: np.random.Generator, states: int, _told: Fraction) -> ChainClass:
+    return FiniteChains(transitions=(rows(rng, states),))
+
+
+def pairs(rng: np.random.Generator, _states: int, told: Fraction) -> ChainClass:
+    """Order 2: what is shown is the later of two states."""
+    p = rng.uniform(0.2, 0.8, 4)
+    steps = ((1 - p[0], p[0], 0, 0), (0, 0, 1 - p[1], p[1]), (1 - p[2], p[2], 0, 0), (0, 0, 1 - p[3], p[3]))
+    shown = Shown(name="hr", states=2, rate=float_up(told))
+    steps = tuple(tuple(map(float, row)) for row in steps)
+    return JointChains(streams=(shown,), period_us=PERIOD, shows=((0,), (1,), (0,), (1,)), transitions=(steps,))
+
+
+def together(rng: np.random.Generator, _states: int, told: Fraction) -> ChainClass:
+    """Beside another stream, which may tell what it may."""
+    rates = {"hr": float_up(told), "steps": float(rng.uniform(0.05, 0.3))}
+    shown = tuple(Shown(name=name, states=2, rate=rate) for name, rate in rates.items())
+    odds: dict[str, Any] = {"odds_ratio": float(np.exp(rng.uniform(0, 4)))}
+    known: dict[str, Any] = {"transitions": (rows(rng, 4),)}
+    shows = ((0, 0), (0, 1), (1, 0), (1, 1))
+    return JointChains(streams=shown, period_us=PERIOD, shows=shows, **(odds if rng.random() < 0.5 else known))
+
+
+def random_policy(seed: int, draw: Draw) -> Policy:
+    """Windows that tile, overlap and skip, symbols beside them or not, and a stretch of any length."""
+    rng = np.random.default_rng(seed)
+    states = int(rng.integers(2, 4)) if draw in (bounded, finite) else 2
+    windows = tuple(
+        Window(
+            name=f"w{number}",
+            length=int(rng.integers(1, 12)),
+            stride=int(rng.integers(1, 15)),
+            states=EACH if rng.random() < 0.3 else (1,),
+            scale=str(Fraction(int(rng.integers(40, 900)), 7)),
+        )
+        for number in range(int(rng.integers(0, 3)))
+    )
+    table = None
+    if not windows or rng.random() < 0.6:
+        wrong = SCALE // states - int(rng.integers(SCALE // 100, SCALE // 10))
+        table = NoiseTable.binary(wrong, wrong) if states == 2 else NoiseTable.randomised_response(states, wrong)
+    adversary = ADVERSARIES[int(rng.integers(3))] if draw is not pairs else "ignorant"
+    loose = Guarantee(epsilon=1e5, adversary=adversary, stretch_ticks=int(rng.choice([1, 2, 3, 7, 60, 481])))
+    made = policy(
+        *windows,
+        table=table,
+        frame_ticks=1 if table is None else 10,
+        discretiser=Thresholds(edges=tuple(range(states - 1)), states=tuple("abc"[:states])),
+        guarantee=loose,
+        windows_guarantee=loose if windows and table is not None else None,
+        chains=draw(rng, states, StreamOutputs(table, windows).rate),
+        clock={"epoch_us": 0, "period_us": PERIOD},
+    )
+    return Policy.from_json(made.to_json())
+
+
+def check(seed: int, draw: Draw) -> None:
+    made = random_policy(seed, draw)
+    ticks = made.guarantee.stretch_ticks
+    claims = {claim.of: claim.loss for claim in recompute(json.loads(made.to_json()))}
+    first = made.bound(made.verify()).epsilon(ticks)
+    second = next(iter(claims.values()))
+    assert second is not None
+    assert 0 <= first - second <= 2e-6 * first, (seed, ticks)
+    if made.windows_guarantee is not None:
+        bound, second = made.windows_bound(made.verify_windows()), claims["windows alone"]
+        assert bound is not None
+        assert second is not None
+        # what the other streams' class allows this one counts in the device's, and not here
+        assert 0 <= bound.epsilon(ticks) - second <= (1.0 if draw is together else 2e-6) * bound.epsilon(ticks)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("draw", [binary, bounded, finite, pairs, together])
+@pytest.mark.parametrize("seed", only([0, 1, 2, 3, 5], range(60)))
+def test_both_certificates_agree_on_stretches_of_every_class(draw: Draw, seed: int) -> None:
+    check(seed, draw)
