@@ -45,7 +45,7 @@ mutants: setup-test
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime
-	.venv/bin/python -m pytest -m soak --timeout 7200
+	TESTS_PATIENCE=1000 .venv/bin/python -m pytest -m soak --timeout 7200
 
 bench:
 	deploy/bootstrap.sh bench mosquitto=mosquitto pg_createcluster=postgresql chromium=chromium chromedriver=chromium-driver

@@ -57,6 +57,12 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
     assert wrong == []
 
 
+def test_every_wait_of_a_test_has_an_end() -> None:
+    """Of threads by `tests.support.brokers.await_end`; a coroutine ends by a timeout around it."""
+    endless = re.compile(r"^(?!.*\b(?:await|create_task)\b).*\.(?:join|wait|communicate)\(\).*$", re.MULTILINE)
+    assert {str(file): lines for file in (ROOT / "tests").rglob("*.py") if (lines := endless.findall(code(file)))} == {}
+
+
 def test_every_module_has_a_room() -> None:
     """But for the names that rooms are below."""
     assert {name for name in modules() if room_of(name) is None} == {"fugu", "fugu.__main__", "gateway"}

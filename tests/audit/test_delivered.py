@@ -12,6 +12,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from tests.support.audited import planned
+from tests.support.brokers import await_end
 from tests.support.command import Fugu
 from tests.support.shipped import Shipped, promises
 from tests.support.soak import only
@@ -53,7 +54,7 @@ def test_what_is_delivered_and_not_listed_is_found(
             done = fugu("check", "stream", tmp_path / "policy.json", "--access", listed, *words)
         finally:
             over.set()
-            thread.join()
+            await_end(thread)
             device.stop()
     assert done.err == ""
     found = [one for one in done.json()["findings"] if one["name"] == "delivered-not-listed"]

@@ -18,7 +18,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.audited import planned
-from tests.support.brokers import Mosquitto
+from tests.support.brokers import Mosquitto, await_end
 from tests.support.command import Fugu
 
 CHAINS = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
@@ -171,7 +171,7 @@ def test_a_live_stream_is_attacked(fugu: Fugu, broker: Mosquitto, tmp_path: Path
         done = fugu("check", "stream", *given, "--broker", f"127.0.0.1:{broker.port}")
     finally:
         over.set()
-        thread.join()
+        await_end(thread)
         link.stop()
     assert done.code == 1
     assert least(done.json()["trials"][0]) > 1

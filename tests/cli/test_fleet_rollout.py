@@ -16,6 +16,7 @@ from fugu.contract.fleet_documents import Address
 from gateway.fleet.entries import Outcome, PolicyReport, Sighting
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
+from tests.support.brokers import await_end
 from tests.support.command import Done, Fugu
 from tests.support.fleet_home import HEART, Home
 
@@ -191,7 +192,7 @@ def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()
+        await_end(thread)
 
 
 @pytest.mark.long

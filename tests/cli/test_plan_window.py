@@ -22,6 +22,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window, lawful_scale
+from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 
 TWO = {
@@ -311,7 +312,7 @@ def test_at_a_terminal_work_that_takes_long_shows_that_it_goes_on() -> None:
         with suppress(OSError):  # the end of what a terminal that was closed has got
             while part := os.read(master, 4096):
                 shown += part
-        document = json.loads(child.communicate()[0])
+        document = json.loads(child.communicate(timeout=PATIENCE)[0])
     os.close(master)
     assert (child.returncode, document["mechanism"]) == (0, "chain")
     assert b"planning windows" in shown

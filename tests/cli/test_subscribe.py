@@ -25,7 +25,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import (
     COUNT,
     HISTOGRAM,
@@ -83,7 +83,7 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
     with device(broker) as running:
         process = start(broker, "--json", "--count", "8")
         publish_until(running, lambda: process.poll() is not None)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"")
     readings = [json.loads(line) for line in out.splitlines()]
     assert len(readings) == 8
@@ -106,7 +106,7 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
     with device(broker) as running:
         process = start(broker, "--device", "wrist", "--stream", "heart", "--only", "estimates", "--count", "2")
         publish_until(running, lambda: process.poll() is not None)
-    out, _ = process.communicate()
+    out, _ = process.communicate(timeout=PATIENCE)
     line = "2026-03-01 09:30:00.250  wrist/heart: state on with probability 90 %; since 09:29:01.250 off 25 %, on 75 %"
     assert out.decode().splitlines() == [line] * 2
 
@@ -118,12 +118,12 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
         json_lines = start(broker, "--only", "releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")
         publish_until(running, lambda: None not in (json_lines.poll(), people.poll()))
-    out, err = json_lines.communicate()
+    out, err = json_lines.communicate(timeout=PATIENCE)
     assert (json_lines.returncode, err) == (0, b"")
     reading = json.loads(out)
     assert list(reading)[:4] == ["kind", "time", "since", "name"]
     assert reading == {"kind": "release", **json.loads(RELEASE_FRAME.encode())}
-    assert people.communicate()[0].decode() == (
+    assert people.communicate(timeout=PATIENCE)[0].decode() == (
         "2026-03-01 04:00:00 to 05:00:00  release active, hr of 3 devices: low 0.3 (-3 to 4), high -4.5 (-9 to 1) "
         "ticks; epsilon 0.1 about any 61 ticks in a row for public, entry 12\n"
     )
@@ -143,7 +143,7 @@ def test_a_signal_ends_it_in_order(broker: Mosquitto, tmp_path: Path, number: si
         process = start(broker, "--json", stdout=out)
         publish_until(running, lambda: file.stat().st_size)
         process.send_signal(number)
-        _, err = process.communicate()
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"")
     assert all(json.loads(line)["device"] == "wrist" for line in file.read_bytes().splitlines())
 
@@ -177,7 +177,7 @@ def test_a_fleet_that_is_not_there_is_said_and_waited_for(broker: Mosquitto) -> 
     assert said == f"fugu: nothing from 127.0.0.1:{broker.port} in 3 s; waiting for fleet home\n"
     with device(broker) as running:
         publish_until(running, lambda: process.poll() is not None)
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err, len(out.splitlines())) == (0, b"", 1)
 
 
@@ -228,7 +228,7 @@ def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"")
     assert set(out.decode().splitlines()) == expected
 
@@ -241,7 +241,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
             start(broker, "--only", "descriptions", "--count", "1", *words) for words in ([], ["--json"])
         )
         wait_until(lambda: None not in (people.poll(), programs.poll()))
-    shown = json.loads(programs.communicate()[0])
+    shown = json.loads(programs.communicate(timeout=PATIENCE)[0])
     assert {**shown, "description": ...} == {
         "kind": "description",
         "device": "wrist",
@@ -249,7 +249,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
         "description": ...,
     }
     assert shown["description"] == json.loads(one.encode())
-    lines = people.communicate()[0].decode().splitlines()
+    lines = people.communicate(timeout=PATIENCE)[0].decode().splitlines()
     assert lines[:3] == [
         "wrist/door, version 1: randomised symbols, noisy counts of windows",
         "  states: off, on; a tick every 1 s, tick 0 at 2026-03-01T00:00:00Z",
@@ -304,6 +304,6 @@ def test_what_others_name_their_states_cannot_steer_a_terminal(broker: Mosquitto
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")
-    (line,) = process.communicate()[0].decode().splitlines()
+    (line,) = process.communicate(timeout=PATIENCE)[0].decode().splitlines()
     assert line.isprintable()
     assert "heart" in line

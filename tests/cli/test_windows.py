@@ -16,7 +16,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Decoder, Link, WindowReading
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.processes import policy
 
@@ -86,7 +86,7 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
         wait_until(step)
     finally:
         link.stop()
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"")
     lines = out.decode().splitlines()
     assert len(set(lines)) == 3

@@ -20,7 +20,7 @@ from gateway.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import Store
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.claims import SHARD, claiming, hold_shard, serve_shard
 from tests.support.postgres import break_connections, refused
 
@@ -92,7 +92,7 @@ def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        await_end(thread)
     assert [claim.part for claim in claims] == ["shard-0"]
     claims[0].close()
 

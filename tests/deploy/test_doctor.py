@@ -32,7 +32,7 @@ from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.settings import SettingsError
 from gateway.store.store import Store
-from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.brokers import Mosquitto, await_end, free_port, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.processes import policy
 from tests.support.scenes import policy as gateway_policy
@@ -94,7 +94,7 @@ def running(folder: Path, *, codes: list[str], connected: bool = True) -> Iterat
         yield
     finally:
         ended.set()
-        thread.join()
+        await_end(thread)
         agent.close()
 
 

@@ -18,7 +18,7 @@ import pytest
 from fugu.cli.main import main
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, limits
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.flood import ROOT, Flood
 from tests.support.shipped import Shipped
 
@@ -212,4 +212,4 @@ def test_a_device_at_another_address_is_served_while_one_address_floods(
                 assert served() is not None
     finally:
         broker.terminate()
-        broker.wait()
+        broker.wait(PATIENCE)

@@ -26,7 +26,7 @@ from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import Recorder, policy
 
 
@@ -137,7 +137,7 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
     assert agent.refused.total() == 1
     say(1000)
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     gateway.stop()
     recorder.link.stop()
@@ -193,7 +193,7 @@ def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_
     agent._later(lambda: agent._outbox._db.execute("PRAGMA max_page_count = 100000") and None)
     wait_until(lambda: StatusCode.STORAGE_FULL not in agent._codes())
     agent.stop()
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     stored = ticks(frames_left(plan))
     assert len(set(stored)) == len(stored)

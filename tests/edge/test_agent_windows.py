@@ -34,7 +34,7 @@ from tests.support.agents import (
     window_plan,
     windows_left,
 )
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import Recorder
 
 
@@ -149,7 +149,7 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     room = clock.now
     wait_until(lambda: clock.now > room + 50 * SECOND)
     agent.stop()
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     stored = windows_left(plan)
     indices = [frame.index for frame in stored]
@@ -191,7 +191,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     assert WindowFrame.decode(recorder.payloads[4]).index == 1
     wait_until(lambda: agent._outbox.frames.depth() == 2)
     say(StreamCommit("hr/high", 3, ()))
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     gateway.stop()
     recorder.link.stop()

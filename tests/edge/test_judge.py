@@ -150,7 +150,7 @@ def test_it_does_not_outlive_the_agent(config: Path, begun: str) -> None:
         (child,) = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         held = os.pidfd_open(int(child))
         agent.kill()
-        agent.wait()
+        agent.wait(PATIENCE)
         assert select.select([held], [], [], PATIENCE)[0], "it has not ended"
         os.close(held)
     finally:

@@ -22,7 +22,7 @@ from fugu.cli.demo.location import _write_device as write_device
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import policy
 
 SECOND = 1_000_000
@@ -72,10 +72,10 @@ def test_an_unreachable_broker_is_told_once_and_again_when_it_is_back(
             assert again == f"broker 127.0.0.1:{broker.port}: connected again"
             assert re.fullmatch(r"connected; first share at (\d{4}-\d\d-\d\d )?\d\d:\d\d", first)
             agent.stop()
-            thread.join(PATIENCE)
+            await_end(thread)
     finally:
         agent.stop()
-        thread.join(PATIENCE)
+        await_end(thread)
     assert not thread.is_alive()
 
 
@@ -98,7 +98,7 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
     )
     answering.start()
     assert main(["--status", str(config)]) == 0
-    answering.join(PATIENCE)
+    await_end(answering)
     files = {file.name for file in (tmp_path / "watch").iterdir() if file.name.startswith("outbox")}
     assert files == {"outbox.sqlite", "outbox.sqlite-wal", "outbox.sqlite.socket"}, "nothing of it is in a file"
     assert set(agent._told()["streams"][0]) == {

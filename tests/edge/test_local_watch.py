@@ -19,7 +19,7 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import await_end, wait_until
 from tests.support.processes import policy
 
 PLAN = stream_plan(watch={"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "ignorant", "hour": 3600})
@@ -63,7 +63,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
         assert main(["--status", str(config)]) == 0
     finally:
         agent.stop()
-        running.join(PATIENCE)
+        await_end(running)
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown
     assert "by your own states of the last day this noise has epsilon " in shown

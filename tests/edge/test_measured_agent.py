@@ -27,7 +27,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import Recorder
@@ -63,7 +63,7 @@ class Running:
 
     def stop(self) -> None:
         self.agent.stop()
-        self._thread.join(PATIENCE)
+        await_end(self._thread)
         for link in (self.gateway, self.frames.link, self.statuses.link):
             link.stop()
         assert not self._thread.is_alive()
@@ -142,7 +142,7 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     thread.start()
     wait_until(lambda: agent.refused["table"] == MOST_WAITING and clock.now > 30 * SECOND)
     agent.stop()
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     assert sorted(used(stored_frames(plan)))[:20] == list(range(1, 21))
 
@@ -206,7 +206,7 @@ def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_pat
         thread.start()
         wait_until(lambda: clock.now > through * SECOND)
         agent.stop()
-        thread.join(PATIENCE)
+        await_end(thread)
         assert not thread.is_alive()
 
     run(-SECOND, 25)

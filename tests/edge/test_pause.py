@@ -20,7 +20,7 @@ from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import await_end, wait_until
 from tests.support.processes import policy
 
 
@@ -157,7 +157,7 @@ def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
         assert Pause(outbox).holds(float("inf")) or Pause(outbox).path.read_text() == ""
     finally:
         agent.stop()
-        running.join(PATIENCE)
+        await_end(running)
     assert not running.is_alive()
     with pytest.raises(LocalStatusError):
         ask_status(outbox)

@@ -13,7 +13,7 @@ from edge_agent.__main__ import main
 from edge_agent.doctor import tried
 from edge_agent.local_control import LocalStatus
 from tests.support.agents import THRESHOLD, stream_plan, toml
-from tests.support.brokers import PATIENCE
+from tests.support.brokers import PATIENCE, await_end
 from tests.support.processes import policy
 
 SECRET = "71.53194726"
@@ -135,7 +135,7 @@ def test_the_sensors_of_a_running_agent_are_not_opened_twice(tmp_path: Path, cap
         assert main([str(config), "--check"]) == 0
     finally:
         over.set()
-        thread.join()
+        await_end(thread)
         answering.close()
     assert "the agent runs, and has its sensors open" in capfd.readouterr().out
     assert not (tmp_path / "opened").exists()

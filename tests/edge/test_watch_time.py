@@ -17,7 +17,7 @@ from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from edge_agent.watch import Watch
 from fugu.mqtt import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import await_end, wait_until
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "informed", "hour": 3600}
 TICKS = 600
@@ -58,7 +58,7 @@ def run(agent: Agent, until: Callable[[], bool]) -> list[int]:
         wait_until(until)
     finally:
         agent.stop()
-        thread.join(PATIENCE)
+        await_end(thread)
     return drawn
 
 

@@ -17,7 +17,7 @@ from fugu.contract.windows import Window
 from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy, quick
 from tests.support.boards import BoardProcess
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import Recorder, by_tick
 from tests.support.signing import Keys, policy_document
@@ -71,7 +71,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     assert board.stop() == 0
     assert board.log == ""
     gateway.process.terminate()
-    gateway.process.wait()
+    gateway.process.wait(PATIENCE)
     stored = _symbols(tmp_path / "gateway.sqlite")
     assert all(stored[tick] == symbol for tick, symbol in sent.items())
     statuses = [Status.decode(p) for topic, p in heard.messages if topic == "fugu/2/home/watch/status"]

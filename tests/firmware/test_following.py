@@ -20,7 +20,7 @@ from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy, quick
 from tests.support.board_trust import board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import runner
 from tests.support.enrolled import Gateway, Operator, add, write_gateway_files
 from tests.support.processes import Recorder, by_tick
@@ -110,7 +110,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     assert board.stop() == 0
     assert board.log == ""
     gateway.process.terminate()
-    gateway.process.wait()
+    gateway.process.wait(PATIENCE)
     for stream, versions in (("hr", {1, 2, 3}), ("motion", {1, 2})):
         topic = topic_of("symbols", "home", "watch", stream)
         frames = [SymbolFrame.decode(payload) for name, payload in every.messages if name == topic]

@@ -14,7 +14,7 @@ import pytest
 from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
 
 ROOT = Path(__file__).parents[2]
@@ -324,7 +324,7 @@ def test_killed_at_random_moments_every_device_gets_it_and_offers_and_desires_ag
         )
         kills += process.poll() is None
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
         offers = rollouts.show(number).state.offers
         assert set(offers) == {one.name for one in registry.devices() if one.desired is not None}
     assert kills >= 3

@@ -19,7 +19,7 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import Health
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.javascript import installed, node
 from tests.support.scenes import policy
 
@@ -86,7 +86,7 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
         assert reader.poll() is None, out.read_text()
     finally:
         reader.kill()
-        reader.wait()
+        reader.wait(PATIENCE)
         link.stop()
 
     def fields(topic: str) -> tuple[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import FORMAT, LEDGER, STORE, FileLostError, damage, open_database, snapshot, transaction
+from tests.support.brokers import PATIENCE
 
 SCHEMA = """
 CREATE TABLE drops (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
@@ -55,7 +56,7 @@ def test_a_new_file_says_what_it_is_and_survives_a_power_cut(path: Path) -> None
 
 
 def open_with_others(path: Path, all_are_there: Barrier) -> None:
-    all_are_there.wait()
+    all_are_there.wait(PATIENCE)
     opened(path, wait_seconds=60).close()
 
 
@@ -65,7 +66,7 @@ def test_several_processes_make_it_once(path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join()
+        process.join(PATIENCE)
     assert [process.exitcode for process in processes] == [0] * 4
     with closing(opened(path)) as db:
         assert rows(db) == ["first; of all"]

@@ -10,7 +10,7 @@ import pytest
 
 from fugu.host.clock import seconds_of
 from fugu.host.process import Wake
-from tests.support.brokers import PATIENCE
+from tests.support.brokers import PATIENCE, await_end
 
 INTERRUPTED = """
 import signal
@@ -69,7 +69,7 @@ def test_another_thread_wakes() -> None:
     thread = threading.Thread(target=wake.set)
     thread.start()
     assert wake.wait(PATIENCE)
-    thread.join()
+    await_end(thread)
 
 
 def test_a_signal_between_any_two_instructions_does_not_stop_the_waiting_thread_for_ever() -> None:

@@ -15,7 +15,7 @@ from fugu.cli.demo.processes import start_broker
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 
 TOPIC = topic_of("symbols", "home", "watch", "hr")
 
@@ -51,7 +51,7 @@ def from_a_thread(subscription: AsyncSubscription, *payloads: bytes) -> None:
     """Deliver as the network does."""
     thread = threading.Thread(target=lambda: [subscription._delivered(TOPIC, payload) for payload in payloads])
     thread.start()
-    thread.join()
+    await_end(thread)
 
 
 def test_two_at_once_and_a_synchronous_one_get_the_same(broker: Mosquitto) -> None:

@@ -22,7 +22,7 @@ import fugu.mqtt
 from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.client import INSIDES, Client, insides_fit
 from fugu.mqtt.packets import Message, Wishes
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.malicious_broker import remaining_length
 from tests.support.mqtt_packets import Splitter
 
@@ -413,7 +413,7 @@ def encrypted() -> Iterator[tuple[socket.socket, ssl.SSLSocket]]:
         thread = threading.Thread(target=lambda: accepted.append(server.wrap_socket(theirs, server_side=True)))
         thread.start()
         wrapped = client.wrap_socket(ours, server_hostname="localhost")
-        thread.join()
+        await_end(thread)
         with wrapped, accepted[0]:
             yield wrapped, accepted[0]
 
@@ -440,7 +440,7 @@ def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVe
         writer.start()
         while len(scene.messages) < 49:
             scene.client._loop(1.0)
-        writer.join()
+        await_end(writer)
         answers = b""
         while len(answers) < 49 * 4:
             answers += theirs.recv(1 << 16)

@@ -11,7 +11,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link, Subscription
 from fugu.mqtt.probe import listen
 from gateway.deployment.folders import clear_retained
-from tests.support.brokers import PATIENCE, Mosquitto, ended, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.shipped import Client
 from tests.support.wiretap import Wiretap
 
@@ -94,9 +94,9 @@ def test_a_thread_that_goes_on_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     thread = threading.Thread(target=over.wait, name="reader")
     thread.start()
     with pytest.raises(AssertionError, match=r"waited 0.02 s for the end of reader, in vain: it runs"):
-        ended(thread)
+        await_end(thread)
     over.set()
-    ended(thread)
+    await_end(thread)
 
 
 @pytest.mark.long

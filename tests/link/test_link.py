@@ -16,7 +16,7 @@ from fugu.cli.demo.processes import start_broker
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
 from tests.support.soak import only
 
@@ -268,7 +268,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         for payload in (frame, frame, b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
         sender.publish("fugu/2/home/estimate/watch/hr", STATE_ESTIMATE.encode())
-        reader.join(PATIENCE)
+        await_end(reader)
         sender.stop()
     assert found == [
         SymbolReading("watch", "hr", 0, 1),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from fugu.mqtt import Link
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.malicious_broker import HUGE, MaliciousBroker, Victim, publication
 
 Protocol = Literal["5", "3.1.1"]
@@ -44,7 +44,7 @@ _ENDING: list[threading.Thread] = []
 def _ended() -> Iterator[None]:
     yield
     for thread in _ENDING:
-        thread.join()
+        await_end(thread)
 
 
 def _leave(link: Link) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gateway.location import Location
 from gateway.releases.entries import ChargedTicks, Entry
 from gateway.releases.ledger import Ledger
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release
 
 pytestmark = pytest.mark.processes
@@ -50,7 +50,7 @@ def test_killed_many_times_every_published_release_is_charged_and_is_one(
         process.start()
         wait_until(lambda more=more: seen.stat().st_size > more)  # type: ignore[misc]
         process.kill()
-        process.join()
+        process.join(PATIENCE)
         ledger = Ledger(location, create=False)
         lines = [line.split() for line in seen.read_text().splitlines()]
         published = {int(number): bytes.fromhex(payload) for number, _, payload in lines}

@@ -15,7 +15,7 @@ from gateway.releases.entries import ChargedTicks, Drawn, LedgerError
 from gateway.releases.ledger import Ledger
 from gateway.store import postgresql
 from gateway.store.engine import Lease
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
 from tests.support.postgres import break_connections
 
@@ -25,7 +25,7 @@ FORK = multiprocessing.get_context("fork")
 
 def reserve_thirty(location: Location, payload: bytes, all_have_opened: Barrier) -> None:
     ledger = Ledger(location)
-    all_have_opened.wait()
+    all_have_opened.wait(PATIENCE)
     for _ in range(30):
         with suppress(LedgerError):
             reserve(ledger, release(0, 9, ALLOWED // 20), payload)
@@ -39,7 +39,7 @@ def test_two_processes_at_once_are_never_granted_more_than_is_allowed(location: 
     for process in some:
         process.start()
     for process in some:
-        process.join()
+        process.join(PATIENCE)
         assert process.exitcode == 0
     with_account = Ledger(location, create=False)
     entries = with_account.entries()

@@ -21,7 +21,7 @@ from gateway import describe as describing
 from gateway.describe import Running
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies
 
@@ -178,7 +178,7 @@ def test_anybody_s_client_prints_one_flat_object_a_line(broker: Mosquitto, tmp_p
                 device.send(made[sent : sent + 1])
                 sent += 1
                 wait_until(lambda: not device.outbox or client.poll() is not None)
-            out, _ = client.communicate()
+            out, _ = client.communicate(timeout=PATIENCE)
         device.stop()
     (line,) = out.decode().splitlines()
     fields = json.loads(line)

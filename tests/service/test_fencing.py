@@ -15,7 +15,7 @@ from gateway.store.engine import Lease
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError
-from tests.support.brokers import wait_until
+from tests.support.brokers import await_end, wait_until
 from tests.support.postgres import refused, refused_anew
 
 pytestmark = pytest.mark.processes
@@ -114,7 +114,7 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        await_end(thread)
     with closing(Store(server, lease=TAKE)) as last:
         for one in opened:
             refused(lambda one=one: one.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
@@ -138,7 +138,7 @@ def test_one_at_a_time_writes_where_nobody_holds(server: Server) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        await_end(thread)
     with closing(Store(server)) as store:
         assert store.reserved_counter() == 60
 

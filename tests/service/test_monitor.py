@@ -24,7 +24,7 @@ from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor, NotRunningError, Sources, asked
 from gateway.journal import Heard
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, policy, write_policies
 from tests.support.whole_fleet import Everything
@@ -274,7 +274,7 @@ def test_an_answer_that_was_cut_short_is_none(tmp_path: Path, capsys: pytest.Cap
         assert main(["gateway", "status", str(tmp_path / "s")]) == 1
     finally:
         ended.set()
-        thread.join()
+        await_end(thread)
         answering.close()
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)

@@ -100,7 +100,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
         device.send(made[10 * part : 10 * part + 10])
         wait_until(lambda arrived=arrived: len(public.payloads) >= arrived)  # type: ignore[misc]
         gateway.kill()
-        gateway.wait()
+        gateway.wait(PATIENCE)
     seen = device.watermarks
     gateway = start_gateway(broker, tmp_path)
     wait_until(device.answered_after(seen))

@@ -20,7 +20,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.outboxes import symbol_frames, window_frames
 
 SECOND = 1_000_000
@@ -151,7 +151,7 @@ def run(plan: AgentPlan, clock: JumpingClock, until: Callable[[], bool]) -> None
         wait_until(until)
     finally:
         agent.stop()
-        thread.join(PATIENCE)
+        await_end(thread)
     assert not thread.is_alive()
 
 

@@ -39,6 +39,7 @@ from tests.support.board_faults import (
     schedule,
     suffer,
 )
+from tests.support.brokers import PATIENCE
 from tests.support.faulty_boards import UNIT, BoardProcess, readings
 from tests.support.simulated_states import simulate_states
 
@@ -207,7 +208,7 @@ def _gateway(folder: Path, fleet: str, port: int) -> Iterator[subprocess.Popen[b
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> bool:

@@ -22,7 +22,7 @@ from typing import Self
 
 from fugu.mqtt import Broker
 
-__all__ = ["COMPUTING", "PATIENCE", "WORKER", "Mosquitto", "ended", "free_port", "has_ended", "wait_until"]
+__all__ = ["COMPUTING", "PATIENCE", "WORKER", "Mosquitto", "await_end", "free_port", "has_ended", "wait_until"]
 
 PATIENCE = float(os.environ.get("TESTS_PATIENCE", 60.0))
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
@@ -76,7 +76,7 @@ def _line(above: int) -> str:
     return " ".join(linecache.getline(frame.filename, number).strip() for number in lines or [frame.lineno])
 
 
-def ended(thread: threading.Thread, what: str = "") -> None:
+def await_end(thread: threading.Thread, what: str = "") -> None:
     """Wait until a thread has ended.
 
     Raises:

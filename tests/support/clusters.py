@@ -82,7 +82,7 @@ class Fleet:
         """End the command alone."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE)
 
     def epochs(self) -> dict[str, int]:
         """How often each part's store was taken, by the part."""

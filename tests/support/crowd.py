@@ -15,7 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import parse_topic, topic_of
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import Mosquitto, await_end, wait_until
 
 __all__ = ["Crowd"]
 
@@ -97,7 +97,7 @@ class Crowd:
     ) -> None:
         """End."""
         self._ending.set()
-        self._thread.join()
+        await_end(self._thread)
         self._client.disconnect()
         self._client.loop_stop()
 

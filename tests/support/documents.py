@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.brokers import PATIENCE
+from tests.support.brokers import COMPUTING, PATIENCE
 from tests.support.forks import programs, shell_words
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ class Page:
     def _run(self, language: str, body: str) -> None:
         command = ["bash", "-euc", body] if language == "sh" else [*shell_words(), "-c", body]
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=PATIENCE
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, timeout=COMPUTING
         )
         self.said += done.stdout
         log = self._folder / "background.log"

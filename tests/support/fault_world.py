@@ -184,7 +184,7 @@ class Program:
         self._wanted = False
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(PATIENCE)
             self._process = None
 
     def end(self) -> None:

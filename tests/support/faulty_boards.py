@@ -21,6 +21,7 @@ from firmware_sim.compiled_policy import FirmwareError
 from firmware_sim.devices import shown
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy
+from tests.support.brokers import PATIENCE
 
 __all__ = ["UNIT", "BoardProcess", "Life", "Sealed", "readings"]
 
@@ -124,7 +125,7 @@ class BoardProcess:
         """Switch it off without a word."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(PATIENCE)
 
     def stop(self) -> None:
         """End it in order, if it runs; what it has in memory is sealed."""

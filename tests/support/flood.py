@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.brokers import PATIENCE
+
 __all__ = ["ROOT", "Flood"]
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +52,7 @@ class Flood:
     ) -> None:
         """End it."""
         self.process.kill()
-        self.process.communicate()
+        self.process.communicate(timeout=PATIENCE)
 
 
 def main(host: str, port: int, count: int, source: str = "") -> None:

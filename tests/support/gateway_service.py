@@ -41,7 +41,7 @@ class GatewayProcess:
     def kill(self) -> None:
         """End it as a power cut would."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(PATIENCE)
 
     def stop(self) -> int:
         """End it in order; returns its exit code."""

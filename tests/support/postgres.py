@@ -23,7 +23,7 @@ import pytest
 
 from fugu.host.database import AwayError, FileLostError
 from gateway.location import Server
-from tests.support.brokers import free_port, has_ended, wait_until
+from tests.support.brokers import PATIENCE, free_port, has_ended, wait_until
 
 __all__ = ["Postgres", "break_connections", "refused", "refused_anew"]
 
@@ -97,7 +97,7 @@ class Postgres:
         words += [_program("postgres"), "-D", str(self._data), *options]
         shell = subprocess.Popen(words, stdin=subprocess.PIPE, cwd=self._folder, **self._account)
         self._input = shell.stdin
-        shell.wait()
+        shell.wait(PATIENCE)
         wait_until(self._accepts, "PostgreSQL")
         return self
 

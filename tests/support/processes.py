@@ -76,7 +76,7 @@ class GatewayProcess:
     def kill(self) -> None:
         """End it as a power cut would."""
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE)
 
     def stop(self) -> int:
         """End it in order; returns its exit code."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.brokers import free_port, wait_until
+from tests.support.brokers import PATIENCE, free_port, wait_until
 
 __all__ = ["SYSTEM_CONFIG", "Node", "Nodes"]
 
@@ -69,7 +69,7 @@ class Node:
         """End all of its processes at once."""
         self.send(signal.SIGSTOP)  # else what is left would start others
         self.send(signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(PATIENCE)
 
 
 class Nodes:

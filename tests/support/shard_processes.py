@@ -42,4 +42,4 @@ class Process:
         """Kill it, if it is there."""
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(PATIENCE)

@@ -20,7 +20,7 @@ from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
 from gateway.fleet.registry import Registry
-from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -165,6 +165,6 @@ class WholeFleet:
         self.heard.link.stop()
         for process in (self.agent.process, self.gateway.process):
             process.kill()
-            process.wait()
+            process.wait(PATIENCE)
         if kind is not None:
             print(self.heard.kinds(), self.gateway.log.read_text(), (self._folder / "agent.log").read_text())

@@ -68,14 +68,14 @@ class Attacked:
     def end(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(PATIENCE)
         self.recorder.link.stop()
         self.statuses.link.stop()
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
+        self.process.wait(PATIENCE)
 
     @property
     def frames(self) -> list[SymbolFrame]:

@@ -15,7 +15,7 @@ import pytest
 
 from fugu.cli.demo import location
 from fugu.cli.demo.processes import DemoError
-from tests.support.brokers import wait_until
+from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.soak import only
 
 
@@ -77,7 +77,7 @@ def test_a_walk_that_stands_still_ends_with_a_report_of_what_came(
     else:
         with pytest.raises(DemoError, match=r"^the walk stood still for \d+ s: 0 of 1200 points have arrived"):
             location.run(tmp_path / "walk", 60.0, "mosquitto")
-    stopper.join()
+    await_end(stopper)
     (device,) = begun
-    assert device.process.wait() == -signal.SIGKILL
+    assert device.process.wait(PATIENCE) == -signal.SIGKILL
     assert f"points have arrived, the device is process {device.process.pid}" in capsys.readouterr().out

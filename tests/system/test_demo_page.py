@@ -166,7 +166,7 @@ def test_an_address_that_two_have_ends_the_program(tmp_path: Path) -> None:
         assert "Traceback" not in output.read_text()
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import write_secret
 from gateway.fleet.registry import Registry
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -70,7 +70,7 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
     genuine = Committed.decode(attacker.watermarks()[-1])
     assert genuine.is_authentic(key, "home", "watch")
     gateway.process.kill()
-    gateway.process.wait()
+    gateway.process.wait(PATIENCE)
     captured, sent = attacker.watermarks()[-5:], attacker.frames()
     wait_until(lambda: attacker.depth() >= 20, "frames that nobody has")
     last = Committed.decode(captured[-1])

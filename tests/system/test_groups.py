@@ -22,7 +22,7 @@ from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading, WindowReading
 from fugu.mqtt.subscription import Subscription
 from tests.support.agents import JumpingClock
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
 
 HOMES, EPOCH, PERIOD, WINDOW, WINDOWS = 20, 1_700_000_000, 10, 30, 12
@@ -79,7 +79,7 @@ def test_the_average_of_twenty_homes_is_off_by_what_the_plan_says(broker: Mosqui
             if isinstance(one, CountReading):
                 reported[one.device] = one.window.values[0]
         for thread in threads:
-            thread.join(PATIENCE)
+            await_end(thread)
     assert gateway.stop() == 0
     told = np.array([[counts[f"home-{number}", index] for index in range(WINDOWS)] for number in range(HOMES)])
     for number in range(HOMES):

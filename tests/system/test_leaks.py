@@ -19,7 +19,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy
 from tests.support.wiretap import CANARIES, Wiretap, traces
 
@@ -44,7 +44,7 @@ def test_no_reading_is_in_any_packet_file_log_or_error(broker: Mosquitto, tmp_pa
         reached = len(gateway.frames())
         wait_until(lambda: len(gateway.frames()) > reached + 30)
         agent.process.kill()
-        agent.process.wait()
+        agent.process.wait(PATIENCE)
         during = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         sent = len(tap.upstream)
         agent = AgentProcess(config, tmp_path / "agent.log")
@@ -118,7 +118,7 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     agent = Agent(plan, [ReplaySensor(values, loop=False)], system_entropy(), JumpingClock())
     thread = threading.Thread(target=agent.run)
     thread.start()
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     wait_until(lambda: len(recorder.payloads) >= 15)
     recorder.link.stop()

@@ -68,7 +68,7 @@ def test_a_malicious_broker_does_not_fill_the_memory_of_an_agent(tmp_path: Path,
         victim.accept()
         victim.listen_for(b"/symbols/")
         running.set()
-        measured.wait()
+        measured.wait(PATIENCE)
         raise OverError
 
     def behaves_again(victim: Victim) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fugu.mqtt import Broker
 from gateway.page.login import password_line
-from tests.support.brokers import Mosquitto, free_port, has_ended, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, free_port, has_ended, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
@@ -120,7 +120,7 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
             subprocess.Popen([*run, f"{index}.toml"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
             for index in range(len(refused))
         ]
-        lines = [one.communicate()[1] for one in some]
+        lines = [one.communicate(timeout=PATIENCE)[1] for one in some]
     for line, said in zip(lines, (said for *_, said in refused), strict=True):
         assert said in line, line
         assert line.count("\n") == 1, line

@@ -14,7 +14,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.fleet.entries import RolloutPlan, Stage
 from gateway.fleet.rollouts import Rollouts
-from tests.support.brokers import Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.browser import Browser
 from tests.support.enrolled import Gateway
 from tests.support.pages import ServedPage
@@ -58,7 +58,7 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
     finally:
         assert page.stop() == 0
         gateway.process.kill()
-        gateway.process.wait()
+        gateway.process.wait(PATIENCE)
         crowd.link.stop()
         registry.close()
 

@@ -20,7 +20,7 @@ from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.profiles import profile_blocks
 from tests.support.agents import SECOND, JumpingClock
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.browser import chromium
 from tests.support.home_assistant import Listener
 from tests.support.pages import ServedPage
@@ -83,7 +83,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             assert browser.complaints() == [] == listener.problems
     finally:
         agent.stop()
-        running.join(PATIENCE)
+        await_end(running)
         page.stop()
         listener.link.stop()
         assert gateway.stop() == 0

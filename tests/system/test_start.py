@@ -23,7 +23,7 @@ from fugu.cli.demo.wizard import refuse_beside_gateway
 from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker, Link
 from gateway.store.store import Store
-from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import SECRET, check_layout, recorded
 from tests.support.soak import only
@@ -101,7 +101,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     made = Started(tmp_path)
     yield made
     made.process.kill()
-    made.process.wait()
+    made.process.wait(PATIENCE)
     made.output.close()
 
 
@@ -118,7 +118,7 @@ def wizard_in(folder: Path) -> Iterator[Visitor]:
             yield visitor
         finally:
             wait_until(lambda: visitor.do("finish") == 202, "its end")
-            thread.join()
+            await_end(thread)
 
 
 def data_files(folder: Path) -> list[str]:
@@ -229,7 +229,7 @@ def publishing(broker: Broker, topic: str, payload: str) -> Iterator[None]:
         yield
     finally:
         end.set()
-        thread.join()
+        await_end(thread)
         link.stop()
 
 

@@ -94,7 +94,7 @@ def test_who_ends_it_early_finds_nothing_left(tmp_path: Path, number: int) -> No
         assert process.wait(PATIENCE) == 128 + number
     finally:
         process.kill()
-        process.wait()
+        process.wait(PATIENCE)
     assert list(temporary.iterdir()) == []
 
 

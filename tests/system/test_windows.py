@@ -20,7 +20,7 @@ from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
-from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles
 from tests.support.simulated_states import simulate_states
 
@@ -108,7 +108,7 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     )
     thread = threading.Thread(target=agent.run)
     thread.start()
-    thread.join(PATIENCE)
+    await_end(thread)
     assert not thread.is_alive()
     wait_until(lambda: len(recorder.payloads) >= 27)
     recorder.link.stop()

@@ -18,7 +18,7 @@ import pytest
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import topic_of
 from gateway.store.store import Store
-from tests.support.brokers import PATIENCE, wait_until
+from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mqtt_packets import Publication, Splitter, acknowledgement, connect, publication, publish, subscribe
 from tests.support.processes import GatewayProcess, policy
@@ -114,7 +114,7 @@ def test_a_frame_a_second_of_many_devices_is_durable_and_memory_stays_flat(tmp_p
         context = ssl.create_default_context(cafile=str(broker.folder / "ca.pem"))
         asyncio.run(asyncio.wait_for(_crowd(devices, context, begin, seconds), PATIENCE + 2 * seconds))
         done.set()
-        watching.join()
+        await_end(watching)
         load = os.getloadavg()[0]
         assert gateway.stop() == 0
     lags = np.array([lag for device in devices for lag in device.lags])
