@@ -23,6 +23,7 @@ from gateway.part import Part
 from gateway.releases.ledger import ledger_beside
 from gateway.releases.schedule import FleetProgress, NotKnownError, ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
+from gateway.releases.worth import compared
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import ShardChannel
 from gateway.store.engine import Lease
@@ -65,6 +66,8 @@ class Releasing(Part):
         )
         self._counters = counters
         self._catalogue, self._store, self._shared = catalogue, store, shared
+        for name, words in compared(made.jobs).items():
+            _log.info("release %s: %s", name, words)
         for name, why in made.useless.items():
             _log.warning("release %s: %s", name, why)
         self._say_impossible()

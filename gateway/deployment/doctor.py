@@ -37,7 +37,7 @@ from gateway.location import Location, Server
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import ledger_beside
-from gateway.releases.worth import not_useful
+from gateway.releases.worth import compared, not_useful
 from gateway.shards import own_account
 from gateway.store.store import Store, StoreError
 
@@ -169,6 +169,7 @@ def _releases(config: Path, policies: Path, fleet: str) -> Iterator[Finding]:
     except FuguError as error:
         yield Finding("releases", "FAIL", str(error))
         return
+    yield from (Finding("releases", "ok", f"{name}: {words}") for name, words in compared(wanted).items())
     problems = not_useful(wanted, granted, catalogue) | impossible
     yield from (Finding("releases", "warn", f"{name}: {why}") for name, why in problems.items())
     if not problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, get_args
 
@@ -68,7 +68,8 @@ class Job(NamedTuple):
     """One release of every window.
 
     `name` is as in its topic and in the ledger. `audience`: what it is promised; None for the site, which has no
-    promise of its own. `useful`: the plans of all devices found shares worth knowing, and one is asked for.
+    promise of its own. `useful`: the plans of all devices found shares worth knowing, and one is asked for. `compared`:
+    what each mechanism allows for a tick, where the least noise was chosen.
     """
 
     plan: Scheduled
@@ -77,6 +78,7 @@ class Job(NamedTuple):
     topic: str
     clock: Clock
     useful: bool
+    compared: tuple[tuple[Mechanism, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -174,22 +176,26 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
             )
     audience = None if plan.audience == SITE else config.audiences[plan.audience]
     topic = topic_of("release", catalogue.fleet, plan.audience, name)
-    mechanism = _mechanism(plan, devices, audience, catalogue)
+    allowed = _allowed(plan, devices, audience, catalogue)
+    mechanism = _least_noise(allowed)
     useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
         *(windows, silent),
     )
-    job = Job(plan, question, audience, topic, newest[0].clock, useful)
+    compared = tuple(allowed.items()) if plan.mechanism == "auto" else ()
+    job = Job(plan, question, audience, topic, newest[0].clock, useful, compared)
     if mechanism in ALONE:
         _check_alone(job, catalogue)
     return job
 
 
-def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue) -> Mechanism:
-    """The mechanism of a release, which has a bound for all its devices; the accountant, unless another allows more."""
+def _allowed(
+    plan: Scheduled, devices: tuple[str, ...], audience: Audience | None, catalogue: Catalogue
+) -> dict[Mechanism, int]:
+    """Allowances of a tick by each mechanism in question, for all devices; "chain" needs no comparison."""
     if plan.mechanism == "chain" or audience is None:
-        return "chain"
+        return {"chain": 0}
     allowed: dict[Mechanism, int] = {}
     for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
         if covers(name, audience.adversary):
@@ -201,6 +207,11 @@ def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience | N
                     raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
     if not allowed:
         raise ReleaseConfigError(f"release {plan.name}: no mechanism protects these streams")
+    return allowed
+
+
+def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
+    """The mechanism that allows most for a tick; the accountant, unless another allows more."""
     if "chain" in allowed and allowed["chain"] * _TIED >= max(allowed.values()):
         return "chain"
     return max(allowed, key=lambda name: allowed[name])

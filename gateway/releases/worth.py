@@ -31,7 +31,7 @@ from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
 
-__all__ = ["not_useful"]
+__all__ = ["compared", "not_useful"]
 
 _TIMES_BETTER = 2.0
 _DOUBLINGS = 17
@@ -79,6 +79,20 @@ def not_useful(made: Iterable[Job], granted: Iterable[Allowance], catalogue: Cat
                 f"useful; {_useful_instead(job, kinds, budget)}"
             )
     return found
+
+
+def compared(made: Iterable[Job]) -> dict[str, str]:
+    """By the name of each release whose mechanism is "auto": which noise each one needs, and which was taken."""
+    words = {}
+    for job in made:
+        scales = [f"{1.0 / nats(most):.4g} by {name}" for name, most in job.compared if most]
+        if len(scales) > 1:
+            needs = f"a count of the device's own needs noise of scale {', '.join(scales)}"
+            words[job.plan.name] = f"mechanism {job.question.mechanism}: {needs}"
+        elif job.compared:
+            alone = "quilts cover the ignorant adversary and single ticks alone, or have no bound here"
+            words[job.plan.name] = f"mechanism {job.question.mechanism}: {alone}"
+    return words
 
 
 def kinds_of(job: Job, catalogue: Catalogue) -> Counter[_Kind]:

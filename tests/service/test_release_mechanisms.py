@@ -33,6 +33,7 @@ from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
+from gateway.releases.worth import compared
 from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
@@ -199,6 +200,20 @@ def test_auto_is_the_least_noise_that_composes(tmp_path: Path) -> None:
     bench.work()
     assert {frame.mechanism for frame in bench.frames} == {"chain"}
     assert float(Fraction(bench.frames[0].scale)) == pytest.approx(SCALES["chain"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("adversary", "words"),
+    [
+        ("ignorant", "3.336 by chain, 12.84 by mqm-exact, 23.51 by mqm-approx"),
+        ("universal", "quilts cover the ignorant adversary and single ticks alone"),
+    ],
+)
+def test_what_auto_compared_is_said_before_anything_is_released(tmp_path: Path, adversary: str, words: str) -> None:
+    config = write_config(tmp_path, scheduled(mechanism="auto"), audiences=NOBODY.replace("ignorant", adversary))
+    (said,) = compared(jobs(ReleaseConfig.load(config), catalogue(FLEET))).values()
+    assert said.startswith("mechanism chain: ")
+    assert words in said
 
 
 def test_an_account_keeps_its_mechanism(tmp_path: Path) -> None:
