@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, Attacker, smoothing
+from fugu.attackers.learning import ATTACKERS, COUNT_ATTACKERS, COUNT_LEARNERS, Attacker, smoothing
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
 
@@ -22,6 +22,7 @@ __all__ = [
     "attack",
     "epsilon_bound",
     "furthest_learner",
+    "learners",
     "mean_interval",
     "mean_transitions",
     "odds_change",
@@ -275,6 +276,12 @@ def attack(
             odds = float((change > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST, change.max()))
         found.append(Attack(name, success, low, high, ceiling, guess, proven, *odds))
     return tuple(sorted(found, key=lambda one: -one.success))
+
+
+def learners(outputs: Outputs) -> dict[str, Attacker]:
+    """Attackers on such outputs who learn habits, and have odds."""
+    some = COUNT_ATTACKERS | COUNT_LEARNERS if isinstance(outputs, CountOutputs) else ATTACKERS
+    return {name: attacker for name, attacker in some.items() if name not in _KNOWN_CHAIN and "Viterbi" not in name}
 
 
 def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:

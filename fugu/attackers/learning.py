@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attacker", "smoothing"]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "Attacker", "smoothing"]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
 """From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
@@ -258,6 +258,60 @@ def _smoothed(logs: Floats, move: Floats) -> tuple[float, Floats]:
     return total, joint / joint.sum(axis=1, keepdims=True)
 
 
+_TURNS, _CHAIN_ROUNDS = 40, 3
+_LEAST_SHARE = 1e-3
+_FIRST_QUANTILES, _FIRST_STAYS = (0.1, 0.3), (0.8, 0.98)
+
+
+def learned_two_regimes(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """Two regimes, each with a share of its own, that windows switch between: learned by expectation maximisation.
+
+    In a regime the count of L ticks at a share p is normal with mean L p and a variance of its own, at least that of
+    the noise. On every tick of a window the odds of each counted state are multiplied by what they are for its expected
+    share, over what they are usually.
+    """
+    prior = smoothing(without(outputs), knowledge)
+    assert isinstance(outputs, CountOutputs)
+    if len(outputs.counts) < 2:
+        return prior
+    counts, length = outputs.counts.astype(np.float64), outputs.length
+    noise = 2 * float(outputs.scale) ** 2
+    starts = product(_FIRST_QUANTILES, _FIRST_STAYS)
+    weights, means = max((_two_regimes(counts, noise, *start) for start in starts), key=lambda fit: fit[0])[1:]
+    shares = np.clip(weights @ means / length, _LEAST_SHARE, 1 - _LEAST_SHARE)
+    windows, odds = outputs.windows(), prior.copy()
+    for group, share in zip(outputs.groups, shares.T, strict=True):
+        usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
+        odds[:, group] *= np.append(share / (1 - share) * (1 - usual) / usual, 1.0)[windows][:, None]
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def _two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> tuple[float, Floats, Floats]:
+    """Log-likelihood, probabilities (w, 2) of the regimes at each window, and their mean counts (2, g)."""
+    w = len(counts)
+    means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
+    variances = np.full_like(means, noise + np.square(means[1] - means[0]).mean() / 4)
+    initial, transition, symbols = np.full(2, 0.5), _sticky(np.full(2, 0.5), stay), np.arange(w)
+    likelihood, weights = -np.inf, np.full((w, 2), 0.5)
+    for _ in range(_TURNS):
+        away = (counts[:, None] - means) ** 2 / variances + np.log(variances)
+        logs = -away.sum(axis=2) / 2
+        top = logs.max(axis=1, keepdims=True)
+        table = np.exp(logs - top).T / (w + 1)
+        table = np.hstack([table, 1 - table.sum(axis=1, keepdims=True)])  # a symbol that never comes: rows sum to 1
+        fit = baum_welch(symbols, table, transition=transition, initial=initial, iterations=_CHAIN_ROUNDS)
+        initial, transition = fit.initial, fit.transition
+        weights = posterior_marginals(symbols, initial, transition, table)
+        before, likelihood = likelihood, float(fit.log_likelihoods[-1] + top.sum())
+        if likelihood - before < _TOLERANCE * w:
+            break
+        total = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
+        means = weights.T @ counts / total
+        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / total
+        variances = np.maximum(spread, noise)
+    return likelihood, weights, means
+
+
 _WIDTHS = (1, 3, 9, 27, 81, 243, 729)
 _WINDOWS = (1, 3, 9, 27)
 _PENALTY = 1.0
@@ -367,3 +421,6 @@ COUNT_ATTACKERS: dict[str, Attacker] = {
     "supervised": folded(supervised, 5),
 }
 """Those who read counts of windows."""
+
+COUNT_LEARNERS: dict[str, Attacker] = {"2 learned regimes": learned_two_regimes}
+"""More of those, who are asked only how far the odds of learners move."""

@@ -455,7 +455,7 @@ def question_of(
     adversary: str = "universal",
     devices: int = 1,
     latency: str | None = None,
-    blocks: str = "4h",
+    blocks: str = "",
     days: int | None = None,
     window: str | float | None = None,
     missing: str | None = None,

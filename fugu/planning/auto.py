@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import attack, furthest_learner
+from fugu.attackers.evaluation import Attack, attack, learners
 from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.attackers.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
@@ -27,6 +27,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
+    LEAST_JUDGED,
     SHORTEST,
     Bins,
     Candidate,
@@ -107,9 +108,11 @@ class AutoPlan(NamedTuple):
     The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
     `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
     least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
-    recommended. `stay` is in ticks what 99 % of stays in a state are no longer than, None without any; it is of the
-    recording, and goes into no policy. `held_back` are the rows of the third set, increasing, as indices of readings;
-    `covered` is the share of stretches of the worst length that the class covers; `told` is an example. `gaps` are
+    recommended. `too_few` is a candidate for which there is no such epsilon only because too few answers judge it, with
+    the least epsilon at which it may be useful. `stay` is in ticks what 99 % of stays in a state are no longer than,
+    None without any; it is of the recording, and goes into no policy. `held_back` are the rows of the third set,
+    increasing, as indices of readings; `covered` is the share of stretches of the worst length that the class covers;
+    `told` is an example. `gaps` are
     those of ticks without a reading, `merged` states without rare ones, None if none is rare. For each of several
     donors, `left_out` is epsilon about him if the others were planned for alike; infinite without a bound.
     """
@@ -123,6 +126,7 @@ class AutoPlan(NamedTuple):
     reasons: tuple[str, ...]
     curves: tuple[Curve, ...]
     least_epsilon: float | None
+    too_few: tuple[Candidate, float] | None
     told: Told | None
     held_back: Ints
     covered: float | None
@@ -210,11 +214,14 @@ def plan_auto(
     else:
         progress("candidates", 0.15)
         lengths = _lengths(problem)
-        windows = () if question.want == "now" else _windows(problem, data, chains, lengths)
-        ticks = [one.window_ticks for one in windows if one.window_ticks is not None]
-        symbols = _symbols(problem, ticks) if problem.profile is None else ()
-        progress("attackers on the first set", 0.3)
-        choice = _choice(problem, windows, symbols, lengths)
+        if problem.profile is None:
+            windows = () if question.want == "now" else _windows(problem, data, chains, lengths)
+            symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
+            progress("attackers on the first set", 0.3)
+            choice = _choice(problem, windows, symbols, lengths)
+        else:
+            progress("attackers on the first set", 0.3)
+            choice = _profile_choice(problem, problem.profile, chains, lengths)
     progress("the third set", 0.7)
     outcome = _outcome(problem, chains, choice)
     asked = question.want is not None or question.window is not None
@@ -226,13 +233,14 @@ def plan_auto(
     curves = tuple(_curve(by_day if one.blocks else problem, one) for one in outcome.candidates)
     least = question.epsilon if recommended.kind != "none" else _least_epsilon(curves, question)
     least = None if reasons else least
-    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, outcome.told)
+    too_few = _too_few(curves, question) if least is None and not reasons else None
+    found = (recommended, outcome.candidates, readings, question, states, bins, reasons, curves, least, too_few)
     covered = None
     if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
     whole = np.concatenate([cut.states for cut in data.whole])
     return AutoPlan(
-        *(*found, used.sets.test.rows, covered, long_stay(whole, readings.segments)),
+        *(*found, outcome.told, used.sets.test.rows, covered, long_stay(whole, readings.segments)),
         *(gaps, merged_states(states, data.whole), _left_out(problem, recommended)),
     )
 
@@ -315,16 +323,29 @@ def _else_profiles(outcome: _Outcome, chains: CoveringChains) -> _Outcome:
     if not (readings.timed and Profile.wanted_lengths(readings, question)):
         return outcome
     problem = _of_profiles(outcome.problem)
-    lengths = _lengths(problem)
-    windows = _windows(problem, problem.data(1), chains, lengths)
-    if not windows:
+    assert problem.profile is not None
+    other = _outcome(problem, chains, _profile_choice(problem, problem.profile, chains, _lengths(problem)))
+    if not other.candidates:
         return outcome
-    other = _outcome(problem, chains, _choice(problem, windows, (), lengths))
     both = outcome.candidates + other.candidates
     if other.recommended.kind != "none":
         return other._replace(candidates=both)
-    more = other.reasons if any(one.useful for one in windows) else ()
+    more = other.reasons if any(one.useful for one in other.candidates) else ()
     return outcome._replace(candidates=both, reasons=outcome.reasons + more)
+
+
+def _profile_choice(problem: _Problem, profile: Profile, chains: CoveringChains, lengths: list[int]) -> _Choice:
+    """Take a profile of the finest parts of the day that are worth it; coarser ones are compared only if none are."""
+    compared, reasons = tuple[Candidate, ...](), dict[str, None]()
+    for blocks in profile.places:
+        parts = problem._replace(profile=profile.of(blocks))
+        windows = _windows(parts, problem.data(1), chains, lengths)
+        chosen, candidates, refused = _choice(parts, windows, (), lengths)
+        compared += candidates
+        if chosen is not None:
+            return chosen, compared, ()
+        reasons |= dict.fromkeys(refused)
+    return None, compared, tuple(reasons)
 
 
 def longest_useful(plan: AutoPlan, candidate: Candidate) -> int:
@@ -461,7 +482,9 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
             return None
         assert candidate.window_ticks is not None
         if problem.profile is not None:
-            return problem.profile.attacked(cut, max(1, round(86_400.0 / period)), scale, problem.k, rng)
+            assert candidate.blocks is not None
+            day = max(1, round(86_400.0 / period))
+            return Profile.attacked(candidate.blocks, cut, day, scale, problem.bins, rng, problem.k)
         return release_counts(*cut, candidate.window_ticks, scale, problem.bins, rng, k=problem.k)
 
     return attacked
@@ -488,7 +511,7 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
         _judged(problem, candidate),
         attack=worst,
         known_chain=known,
-        learner=furthest_learner(attacks),
+        learner=_learner(problem, candidate),
         stretch=_asked_about(problem, candidate, data.test, outputs),
     )
     failed = []
@@ -500,6 +523,18 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
             f"{judged.error_95:.1%} that 95 % of them should be within"
         )
     return judged, (*failed, *beyond_ceiling(worst))
+
+
+def _learner(problem: _Problem, candidate: Candidate) -> Attack:
+    """The attacker on all of the recording who learns habits and whose odds move furthest on a tick."""
+    assert candidate.chains is not None
+    parts = problem.data(candidate.every).whole
+    whole = Cut(*(np.concatenate(some) for some in zip(*parts, strict=True)))
+    [rng] = problem.rng.spawn(1)  # what is drawn after this does not depend on it
+    outputs = _attacked(problem, candidate, whole)(candidate.chains, rng)
+    assert outputs is not None
+    attacks = attack(*whole, outputs, candidate.epsilon, attackers=learners(outputs))
+    return max(attacks, key=lambda one: one.furthest or 0.0)
 
 
 _FOLLOWED = 3000  # ticks of a window whose courses are followed; it takes long beyond
@@ -548,6 +583,17 @@ def _least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     return min(enough, default=None)
 
 
+def _too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, float] | None:
+    """Find the answer that would be useful at the least epsilon, if the recording held enough of its like."""
+    found = []
+    for candidate, points in curves:
+        if candidate.judged < LEAST_JUDGED:
+            enough = [(at, replace(candidate, judged=LEAST_JUDGED, expected_error=error)) for at, error in points]
+            found += [(at, candidate) for at, one in enough if at >= question.epsilon and _ranked([one], question)]
+    least = min(found, key=lambda one: one[0], default=None)
+    return None if least is None else (least[1], least[0])
+
+
 def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if candidate.scale is None or candidate.window_ticks is None:
         return None
@@ -555,7 +601,8 @@ def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if problem.profile is None:
         shares = true_shares(*test, candidate.window_ticks, problem.bins)
     else:
-        shares = problem.profile.shares(test, problem.sets.test, candidate.window_ticks)
+        assert candidate.blocks is not None
+        shares = problem.profile.shares(candidate.blocks, test, problem.sets.test, candidate.window_ticks)
     told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
     return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
 
@@ -594,5 +641,5 @@ def _planned(plan: AutoPlan, candidate: Candidate, epoch: float | None) -> Joint
     if candidate.blocks is None:
         window = wanted_window(candidate.window_ticks, plan.bins)
     else:
-        window = Profile.window(candidate, plan.question, plan.states.counted, epoch)
+        window = Profile.window(candidate, plan.states.counted, epoch)
     return joint_plan(candidate.chains, candidate.epsilon, candidate.adversary, [window], stretch_ticks=ticks)

@@ -63,7 +63,9 @@ SHORTEST = 10
 _BETTER = 2.0
 _LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
 _TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
-_LEAST_WINDOWS, _LEAST_JUDGED = 2, 4
+_LEAST_WINDOWS = 2
+LEAST_JUDGED = 4
+"""Answers without which nobody can say that a candidate is useful."""
 _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
@@ -81,9 +83,9 @@ class Candidate:
     of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
     the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
     sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each as long as `message`. On
-    the third set, `attack` is the strongest, `known_chain` the attacker who believes the mean chain, whose odds epsilon
-    bounds, and `learner` the one who learns habits and whose odds moved furthest; `stretch` asks about whole stretches
-    that are promised, knowing all other days.
+    the third set, `attack` is the strongest, and `known_chain` the attacker who believes the mean chain, whose odds
+    epsilon bounds; `stretch` asks about whole stretches that are promised, knowing all other days. On the whole
+    recording, `learner` is the one who learns habits and whose odds moved furthest.
     `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
@@ -144,7 +146,7 @@ class Candidate:
     @property
     def useful(self) -> bool:
         """True if answers are twice as good as always guessing, as far as four or more of them show."""
-        return _BETTER * self.expected_error <= self.guess_error and self.judged >= _LEAST_JUDGED
+        return _BETTER * self.expected_error <= self.guess_error and self.judged >= LEAST_JUDGED
 
     @property
     def useful_for(self) -> UsefulFor | None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,7 +28,7 @@ from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
 from fugu.planning.answers import Shares, group_error, noisy_shares, true_shares
-from fugu.planning.candidates import Candidate, nothing, sent, window_message, window_scale
+from fugu.planning.candidates import Bins, Candidate, nothing, sent, window_message, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
 from fugu.planning.readings import Readings
@@ -36,6 +37,8 @@ from fugu.privacy.covering_class import CoveringChains
 
 __all__ = ["Profile", "profile_blocks"]
 
+LENGTHS = ("4h", "6h", "8h")
+"""Parts of the day that are tried if none are asked for."""
 YEARS = 10
 """How far transitions are compiled; a policy that runs longer keeps the last offset."""
 _LEAST = 900
@@ -89,11 +92,20 @@ DAYS = (7, 14)
 _RUNS, _ANSWERS = 100, 20_000
 
 
-class Profile(NamedTuple):
-    """The blocks of a recording's ticks: `places` (n,), all of them; states `counted` are counted together."""
+def _wanted_blocks(readings: Readings, question: Question, since: float) -> list[DayBlocks]:
+    """Blocks to compare, none shorter than a tick: those that are asked for, or the usual ones of a zone."""
+    length, _, zone = question.blocks.partition("/")
+    blocks = [profile_blocks(f"{text}/{zone}", since) for text in ([length] if length else LENGTHS)]
+    return [candidate for candidate in blocks if readings.period <= candidate.seconds]
 
-    blocks: DayBlocks
-    places: Ints
+
+class Profile(NamedTuple):
+    """The blocks of a recording's ticks: `places` (n,) of all of them, by blocks.
+
+    States `counted` are counted together.
+    """
+
+    places: Mapping[DayBlocks, Ints]
     counted: tuple[int, ...]
 
     @staticmethod
@@ -103,39 +115,45 @@ class Profile(NamedTuple):
         days = DAYS if question.days is None else (question.days,)
         lengths = [math.ceil(round(one * DAY / period, 6)) for one in days]
         most = math.inf if question.latency_seconds is None else question.latency_seconds / period * (1.0 + 1e-9)
-        return [
-            length
-            for length in lengths
-            if length <= min(most, MAX_WINDOW_TICKS) and period <= profile_blocks(question.blocks, 0.0).seconds
-        ]
+        some = _wanted_blocks(readings, question, 0.0)
+        return [length for length in lengths if some and length <= min(most, MAX_WINDOW_TICKS)]
 
     @classmethod
     def recorded(cls, readings: Readings, question: Question, counted: Sequence[int]) -> Profile:
         """The blocks that a recording's ticks were in, by their times; PlanningError if there are no such blocks."""
         assert readings.moments is not None
-        blocks = profile_blocks(question.blocks, float(readings.moments.min()))
-        places = np.array([blocks.at(round(1e6 * moment)) for moment in readings.moments.tolist()], dtype=np.int64)
-        return cls(blocks, places, tuple(counted))
+        moments = [round(1e6 * moment) for moment in readings.moments.tolist()]
+        places = {
+            blocks: np.array([blocks.at(moment) for moment in moments], dtype=np.int64)
+            for blocks in _wanted_blocks(readings, question, float(readings.moments.min()))
+        }
+        return cls(places, tuple(counted))
+
+    def of(self, blocks: DayBlocks) -> Profile:
+        """Those of some blocks only."""
+        return self._replace(places={blocks: self.places[blocks]})
 
     @staticmethod
-    def window(candidate: Candidate, question: Question, counted: Sequence[int], epoch: float | None) -> WantedWindow:
+    def window(candidate: Candidate, counted: Sequence[int], epoch: float | None) -> WantedWindow:
         """The window of a recommended profile, by its zone's transitions in the years from `epoch` (default: now)."""
         assert candidate.window_ticks is not None
-        query = Query("profile", blocks=profile_blocks(question.blocks, epoch))
+        assert candidate.blocks is not None
+        length = f"{candidate.blocks.seconds}s"
+        query = Query("profile", blocks=profile_blocks(f"{length}/{candidate.blocks.zone}", epoch))
         return WantedWindow(WINDOW, candidate.window_ticks, tuple(counted), query=query)
 
-    def shares(self, cut: Cut, part: Part, length: int) -> Shares:
+    def shares(self, blocks: DayBlocks, cut: Cut, part: Part, length: int) -> Shares:
         """The true answers of the profiles of `length` ticks in a set, a share of each block.
 
         `Shares.length` is what a count is divided by, the ticks of a block in so many days.
         """
-        place, size = self.places[part.rows], len(self.blocks.labels)
+        place, size = self.places[blocks][part.rows], len(blocks.labels)
         inside = np.isin(cut.states, self.counted)
         seen = np.where(cut.states < 0, -1, np.where(inside, place, size + place))
         counts = true_shares(seen, cut.segments, length, tuple((block,) for block in range(size)))
         both = tuple((block, size + block) for block in range(size))
         stated = true_shares(seen, cut.segments, length, both).counts
-        return counts._replace(truth=counts.counts / np.maximum(stated, 1), length=self._part(length))
+        return counts._replace(truth=counts.counts / np.maximum(stated, 1), length=_part(blocks, length))
 
     def candidates(
         self,
@@ -149,14 +167,17 @@ class Profile(NamedTuple):
         """Profiles over several times; FuguError if no noise is enough."""
         scale = window_scale(chains, question, question.epsilon, (self.counted,), period)
         found = []
-        for length in lengths:
-            known, more = (self.shares(*pair, length) for pair in ((data.fit, sets.fit), (data.choose, sets.choose)))
+        for length, blocks in product(lengths, self.places):
+            known, more = (
+                self.shares(blocks, cut, part, length)
+                for cut, part in ((data.fit, sets.fit), (data.choose, sets.choose))
+            )
             if not len(known.counts):
                 continue
             both = known._replace(
                 counts=np.concatenate([known.counts, more.counts]), truth=np.concatenate([known.truth, more.truth])
             )
-            message = partial(window_message, WINDOW, length, len(self.blocks.labels))
+            message = partial(window_message, WINDOW, length, len(blocks.labels))
             rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
             for devices in sorted({1, question.devices}):
                 found.append(
@@ -164,7 +185,7 @@ class Profile(NamedTuple):
                         nothing(data.discretiser, chains, question),
                         kind="windows",
                         answers="profile",
-                        blocks=self.blocks,
+                        blocks=blocks,
                         devices=devices,
                         window_ticks=length,
                         scale=scale,
@@ -181,19 +202,25 @@ class Profile(NamedTuple):
         """The mean absolute error of answers in a set, noise drawn many times; None if it holds no whole profile."""
         assert candidate.window_ticks is not None
         assert candidate.scale is not None
-        shares = self.shares(cut, part, candidate.window_ticks)
+        assert candidate.blocks is not None
+        shares = self.shares(candidate.blocks, cut, part, candidate.window_ticks)
         return _off(shares, candidate.scale, candidate.devices, rng, _RUNS) if len(shares.counts) else None
 
-    def attacked(self, cut: Cut, day: int, scale: Fraction, k: int, rng: np.random.Generator) -> CountOutputs:
+    @staticmethod
+    def attacked(
+        blocks: DayBlocks, cut: Cut, day: int, scale: Fraction, bins: Bins, rng: np.random.Generator, k: int
+    ) -> CountOutputs:
         """Release more than a profile to attackers: times of a block's length by themselves, with the same noise.
 
         A tick is in one count with this noise either way, and here fewer other ticks are counted with it. `day` is in
         ticks.
         """
-        return release_counts(*cut, self._part(day), scale, (self.counted,), rng, k=k)
+        return release_counts(*cut, _part(blocks, day), scale, bins, rng, k=k)
 
-    def _part(self, length: int) -> int:
-        return Query("profile", blocks=self.blocks).usual(length)
+
+def _part(blocks: DayBlocks, length: int) -> int:
+    """The ticks of a block in so many ticks."""
+    return Query("profile", blocks=blocks).usual(length)
 
 
 def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

@@ -138,7 +138,7 @@ class Question:
     adversary: Adversary = "universal"
     devices: int = 1
     latency_seconds: float | None = None
-    blocks: str = "4h"
+    blocks: str = ""
     days: int | None = None
     protect: int | None = 0
     window: float | None = None

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
-from fugu.attackers.learning import COUNT_ATTACKERS
-from fugu.attackers.outputs import Knowledge, release_counts
+from fugu.attackers.learning import COUNT_ATTACKERS, COUNT_LEARNERS, smoothing
+from fugu.attackers.outputs import Knowledge, release_counts, without
 from fugu.cli.demo.evaluation import EPSILON, load_night
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios
@@ -191,3 +191,21 @@ def test_who_names_a_path_has_no_odds_and_is_no_learner_to_report():
     learners = [Attack("supervised", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, *odds) for odds in ((0.0, 2.0), (0.1, 1.9))]
     assert furthest_learner([known, path]) is None
     assert furthest_learner([known, path, *learners]) is learners[1]
+
+
+def test_who_learns_two_regimes_sees_them_through_the_noise_and_no_more_than_there_is():
+    """Busy and quiet stretches of twenty windows: the share that he believes is theirs; one share has no regimes."""
+    rng, length, scale = np.random.default_rng(3), 100, Fraction(8)
+    shares = np.repeat(np.tile([0.1, 0.8], 6), 20 * length)
+    learner = COUNT_LEARNERS["2 learned regimes"]
+    for share, busy, quiet in ((shares, 0.8, 0.1), (np.full(shares.size, 0.45), 0.45, 0.45)):
+        states = (rng.random(share.size) < share).astype(np.int64)
+        segments = np.zeros_like(states)
+        outputs = release_counts(states, segments, length, scale, ((1,),), rng, k=2)
+        knowledge = Knowledge(mean_transitions(states, segments, 2), segments, truth=states)
+        believed = learner(outputs, knowledge)[:, 1]
+        assert believed[shares == 0.8].mean() == pytest.approx(busy, abs=0.03)
+        assert believed[shares == 0.1].mean() == pytest.approx(quiet, abs=0.03)
+        few = release_counts(states[:150], segments[:150], length, scale, ((1,),), rng, k=2)
+        short = Knowledge(knowledge.transition, segments[:150], truth=states[:150])
+        assert learner(few, short) == pytest.approx(smoothing(without(few), short)), "one window has no regimes"

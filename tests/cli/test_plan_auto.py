@@ -224,7 +224,7 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
     words = " ".join(done.out.split())
     assert done.code == 3
     assert words.startswith("No: nothing is recommended at epsilon 0.03.")
-    assert "on average and no less" in words
+    assert re.search(r"is off by \S+ % or more on average; always guessing is off by \S+ %\.", words)
     assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
     refused = fugu(*AUTO, planned[0], "--epsilon", ".03", "--json")
@@ -238,9 +238,10 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
 @pytest.mark.long
 def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     done = fugu(*AUTO, planned[0], "--epsilon", ".03")
-    offers = [line for line in done.out.splitlines() if "off on held-back rows instead: fugu plan auto" in line]
+    offers = [line for line in done.out.splitlines() if " over " in line and ": fugu plan auto" in line]
     assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
-    gives, line = offers[-1].split(" off on held-back rows instead: ")
+    gives, guessing, line = re.split(" off on held-back rows instead \\(always guessing: |: (?=fugu)", offers[-1])
+    assert re.match(r"\S+ %\), for the share of 'on' over \d", guessing)
     pasted = fugu(*shlex.split(line)[1:], "-o", tmp_path / "plan")
     assert pasted.code == 0
     assert f"held back it is off by {gives}." in " ".join(pasted.out.split())
@@ -309,7 +310,7 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
     told, *offers = done.out.splitlines()
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
     assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50 --period 60.0")
-    assert fugu(*shlex.split(offers[0].split("instead: ")[1])[1:]).code == 0
+    assert fugu(*shlex.split(offers[0].partition(": fugu ")[2])).code == 0
     assert not (tmp_path / "plan").exists()
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
     few = fugu(*AUTO, tmp_path / "few.csv", "--period", 60, "--json")
@@ -430,12 +431,13 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
     refused = fugu(*AUTO, file, "--epsilon", 1)
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]
-    assert (refused.code, " m off on held-back rows instead: fugu plan auto" in offer) == (3, True)
-    gives, line = offer.split(" off on held-back rows instead: ")
+    assert refused.code == 3
+    gives, guessing, line = re.split(" off on held-back rows instead \\(always guessing: |: (?=fugu)", offer)
+    assert re.match(r"\d+ m\), for a point every .* for cells of \d+ m$", guessing)
     pasted = fugu(*shlex.split(line)[1:])
     assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
     assert words.startswith("No: nothing is recommended at epsilon 1. promise: any single tick")
-    assert re.search(r"m on average and no less, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
+    assert re.search(r"is off by \d+ m or more on average, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
     assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))
 

@@ -18,8 +18,8 @@ from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.view.auto_plan import candidate_document, percent, verdict
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.planning.answers import noisy_shares, true_shares
-from fugu.planning.auto import AutoPlan, _least_epsilon, auto_policy, plan_auto
-from fugu.planning.candidates import assess_now
+from fugu.planning.auto import AutoPlan, _least_epsilon, _too_few, auto_policy, plan_auto
+from fugu.planning.candidates import LEAST_JUDGED, assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.planning.readings import Readings, read_readings
@@ -247,8 +247,37 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
     common = {"ceiling": 0.77, "guess": 0.77, "epsilon_low": 0.0}
     idle = Attack("single window", success=0.77, low=0.77, high=0.77, **common)
     unsure = Attack("supervised", success=0.66, low=0.23, high=1.0, **common)
-    monkeypatch.setattr("fugu.planning.auto.attack", lambda *_: (idle, unsure))
-    assert planned(simulated(1, 6_000)).recommended.attack == idle
+    calls = []
+
+    def attacked(states: np.ndarray, *_: object, attackers: dict[str, object] | None = None) -> tuple[Attack, ...]:
+        calls.append((len(states), set(attackers or ())))
+        return (idle, unsure) if attackers is None else (idle, replace(unsure, furthest=3.0))
+
+    monkeypatch.setattr("fugu.planning.auto.attack", attacked)
+    plan = planned(simulated(1, 6_000))
+    assert plan.recommended.attack == idle
+    assert calls[-1] == (6_000, {"learned levels", "2 learned regimes", "supervised"}), "all of it, by all who learn"
+    assert plan.recommended.learner is not None
+    assert plan.recommended.learner.furthest == 3.0
+
+
+@pytest.mark.long
+def test_too_few_answers_are_no_verdict_on_every_epsilon(chain_plan: AutoPlan) -> None:
+    few = [curve._replace(candidate=replace(curve.candidate, judged=3)) for curve in chain_plan.curves]
+    assert _least_epsilon(few, chain_plan.question) is None
+    found = _too_few(few, chain_plan.question)
+    assert found is not None
+    assert found[1] == chain_plan.question.epsilon
+    enough = [curve for curve in chain_plan.curves if curve.candidate.judged >= LEAST_JUDGED]
+    assert enough
+    assert _too_few(enough, chain_plan.question) is None
+    none = replace(chain_plan.recommended, kind="none")
+    refused = chain_plan._replace(recommended=none, least_epsilon=None, too_few=found)
+    words = " ".join(verdict(refused))
+    assert "The recording is too short to tell: by the 3 answers that it holds, the share of 'on' over " in words
+    assert f"may be useful at epsilon {found[1]:g}, and a verdict needs 4." in words
+    assert "Nothing useful up to epsilon" not in words
+    assert "Nothing useful up to epsilon 20." in " ".join(verdict(refused._replace(too_few=None)))
 
 
 @pytest.mark.long
@@ -263,7 +292,8 @@ def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns
     learned = replace(chosen.known_chain, attacker="supervised", furthest=9.0, beyond=0.125)
     told = verdict(plan._replace(recommended=replace(chosen, learner=learned)))
     habits = (
-        "Habits are not protected: the odds of one who learns them (supervised) change by up to 9, and by more than 2.7"
+        "Habits are not protected: over the whole recording, the odds of one who learns them (supervised) change by up "
+        "to 9, and by more than 2.7"
     )
     assert any(f"{habits} on 12.5% of ticks." in sentence for sentence in told)
     assert candidate_document(chosen)["known_chain"]["furthest"] == chosen.known_chain.furthest

@@ -44,7 +44,9 @@ def test_shares_of_blocks_are_those_of_the_local_times() -> None:
     profile = Profile.recorded(readings, Question(blocks="6h/Europe/Berlin"), (1,))
     states = np.where(np.arange(len(readings.segments)) % 50 == 7, -1, np.asarray(readings.values)).astype(np.int64)
     rows = np.arange(100, 3000)
-    found = profile.shares(Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows]), 48 * 20)
+    [parts] = profile.places
+    cut, part = Cut(states[rows], readings.segments[rows]), Part(rows, readings.segments[rows])
+    found = profile.shares(parts, cut, part, 48 * 20)
     blocks = [datetime.fromtimestamp(moment, zone).hour // 6 for moment in readings.moments.tolist()]
     assert found.counts.shape == (3, 4)
     assert found.length == 240
@@ -103,6 +105,26 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
     assert plan.candidates[0].blocks.labels == ("00:00-12:00", "12:00-24:00")
     if plan.recommended.kind != "none":
         assert auto_policy(plan, Whose(epoch=SINCE)).windows[0].blocks is not None
+
+
+@pytest.mark.long
+def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> None:
+    plan = plan_auto(habit(), Question(want="profile", epsilon=0.54), np.random.default_rng(1))
+    by_hours = {one.blocks.seconds // 3600: one for one in plan.candidates if one.blocks}
+    assert [(hours, one.useful) for hours, one in by_hours.items()] == [(4, False), (6, True)]
+    assert plan.recommended.blocks == by_hours[6].blocks
+    assert "in each 6 h of the day (UTC)" in verdict(plan)[0]
+    assert any("another zone is named as --blocks 6h/Europe/Berlin" in sentence for sentence in verdict(plan))
+    assert {curve.candidate.blocks.seconds // 3600 for curve in plan.curves if curve.candidate.blocks} == {4, 6}
+    [window] = auto_policy(plan, Whose(epoch=SINCE)).windows
+    assert window.blocks is not None
+    assert (window.blocks.seconds, window.blocks.zone) == (6 * 3600, "UTC")
+
+
+def test_parts_of_a_zone_are_those_of_every_usual_length() -> None:
+    profile = Profile.recorded(habit(2), Question(blocks="/Europe/Berlin"), (1,))
+    assert [(one.seconds // 3600, one.zone) for one in profile.places] == [(h, "Europe/Berlin") for h in (4, 6, 8)]
+    assert {len(places) for places in profile.places.values()} == {96}
 
 
 def test_a_recording_without_times_has_no_parts_of_the_day() -> None:

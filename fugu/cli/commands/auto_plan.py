@@ -26,7 +26,7 @@ from fugu.planning.question import Question
 __all__ = ["Offer", "asked_words", "offer_line", "offers_of", "other_options", "plan_recordings", "question_asked"]
 
 Offer = tuple[str, AutoOptions]
-"""How far off something else is, in words, and its settings."""
+"""What else is useful, how far off it and guessing are, in words, and its settings."""
 
 _READ_BY = ("column", "time", "period", "fleet", "device", "stream", "epoch", "broker")
 """Options that are no part of the question."""
@@ -93,13 +93,22 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
             progress(f"what else may be useful, {number}: {part}", share)
 
         try:
-            best = find(question_asked(other), progress=told).recommended
+            plan = find(question_asked(other), progress=told)
         except FuguError:
             continue
-        if best.kind != "none" and best.held_back_error is not None:
-            off = f"{best.held_back_error:.0f} m" if best.unit == "metres" else percent(best.held_back_error)
-            offers.append((f"{off} off on held-back rows instead", other))
+        best = next((errors for errors in plan.errors if errors.recommended), None)
+        if best is not None and best.held_back is not None:
+            size = metres if plan.recommended.unit == "metres" else percent
+            words = (
+                f"{size(best.held_back)} off on held-back rows instead (always guessing: {size(best.guessing)}), for "
+            )
+            offers.append((words + best.answer, other))
     return offers
+
+
+def metres(error: float) -> str:
+    """An error of places, in whole metres."""
+    return f"{error:.0f} m"
 
 
 def offer_line(offer: Offer, command: Sequence[str]) -> str:

@@ -234,7 +234,7 @@ class AutoOptions(TrialOptions):
     """Further options for a plan from a recording.
 
     Attributes:
-        blocks (TIME[/ZONE]): Parts of the day of a profile: 4h (in UTC), 6h/Europe/Berlin.
+        blocks ([TIME][/ZONE]): Parts of the day of a profile (by default 4h, 6h and 8h in UTC): 6h/Europe/Berlin.
         days (1..): Of a profile (default: 7 and 14 are tried).
         cell (METRES): Of places: the side of a cell (default: three sizes are compared).
         devices (1..1000000): Ask for the average of a group of so many.
@@ -247,7 +247,7 @@ class AutoOptions(TrialOptions):
         broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker] (default: here).
     """
 
-    blocks: str = "4h"
+    blocks: str = ""
     days: int | None = None
     cell: float | None = None
     adversary: AdversaryOption = "universal"

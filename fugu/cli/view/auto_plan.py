@@ -16,13 +16,14 @@ from fugu.cli.view.guarantee import (
     stretch_words,
 )
 from fugu.cli.view.terminal import answer, say, show_table
+from fugu.contract.calendar import DayBlocks
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
-from fugu.planning.candidates import Candidate
+from fugu.planning.candidates import LEAST_JUDGED, Candidate
 from fugu.planning.gaps import Gaps
 from fugu.privacy.chain_model import covered_words
 
@@ -89,7 +90,7 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"95 % of answers within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
     ]
     if chosen.blocks is not None:
-        told += _profile(plan)
+        told += _profile(plan, chosen.blocks)
     if chosen.held_back_error is not None:
         told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
     best = _best(plan, "symbols") if chosen.kind == "windows" else None
@@ -172,14 +173,14 @@ def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
     )
 
 
-def _profile(plan: AutoPlan) -> list[str]:
+def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
     """Say whose day has these parts, what a profile is compared with, and whether nothing else was useful."""
-    length, _, zone = plan.question.blocks.partition("/")
+    zone = plan.question.blocks.partition("/")[2]
     parts = f"Parts of the day are those of {zone or 'UTC'}"
     if not zone:
         at = " and ".join(plan.readings.offsets)
         parts += f", while the recording's times are at {at}" if at else ""
-        parts += f": another zone is named as --blocks {length}/Europe/Berlin"
+        parts += f": another zone is named as --blocks {_option_time(blocks.seconds)}/Europe/Berlin"
     told = [
         f"{parts}.",
         "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
@@ -216,15 +217,16 @@ def _attacked(attack: Attack, chosen: Candidate) -> str:
 
 def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
     """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
-    said = (
+    sentence = (
         f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
         f"knows the habits behind the recording; epsilon {epsilon:g} allows {epsilon_to_odds(epsilon):.2g}."
     )
     if learner is None:
-        return said
+        return sentence
     return (
-        f"{said} Habits are not protected: the odds of one who learns them ({learner.attacker}) change by up to "
-        f"{learner.furthest:.2g}, and by more than {epsilon_to_odds(epsilon):.2g} on {learner.beyond:.1%} of ticks."
+        f"{sentence} Habits are not protected: over the whole recording, the odds of one who learns them "
+        f"({learner.attacker}) change by up to {learner.furthest:.2g}, and by more than {epsilon_to_odds(epsilon):.2g} "
+        f"on {learner.beyond:.1%} of ticks."
     )
 
 
@@ -244,11 +246,9 @@ def _nothing(plan: AutoPlan) -> list[str]:
     best = _best(plan, "symbols" if question.want == "now" else "windows")
     if best is not None:
         told.append(
-            f"The most accurate answer, {answer_words(plan, best)}, is within {percent(best.expected_error)} on "
-            f"average and no less; always guessing is off by {percent(best.guess_error)}."
+            f"The most accurate answer, {answer_words(plan, best)}, is off by {percent(best.expected_error)} or more "
+            f"on average; always guessing is off by {percent(best.guess_error)}."
         )
-        if 2.0 * best.expected_error <= best.guess_error and not best.useful:
-            told.append(f"The recording holds {best.judged} such answers to judge that by, which are too few.")
         if (day := _day(plan, best)) is not None:
             told.append(
                 f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
@@ -265,6 +265,8 @@ def _nothing(plan: AutoPlan) -> list[str]:
             f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
             f"{_would_be(plan, plan.least_epsilon)}."
         )
+    elif plan.too_few:
+        told.append(_too_few(plan, *plan.too_few))
     elif plan.curves:
         told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return told
@@ -288,6 +290,15 @@ def _would_be(plan: AutoPlan, epsilon: float) -> str:
     best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
     off = percent(dict(best.points)[epsilon])
     return f": {answer_words(plan, best.candidate)}, off by {off}"
+
+
+def _too_few(plan: AutoPlan, candidate: Candidate, epsilon: float) -> str:
+    """Say which answers would be useful, if the recording held enough of them to judge that by."""
+    answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
+    return (
+        f"The recording is too short to tell: by the {answers} that it holds, {answer_words(plan, candidate)} may be "
+        f"useful at epsilon {epsilon:g}, and a verdict needs {LEAST_JUDGED}."
+    )
 
 
 def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
@@ -364,6 +375,11 @@ def time_words(seconds: float) -> str:
     """A time in its largest unit, with three digits."""
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{seconds / size:.3g} {unit}"
+
+
+def _option_time(seconds: float) -> str:
+    """A time as options have it, in whole minutes."""
+    return f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
 
 
 def percent(share: float) -> str:

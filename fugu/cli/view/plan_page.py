@@ -306,7 +306,7 @@ def place_verdict(plan: PlacePlan) -> list[str]:
         return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
     best = min(plan.candidates, key=lambda each: each.expected_error)
     told.append(
-        f"The most accurate, {place_words(plan, best)}, is off by {best.expected_error:.0f} m on average and no less, "
+        f"The most accurate, {place_words(plan, best)}, is off by {best.expected_error:.0f} m or more on average, "
         f"95 % within {best.error_95:.0f} m; always guessing is off by {best.guess_error:.0f} m."
     )
     if plan.least_epsilon is not None:
