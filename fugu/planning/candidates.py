@@ -38,6 +38,7 @@ from fugu.privacy.covering_class import CoveringChains
 from fugu.privacy.randomised_response import calibrate
 
 __all__ = [
+    "LEAST_JUDGED",
     "SHORTEST",
     "Bins",
     "Candidate",

@@ -26,7 +26,7 @@ from fugu.planning.question import Question
 __all__ = ["Offer", "asked_words", "offer_line", "offers_of", "other_options", "plan_recordings", "question_asked"]
 
 Offer = tuple[str, AutoOptions]
-"""What else is useful, how far off it and guessing are, in words, and its settings."""
+"""An answer that is useful, with its error and that of guessing, in words; and its settings."""
 
 _READ_BY = ("column", "time", "period", "fleet", "device", "stream", "epoch", "broker")
 """Options that are no part of the question."""
