@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.resources import files
@@ -24,7 +24,7 @@ from fugu.contract.topics import check_device_name
 from gateway.page.connections import Connections
 from gateway.page.feed import Feed
 from gateway.page.fleet_view import FleetQuery
-from gateway.page.login import Login
+from gateway.page.login import Login, network_of
 
 __all__ = ["application"]
 
@@ -239,6 +239,7 @@ def _event(name: str, data: object) -> str:
 
 COOKIE = "fugu_session"
 _MOST_TABS = 200
+"""Streams of events at once."""
 _MOST_FORM, _FORM_SECONDS = 8192, 60.0
 _HEADERS = (
     (
@@ -410,17 +411,28 @@ class _Guard:
         return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
 
 
+class _Follower:
+    """A stream of events of an address; a `displaced` one ends at its next look."""
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+        self.displaced = False
+
+
 class _Tabs:
+    """Streams of events, so many at once: the oldest of the address that has most gives way to one that has fewer."""
+
     def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
         self._feed = feed
         self._login = login
         self._stop = stop
-        self._open = 0
+        self._followers: list[_Follower] = []
         self._channels = _Channels()
 
     async def answer(self, request: Request) -> Response:
         """The events of a view, as long as its tab is there."""
-        if self._open >= _MOST_TABS:
+        network = network_of(request.client.host if request.client is not None else "")
+        if self._full_for(network):
             return PlainTextResponse("too many pages are open", 503)
         try:
             found = self._source(request)
@@ -429,16 +441,28 @@ class _Tabs:
         if found is None:
             return PlainTextResponse("not found", 404)
         headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
-        return StreamingResponse(self._events(request, *found), headers=headers)
+        return StreamingResponse(self._events(request, network, *found), headers=headers)
 
-    async def _events(self, request: Request, key: Hashable, make: Callable[[], _Source]) -> AsyncIterator[bytes]:
-        if self._open >= _MOST_TABS:  # others have come since it was answered
+    def _full_for(self, network: str) -> bool:
+        """True if an address may follow no more: it would then have as many as any other, or more."""
+        counts = Counter(one.network for one in self._followers)
+        return len(self._followers) >= _MOST_TABS and counts[network] + 1 >= max(counts.values())
+
+    async def _events(
+        self, request: Request, network: str, key: Hashable, make: Callable[[], _Source]
+    ) -> AsyncIterator[bytes]:
+        if self._full_for(network):  # others have come since it was answered
             return
-        self._open += 1
+        if len(self._followers) >= _MOST_TABS:
+            ((largest, _),) = Counter(one.network for one in self._followers).most_common(1)
+            oldest = next(one for one in self._followers if one.network == largest)
+            oldest.displaced = True
+            self._followers.remove(oldest)
+        self._followers.append(follower := _Follower(network))
         try:
             async with aclosing(self._channels.follow(key, make)) as events:
                 async for said in events:
-                    if self._stop.is_set():
+                    if self._stop.is_set() or follower.displaced:
                         return
                     if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
                         yield b"event: expired\ndata: {}\n\n"
@@ -446,7 +470,8 @@ class _Tabs:
                     if said:
                         yield said
         finally:
-            self._open -= 1
+            if not follower.displaced:
+                self._followers.remove(follower)
 
     def _source(self, request: Request) -> tuple[Hashable, Callable[[], _Source]] | None:
         feed = self._feed

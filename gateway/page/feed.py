@@ -191,13 +191,13 @@ class Feed:
         self.link.subscribe([topic for name in new for topic in report_topics(self.fleet, name)])
 
     def _remember(self) -> None:
-        """Remember devices, as long as there is room, before anybody looks at them."""
+        """Remember devices, as long as there is room, before anybody looks at them; forget what is too much."""
         with self._lock:
             self._memory.read()
             changed = (
-                self._memory.remember(self._view.names(MOST_REMEMBERED), self._watchers)
-                if not self._memory.full
-                else ([], [])
+                ([], self._memory.shrink(self._watchers))
+                if self._memory.full
+                else self._memory.remember(self._view.names(MOST_REMEMBERED), self._watchers)
             )
             self._remembered = self._memory.changes
         self._subscribe(*changed)

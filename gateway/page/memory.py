@@ -1,7 +1,7 @@
 """Memory of what an account was told of devices: the newest values, and a week of them, bounded.
 
 Nothing is stored, and nothing else is asked: it begins with the page. Devices that nobody has looked at for the longest
-give way to others.
+give way to others, and where numbers are too many even those that somebody looks at lose their history.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MOST_REMEMBERED = 256
 TIERS = ((300, 86_400), (1800, 7 * 86_400))
 """Steps and spans in seconds: of each step the newest value is kept."""
 _MOST_NUMBERS = 1_500_000
+"""Of all histories together: 12 MB."""
 _MOST_STREAMS, _MOST_NAMES, _MOST_NEWEST = 16, 8, 3
 _SHARE = "share"
 
@@ -87,26 +88,44 @@ class Memory:
 
     @property
     def full(self) -> bool:
-        """True if another device would take the place of one."""
-        return len(self._devices) >= MOST_REMEMBERED
+        """True if another device would take the place of one, or there would soon be too many numbers."""
+        return len(self._devices) >= MOST_REMEMBERED or self._size() > _MOST_NUMBERS * 3 // 4
 
     def remember(self, devices: Iterable[str], exempt: Container[str] = ()) -> tuple[list[str], list[str]]:
         """Remember devices that somebody looks at; returns those that are new, and those that gave way.
 
-        None of `exempt` gives way.
+        None of `exempt` gives way, but its history does.
         """
         wanted = list(devices)[:MOST_REMEMBERED]
-        new = [name for name in wanted if name not in self._devices]
+        before = [*self._devices]
         for name in wanted:
             self._devices[name] = self._devices.pop(name, {})
-        gone = []
-        numbers = sum(stream.size for streams in self._devices.values() for stream in streams.values())
-        for name in [one for one in self._devices if one not in wanted and one not in exempt]:
+        self._shrink(exempt)
+        return [name for name in wanted if name in self._devices and name not in before], [
+            name for name in before if name not in self._devices
+        ]
+
+    def shrink(self, exempt: Container[str] = ()) -> list[str]:
+        """Bring devices and numbers back to their bounds; returns the devices that gave way, none of `exempt`."""
+        before = [*self._devices]
+        self._shrink(exempt)
+        return [name for name in before if name not in self._devices]
+
+    def _shrink(self, exempt: Container[str]) -> None:
+        numbers = self._size()
+        for name in [name for name in self._devices if name not in exempt]:
             if len(self._devices) <= MOST_REMEMBERED and numbers <= _MOST_NUMBERS:
-                break
+                return
             numbers -= sum(stream.size for stream in self._devices.pop(name).values())
-            gone.append(name)
-        return new, gone
+        for streams in self._devices.values():
+            for stream in streams.values():
+                if numbers <= _MOST_NUMBERS:
+                    return
+                numbers -= stream.size
+                stream.forget()
+
+    def _size(self) -> int:
+        return sum(stream.size for streams in self._devices.values() for stream in streams.values())
 
     def take(self, topic: Topic, payload: bytes) -> None:
         """Take a description, estimate or count; estimates are read when they are asked for."""
@@ -175,6 +194,11 @@ class _Stream:
         if key in self.newest or len(self.newest) < _MOST_STREAMS:
             self.newest[key] = topic, payload
 
+    def forget(self) -> None:
+        """Forget the history, and nothing that is newest."""
+        for series in self._series.values():
+            series.forget()
+
     def read(self) -> None:
         payload, self._unread = self._unread, None
         if payload is None:
@@ -230,6 +254,11 @@ class _Series:
             while rows[old] < said.time - span:
                 old += width
             del rows[:old]
+
+    def forget(self) -> None:
+        """Forget all but what is newest."""
+        for rows in self.tiers:
+            del rows[:]
 
     def rows(self) -> list[list[list[float | None]]]:
         width = 1 + 3 * len(self.newest.names)

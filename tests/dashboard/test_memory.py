@@ -16,6 +16,7 @@ from fugu.contract.reports import StateEstimate, WindowCount
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
+from gateway.page import memory as memory_module
 from gateway.page.feed import Feed, frame_topics, report_topics
 from gateway.page.fleet_view import LedgerView
 from gateway.page.memory import MOST_REMEMBERED, TIERS, Memory
@@ -106,6 +107,30 @@ def test_devices_that_nobody_looks_at_give_way_and_what_is_not_remembered_is_not
     memory.take(parse_topic(topic_of("count", "home", "ring-1", "hr")), count(BEGIN, 1.0).encode())
     assert memory.headlines("ring-1") == []
     assert memory.histories("watch") != []
+
+
+@pytest.mark.parametrize("looked_at", [(), ("band-0", "band-1"), tuple(f"band-{i}" for i in range(5))])
+def test_numbers_have_a_bound_whoever_is_looked_at(monkeypatch: pytest.MonkeyPatch, looked_at: tuple[str, ...]) -> None:
+    """Fleet and device pages ask for all; who is looked at stays, with what is newest."""
+    monkeypatch.setattr(memory_module, "_MOST_NUMBERS", 300)
+    memory, names = Memory(), [f"band-{i}" for i in range(5)]
+    assert memory.remember(names) == (names, [])
+    window = Window(name="high", length=60, stride=60, states=("high",), scale="5")
+    for name in names:
+        described = describe(TOLD.model_copy(update={"windows": (window,), "device": name})).encode()
+        memory.take(parse_topic(topic_of("description", "home", name, "hr")), described)
+    for i in range(20):  # 8 numbers each, of both tiers at first
+        for name in names:
+            memory.take(parse_topic(topic_of("count", "home", name, "hr")), count(BEGIN + i * FIVE, 3.0).encode())
+    assert memory._size() > 300
+    assert memory.full
+    new, gone = memory.remember(names, looked_at)
+    assert new == []
+    assert 0 < memory._size() <= 300
+    assert set(gone).isdisjoint(looked_at)
+    assert all(memory.headlines(name)[0]["newest"]["row"][1] == 0.05 for name in names if name not in gone)
+    assert memory.shrink(looked_at) == []
+    assert memory.remember(gone, looked_at) == (gone, []), "it has forgotten them, and begins again"
 
 
 def test_a_feed_asks_for_reports_of_what_it_remembers_and_for_frames_only_while_somebody_looks() -> None:

@@ -49,9 +49,9 @@ class Site:
             connection.close()
 
     @contextmanager
-    def following(self, path: str, cookie: str) -> Iterator[IO[bytes]]:
+    def following(self, path: str, cookie: str, source: str = "127.0.0.1") -> Iterator[IO[bytes]]:
         """Lines of a stream of events, while the context lasts."""
-        with closing(self._connect("127.0.0.1")) as connection:
+        with closing(self._connect(source)) as connection:
             connection.request("GET", path, headers={"Cookie": cookie})
             answer = connection.getresponse()
             assert answer.status == 200

@@ -101,6 +101,27 @@ def test_nobody_keeps_others_out_by_many_connections(
                 assert events.readline()
 
 
+def test_one_address_does_not_shut_the_page_by_its_open_streams(broker: Mosquitto, tmp_path: Path, login: str) -> None:
+    page = ServedPage(tmp_path, broker.port, login_file=login)
+    with ExitStack() as crowd:
+        crowd.callback(page.stop)
+        cookie = page.enter(PASSWORD)
+        assert cookie is not None
+        first = crowd.enter_context(page.following("/events/fleet", cookie))
+        for _ in range(199):
+            crowd.enter_context(page.following("/events/releases", cookie))
+        wait_until(lambda: page.ask("/events/fleet", Cookie=cookie)[0] == 503, "too many of this address")
+        with (
+            page.following("/events/fleet", cookie, "127.0.0.2") as other,
+            page.following("/events/fleet", cookie, "127.0.0.3") as third,
+        ):
+            assert other.readline()
+            assert third.readline()
+            while first.readline() != b"0\r\n":  # the oldest ends, with the chunk of no bytes
+                pass
+            assert page.ask("/events/fleet", Cookie=cookie)[0] == 503
+
+
 def tls_page(folder: Path, broker: Mosquitto, login: str) -> ServedPage:
     certificate, key = folder / "page.pem", folder / "page.key"
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
