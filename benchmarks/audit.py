@@ -22,6 +22,8 @@ from fugu.contract.windows import Window
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
+from figures import say_machine
+
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
 from tests.support.measured import measure_policy
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200_000, help="of all states together")
     parser.add_argument("--period", type=int, help="microseconds from draw to draw of any stream")
     options = parser.parse_args()
+    say_machine()
     for kind in options.kinds or _PERIODS_US:
         policy, period = _policy(kind), options.period or _PERIODS_US[kind]
         each = -(-options.draws // min(8, len(policy.discretiser.states)))

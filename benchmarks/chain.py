@@ -22,6 +22,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from figures import say_machine
 from hmmlearn import _hmmc
 from hmmlearn.hmm import CategoricalHMM
 
@@ -179,6 +180,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--ticks", type=int, default=10**6, help="length of the sequence")
     options = parser.parse_args()
+    say_machine()
     table = [row for k in (2, 4) for row in smoothing(k, options.ticks, options.repetitions)]
     for k in (2, 3, 4):
         for ticks, ragged in ((100, False), (100, True), (1000, True)):

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from figures import say_machine
 from numpy.typing import NDArray
 from scipy import special
 
@@ -333,6 +334,7 @@ def main() -> int:
     parser.add_argument("--truths", type=int, metavar="N", help="simulate N truths of each kind; no recordings")
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
+    say_machine()
     if options.truths:
         return simulation(options.truths, options.seed)
     donors = [one for file in options.files or FILES for one in recordings(file)]

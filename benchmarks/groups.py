@@ -42,6 +42,8 @@ from fugu.planning.recording import states_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 
+from figures import say_machine
+
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
 
@@ -198,6 +200,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="recordings whose name begins so")
     options = parser.parse_args()
+    say_machine()
     rows = []
     for name, file, threshold in RECORDINGS:
         for homes in map(int, options.devices.split(",")):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from figures import say_machine
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
@@ -108,6 +109,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
+    say_machine()
     columns = ["recording", "levels", "range", "window", "off by", "guessing", "useful"]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for file in options.files or sorted(DATA.glob("*.csv.gz")):

@@ -34,6 +34,8 @@ from fugu.privacy.quilts import mqm_approx, mqm_exact
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from figures import say_machine
+
 from papers.mqm import band_chain
 
 EPSILON = 1.0
@@ -179,6 +181,7 @@ def by_highs(above: Floats, below: Floats, bounds: Floats) -> float:
 
 def main() -> None:
     """Run everything and print it."""
+    say_machine()
     heart_rate, power = heart_rate_states(), power_states()
     levels, people = activity_states()
     active = fitted(levels, people, k=4)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from figures import say_machine
 from numpy.typing import NDArray
 
 from fugu.cli.demo.evaluation import RECORDINGS
@@ -241,6 +242,7 @@ def _text(value: float, unit: str) -> str:
 
 def main() -> None:
     """Print a table for every recording."""
+    say_machine()
     print(LEGEND, end="\n\n")
     for recording in (heart_rate, activity, power, coarse_power):
         print(table(recording()), end="\n\n", flush=True)

@@ -23,6 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from figures import say_machine
+
 from fugu.cli.view.auto_plan import percent, time_words
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +109,7 @@ def row(words: list[str]) -> list[str]:
 
 def main() -> int:
     """Print the table, a row at a time."""
+    say_machine()
     print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for words in [shlex.split(each) for each in sys.argv[1:]] or [[str(file)] for file in FILES]:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from figures import say_machine
 
 from fugu.attackers.outputs import release_counts
 from fugu.attackers.stretches import StretchAttack, attack_stretches
@@ -38,6 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true")
     as_json = parser.parse_args().json
+    say_machine()
     rows = [row for name, file in RECORDINGS for row in attacked(name, DATA / f"{file}_states.csv.gz")]
     if as_json:
         print(json.dumps(rows))

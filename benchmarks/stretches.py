@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from figures import say_machine
 
 from fugu.cli.view.auto_plan import percent, time_words
 from fugu.contract.chains import BoundedChains
@@ -76,6 +77,7 @@ def certificate(ticks: int, times: int = 500) -> float:
 
 def main() -> int:
     """Print the table."""
+    say_machine()
     told = [f"epsilon {epsilon:g}: {name}" for epsilon in EPSILONS for name in ("a tick", "10 min", "1 h", "8 h")]
     columns = ["recording", "window", "guessing", *told]
     print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")

@@ -22,6 +22,8 @@ from fugu.chains.tracking import fixed_lag, follow, moves_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from figures import say_machine
+
 from tests.support import naive_tracking
 
 SIDES, TICKS, LAG, TURNS = (6, 20, 50), 100, 8, 7
@@ -71,6 +73,7 @@ def compare(side: int, *, sparse: bool) -> None:
 
 def main() -> None:
     """Compare all sizes."""
+    say_machine()
     print(f"{TICKS} ticks, lag {LAG}; milliseconds")
     print(f"  {'':29s}{'kernels':>10s}{'numpy':>10s}{'ratio':>8s}")
     for side in SIDES:

@@ -20,6 +20,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from figures import say_machine
+
 from edge_agent.device_clock import SystemClock
 from fugu.host.process import Wake
 
@@ -50,6 +52,7 @@ def main() -> int:
     if options.child:
         print(json.dumps(run_agent(options.child[0], Path(options.child[1]))))
         return 0
+    say_machine()
     found = {**BEFORE, **{case: measured(case, options.folder) for case in CASES}}
     if options.json:
         print(json.dumps(found, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def test_a_run_renews_its_row_and_leaves_the_others(tmp_path: Path) -> None:
     note(report("c"), file)
     note(report("d", "skipped", soak=True), file)
     header, *rows = [line.split("\t") for line in file.read_text().splitlines()]
-    assert header == ["test", "ended", "commit", "result", "seconds"]
-    assert [(row[0], *row[3:]) for row in rows] == [("a", "passed", "61"), ("b", "passed", "61")]
+    assert header == ["test", "ended", "commit", "python", "result", "seconds"]
+    version = platform.python_version()
+    assert [(row[0], *row[3:]) for row in rows] == [("a", version, "passed", "61"), ("b", version, "passed", "61")]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", row[1]) and row[2] for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from collections.abc import Container, Iterable
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ __all__ = ["LAST", "note", "only", "only_rows"]
 
 ROOT = Path(__file__).parents[2]
 LAST = ROOT / "tests" / "soak.tsv"
-_HEADER = "test\tended\tcommit\tresult\tseconds\n"
+_HEADER = "test\tended\tcommit\tpython\tresult\tseconds\n"
 
 
 def only(shown: Container[Any], values: Iterable[Any]) -> list[Any]:
@@ -35,7 +36,8 @@ def note(report: pytest.TestReport, file: Path = LAST) -> None:
     rows = file.read_text().splitlines(keepends=True)[1:] if file.exists() else []
     kept = [row for row in rows if row.partition("\t")[0] != report.nodeid]
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    kept.append("\t".join((report.nodeid, ended, _commit(), report.outcome, f"{report.duration:.0f}")) + "\n")
+    run = ended, _commit(), platform.python_version(), report.outcome, f"{report.duration:.0f}"
+    kept.append("\t".join((report.nodeid, *run)) + "\n")
     file.write_text(_HEADER + "".join(sorted(kept)))
 
 
