@@ -52,10 +52,16 @@ class Running(NamedTuple):
 
 
 class InForce:
-    """The policies in force; `refusals` are the reasons of devices that refused the newest document they judged."""
+    """The policies in force; `refusals` are the reasons of devices that refused the newest document they judged.
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    Only names of the catalogue are remembered. Of a device that is `enrolled` a policy may come later, so the newest
+    status that names a stream without one waits for `renew`.
+    """
+
+    def __init__(self, catalogue: Catalogue, enrolled: Callable[[str], bool] = lambda _device: False) -> None:
         self._catalogue = catalogue
+        self._enrolled = enrolled
+        self._waiting: dict[str, Status] = {}
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
         self._used: dict[tuple[str, str], set[int]] = {}
         self._since: dict[tuple[str, str], tuple[int, int]] = {}
@@ -65,11 +71,23 @@ class InForce:
     def status(self, device: str, status: Status) -> bool:
         """Take a device's status; whether a version has changed."""
         streams = status.streams if status.online else ()
+        if self._enrolled(device) and not all(self._catalogue.has(device, entry.stream) for entry in streams):
+            self._waiting[device] = status
+        elif streams:
+            self._waiting.pop(device, None)
         changed = [self.named(device, one.stream, one.policy_version, one.next_tick) for one in streams]
         return any(changed)
 
+    def renew(self) -> None:
+        """Take the statuses that waited for policies again."""
+        waiting, self._waiting = self._waiting, {}
+        for device, status in waiting.items():
+            self.status(device, status)
+
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
         """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
+        if not self._catalogue.has(device, stream):
+            return False
         self._catalogue.ran(device, stream, version)
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
@@ -84,6 +102,8 @@ class InForce:
 
     def answered(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document; whether its document or its refusal has changed."""
+        if not (self._catalogue.has(device) or self._enrolled(device)):
+            return False
         before = self._documents.get(device), self.refusals.get(device, "")
         self._documents[device] = answer.version
         self.refusals.pop(device, None)
@@ -116,18 +136,21 @@ class InForce:
         return tick if lasting and version == policy.version else None
 
 
-QUIET_SECONDS = 1.0
-"""Until the broker has said what it has, after a connection; what comes later is set right then."""
+QUIET_SECONDS, REST_SECONDS = 1.0, 0.25
+"""Until the broker has said what it has, after a connection; and between two looks at what has changed."""
+_MOST_FOREIGN = 1000
+"""Descriptions of unknown streams that are deleted after a connection; more have to wait for the next one."""
 
 _Stream = tuple[str, str]
 
 
 class Described(NamedTuple):
-    """A policy's description, and the message that it is."""
+    """A policy's description, and the message that it is, with its digest."""
 
     running: Running
     description: Description
     payload: bytes
+    digest: bytes
 
     @classmethod
     def of(cls, running: Running) -> Self:
@@ -137,7 +160,7 @@ class Described(NamedTuple):
             description = describe(policy, confirmed=confirmed, first_tick=first, others=others[left:])
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
-        return cls(running, description, payload)
+        return cls(running, description, payload, digest(payload))
 
 
 def digest(payload: bytes) -> bytes:
@@ -148,9 +171,11 @@ def digest(payload: bytes) -> bytes:
 class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
+    What is heard only marks its device; the next `pump` looks at marked devices, and describes each stream once.
+
     `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device has left the
-    fleet. `refusing` is told of all devices that refuse their newest document, `changed` called when a policy in force
-    may be another.
+    fleet, `enrolled` whether it is of the registry. `refusing` is told of all devices that refuse their newest
+    document, `changed` called when descriptions are others.
     """
 
     def __init__(
@@ -160,17 +185,23 @@ class Describing(Part):
         counters: Counter[str],
         left: Callable[[str], bool],
         refusing: Callable[[list[str]], None],
+        enrolled: Callable[[str], bool] = lambda _device: False,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
-        self._in_force = InForce(catalogue)
+        self._in_force = InForce(catalogue, enrolled)
         self._counters = counters
         self._left = left
-        self._made: dict[_Stream, Described] = {}
+        self._described: dict[str, dict[str, Described]] = {}
+        self._marked: set[str] = set(catalogue.names())
+        self._unsent: set[_Stream] = set()
         self._there: dict[_Stream, bytes] = {}
+        self._foreign: set[_Stream] = set()
         self.due = self._quiet_at = math.inf
+        self._rested_at = -math.inf
         self._greeted = False
         self._refusing = refusing
+        self._refusals_due = False
         self.changed: Callable[[], None] = lambda: None
         self.topics = topic_of("description", catalogue.fleet, "+", "+"), topic_of("status", catalogue.fleet, "+")
 
@@ -180,12 +211,16 @@ class Describing(Part):
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
         self._there.clear()
+        self._foreign.clear()
+        self._unsent = {(device, stream) for device, streams in self._described.items() for stream in streams}
         self.due = self._quiet_at = time.monotonic() + QUIET_SECONDS
 
     def renew(self) -> None:
         """The catalogue may have changed."""
-        self._change()
-        self._hold_refusals()
+        self._in_force.renew()
+        self._marked.update(self._catalogue.names(), self._described)
+        self._refusals_due = True
+        self._look_soon()
 
     def heard(self, topic: str, payload: bytes) -> bool:
         """Take note of the digest of a description that the broker has, and of the versions that devices name."""
@@ -193,33 +228,43 @@ class Describing(Part):
             parsed = parse_topic(topic)
             if parsed.kind == "description":
                 if parsed.fleet == self._catalogue.fleet and payload:
-                    self._there[parsed.device, parsed.stream] = payload
-                    self.due = self._quiet_at
+                    self._note((parsed.device, parsed.stream), payload)
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
                 changed = self._in_force.status(parsed.device, Status.decode(payload))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
                 changed = self._in_force.answered(parsed.device, PolicyStatus.decode(payload))
-                self._hold_refusals()
+                self._refusals_due |= changed
         except FuguError:
             return False  # whoever else reads it counts it
         if changed:
-            self._change()
+            self._mark(parsed.device)
         return False
 
     def stored(self, heard: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
-        changed = [self._in_force.named(device, stream, version, last) for device, stream, version, last, _ in heard]
-        if any(changed):
-            self._change()
+        for device, stream, version, last, _ in heard:
+            if self._in_force.named(device, stream, version, last):
+                self._mark(device)
 
-    def _change(self) -> None:
-        self.due = self._quiet_at
-        self.changed()
+    def _note(self, stream: _Stream, there: bytes) -> None:
+        """Note the digest of what the broker has of a stream."""
+        if self._catalogue.has(*stream):
+            self._there[stream] = there
+            self._unsent.add(stream)
+            self._look_soon()
+        elif len(self._foreign) < _MOST_FOREIGN:
+            self._foreign.add(stream)
+            self._look_soon()
 
-    def _hold_refusals(self) -> None:
-        self._refusing([device for device in self._in_force.refusals if not self._left(device)])
+    def _mark(self, device: str) -> None:
+        if self._catalogue.has(device):
+            self._marked.add(device)
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        self.due = max(self._quiet_at, self._rested_at)
 
     def _first_share(self) -> str:
         """When the first of all devices, if it runs, has shared something."""
@@ -238,41 +283,55 @@ class Describing(Part):
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish and clear what has to be, as far as the connection takes it."""
+        if self._refusals_due:
+            self._refusals_due = False
+            self._refusing([device for device in self._in_force.refusals if not self._left(device)])
         if not self._link.connected:
             return
-        wanted = self._wanted()
-        for stream, made in wanted.items():
-            if self._there.get(stream) != digest(made.payload) and not self._publish(stream, made.payload):
+        if self._describe_marked():
+            self.changed()
+        self._rested_at = time.monotonic() + REST_SECONDS
+        for device, stream in sorted(self._unsent):
+            described = self._described.get(device, {}).get(stream)
+            there = self._there.get((device, stream), b"")
+            wanted = (described.payload, described.digest) if described is not None else (b"", b"")
+            if there != wanted[1] and not self._publish((device, stream), *wanted):
                 return
-        for stream in [stream for stream in self._there if stream not in wanted]:
-            if not self._publish(stream, b""):
+            self._unsent.discard((device, stream))
+        for foreign in sorted(self._foreign):
+            if not self._publish(foreign, b"", b""):
                 return
+            self._foreign.discard(foreign)
         self.due = math.inf
 
     def described(self) -> dict[str, list[Description]]:
         """By device, what its streams are."""
-        found: dict[str, list[Description]] = {}
-        for (device, _), made in self._wanted().items():
-            found.setdefault(device, []).append(made.description)
-        return found
+        self._describe_marked()
+        return {device: [one.description for one in streams.values()] for device, streams in self._described.items()}
 
-    def _wanted(self) -> dict[_Stream, Described]:
-        found: dict[_Stream, Described] = {}
-        for device in filterfalse(self._left, self._catalogue.names()):
-            for stream in self._catalogue.streams(device):
-                if (running := self._in_force.running(device, stream)) is None:
-                    continue
-                made = self._made.get((device, stream))
-                if made is None or made.running != running:
-                    made = self._made[device, stream] = Described.of(running)
-                found[device, stream] = made
-        return found
+    def _describe_marked(self) -> bool:
+        """Describe the streams of marked devices; whether anything is described in another way."""
+        changed = False
+        for device in sorted(self._marked):
+            before = self._described.pop(device, {})
+            after: dict[str, Described] = {}
+            for stream in () if self._left(device) else self._catalogue.streams(device):
+                if (running := self._in_force.running(device, stream)) is not None:
+                    same = before.get(stream)
+                    after[stream] = same if same is not None and same.running == running else Described.of(running)
+            if after:
+                self._described[device] = after
+            others = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
+            self._unsent.update((device, stream) for stream in others)
+            changed |= bool(others)
+        self._marked.clear()
+        return changed
 
-    def _publish(self, stream: _Stream, payload: bytes) -> bool:
+    def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:
         if self._link.publish(topic_of("description", self._catalogue.fleet, *stream), payload, retain=True) is None:
             return False
         if payload:
-            self._there[stream] = digest(payload)
+            self._there[stream] = its_digest
         else:
             self._there.pop(stream, None)
         self._counters["descriptions"] += 1

@@ -41,6 +41,8 @@ __all__ = ["Loop", "NotArrangedError", "duty_of"]
 
 
 _LOOK_SECONDS = 0.5
+_MOST_STRAYS = 1000
+"""Devices of other shards whose subscriptions are ended on one connection."""
 
 
 class NotArrangedError(FuguError):
@@ -170,14 +172,20 @@ class Alone:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
-        describing = Describing(link, catalogue, counters, has_left, partial(monitor.hold, AlarmCode.POLICY_REFUSED))
+        is_enrolled = (lambda _device: False) if enrolled is None else enrolled.has
+        refusing = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
+        describing = Describing(link, catalogue, counters, has_left, refusing, is_enrolled)
         loop.parts.append(describing)
         if enrolled is not None and settings.enrolled is not None:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
             loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
             described = describing.described if settings.home_assistant else None
-            told = HomeAssistant(settings.fleet, link, store, described, counters, page_url=settings.page_url)
+            told = HomeAssistant(
+                *(settings.fleet, link, store, described, counters),
+                page_url=settings.page_url,
+                knows=lambda device: catalogue.has(device) or is_enrolled(device),
+            )
             loop.parts.append(told)
             describing.changed = told.renew
         if settings.releases is not None:
@@ -299,6 +307,7 @@ class OwnDevices(Part):
         self._catalogue = catalogue
         self._counters = counters
         self._subscribed: set[str] = set()
+        self._strays: set[str] = set()
         self.renew()
 
     def heard(self, topic: str, payload: bytes) -> bool:
@@ -310,8 +319,14 @@ class OwnDevices(Part):
         if not (device := parsed.device) or self._shard.owns(device):
             return False
         self._counters["strays"] += 1
-        self._link.unsubscribe(_topics(self._catalogue.fleet, device))
+        if device not in self._strays and len(self._strays) < _MOST_STRAYS:
+            self._strays.add(device)
+            self._link.unsubscribe(_topics(self._catalogue.fleet, device))
         return True
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """A broker may have other subscriptions now."""
+        self._strays.clear()
 
     def renew(self) -> None:
         """The catalogue may have changed: new devices are subscribed to."""

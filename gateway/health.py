@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
@@ -49,8 +48,12 @@ _MISSING_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
 _TOLD = ("code", "name", "since", "count", "detail", "advice")
-_MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
-"""Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time."""
+_MOST_REPEATS, _MOST_WORDS, _OVER_SECONDS = 600, 600, 60.0
+"""Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time. And
+messages without a frame: a device sends one when it comes online, and when something about it changes.
+"""
+_MOST_NOTES = 2_000
+"""Of a quarter of a second, by code and name; the rest share one without a name."""
 _CERTIFICATES_SECONDS = 3600.0
 _BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
 _BY_REASON = {reason: code for code, kind in KINDS.items() for reason in kind.reasons}
@@ -145,6 +148,26 @@ def _merged(code: AlarmCode, alarms: Iterable[_Alarm]) -> HealthAlarm:
     )
 
 
+class _OverTime:
+    """Counts by name, begun again after every so many seconds; each may come to `most` before it is told."""
+
+    def __init__(self, most: int, seconds: Callable[[], float]) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._since = seconds()
+        self._counts: Counter[str] = Counter()
+
+    def take(self, counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """Add what has happened; names that are above the most, and by how many more than before."""
+        if (now := self._seconds()) - self._since >= _OVER_SECONDS:
+            self._counts, self._since = Counter(), now
+        for name, times in counts.items():
+            before = self._counts[name]
+            self._counts[name] += times
+            if (more := self._counts[name] - max(before, self._most)) > 0:
+                yield name, more
+
+
 class NotRunningError(FuguError):
     """There is no gateway to ask."""
 
@@ -206,11 +229,12 @@ class Monitor:
         self.alarms = _Alarms(seconds, wall)
         self._known = set(sources.known)
         self._stored = InForce(sources.catalogue)
-        self._notes: queue.SimpleQueue[tuple[AlarmCode, str, str, int]] = queue.SimpleQueue()
+        self._notes: dict[tuple[AlarmCode, str], tuple[str, int]] = {}
+        self._notes_lock = threading.Lock()
         self._holding: dict[AlarmCode, dict[str, str]] = {}
         self._heard: dict[str, _Newest] = {}
-        self._repeats: Counter[str] = Counter()
-        self._repeats_since = seconds()
+        self._repeats = _OverTime(_MOST_REPEATS, seconds)
+        self._words = _OverTime(_MOST_WORDS, seconds)
         self._seen: dict[str, int] = {}
         self._forwarded: dict[tuple[int, str, str], int] = {}
         self._missing_since: dict[int, float] = {}
@@ -255,17 +279,21 @@ class Monitor:
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
         """Note that something has happened that somebody should look at."""
-        self._notes.put((code, name, detail, times))
+        with self._notes_lock:
+            if (code, name) not in self._notes and len(self._notes) >= _MOST_NOTES:
+                name, detail = "", ""
+            first, before = self._notes.get((code, name), (detail, 0))
+            self._notes[code, name] = first, before + times
 
     def repeated(self, repeats: Mapping[str, int]) -> None:
         """Take by device how many frames came that were there; a few are of a connection that was lost."""
-        if (now := self._seconds()) - self._repeats_since >= _REPEATS_SECONDS:
-            self._repeats, self._repeats_since = Counter(), now
-        for device, times in repeats.items():
-            before = self._repeats[device]
-            self._repeats[device] += times
-            if (more := self._repeats[device] - max(before, _MOST_REPEATS)) > 0:
-                self.note(AlarmCode.REPEATS, device, times=more)
+        for device, more in self._repeats.take(repeats):
+            self.note(AlarmCode.REPEATS, device, times=more)
+
+    def talked(self, words: Mapping[str, int]) -> None:
+        """Take by device how many messages came that brought no frame."""
+        for device, more in self._words.take(words):
+            self.note(AlarmCode.FLOOD, device, times=more)
 
     def hold(self, code: AlarmCode, names: Iterable[str], details: Mapping[str, str] | None = None) -> None:
         """Something holds for those names, and for no others, until this is called again; details are by name."""
@@ -337,8 +365,9 @@ class Monitor:
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
     def _look(self) -> None:
-        while not self._notes.empty():
-            code, name, detail, times = self._notes.get()
+        with self._notes_lock:
+            notes, self._notes = self._notes, {}
+        for (code, name), (detail, times) in notes.items():
             self.alarms.note(code, name, detail, times=times)
         for counter, code in _BY_COUNTER.items():
             count = self._sources.counters[counter]
@@ -371,11 +400,13 @@ class Monitor:
         for index, since in self._missing_since.items():
             if now - since > _MISSING_SECONDS:
                 self.alarms.note(AlarmCode.SHARD, str(index), times=0)
+        forwarded, self._forwarded = self._forwarded, {}
         for index, report in dict(shards.reports).items():
-            for code, name, detail, count in report["alarms"] if index not in missing else ():
-                before = self._forwarded.get((index, code, name), 0)
-                self._forwarded[index, code, name] = count
-                self.alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
+            for code, name, detail, count in report["alarms"]:
+                before = forwarded.get((index, code, name), 0)
+                self._forwarded[index, code, name] = before if index in missing else count
+                if index not in missing:
+                    self.alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
 
     def _look_at_certificates(self, now: float) -> None:
         if now >= self._certificates_due:

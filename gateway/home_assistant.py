@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def _document(
         component["default_entity_id"] = f"{domain}.{_slug(fleet)}_{_slug(device)}_{_slug(key)}"
     return {
         "dev": about,
-        "o": {"name": "fugu-edge", "sw_version": version("fugu-edge")},
+        "o": {"name": "fugu-edge", "sw_version": _program_version()},
         "availability": [
             {"topic": topic_of("health", fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
         ],
@@ -101,6 +102,11 @@ def _document(
         "qos": 1,
         "cmps": dict(components),
     }
+
+
+@cache
+def _program_version() -> str:
+    return version("fugu-edge")
 
 
 def _components(one: Description) -> dict[str, Component]:
@@ -271,8 +277,9 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 class HomeAssistant(Part):
     """Used by the gateway's worker; `pause` is seconds to wait after Home Assistant has started.
 
-    `describe` gives the descriptions of each device's streams; None takes back whatever was published before.
-    `counters` counts `discovery`: documents that were published or taken back.
+    `describe` gives the descriptions of each device's streams; None takes back whatever was published before. It is
+    asked in the `pump` after a `renew`, and documents are made of devices whose descriptions are others.
+    `counters` counts `discovery`: documents that were published or taken back. `knows` is whether a device may get one.
     """
 
     def __init__(
@@ -286,6 +293,7 @@ class HomeAssistant(Part):
         page_url: str | None = None,
         seconds: Callable[[], float] = time.monotonic,
         pause: Callable[[], float] = lambda: random.uniform(_SOONEST_SECONDS, _LATEST_SECONDS),
+        knows: Callable[[str], bool] = lambda _device: True,
     ) -> None:
         self._fleet = fleet
         self._link = link
@@ -295,15 +303,17 @@ class HomeAssistant(Part):
         self._page_url = page_url
         self._seconds = seconds
         self._pause = pause
+        self._knows = knows
         self._known = store.discovered.every()
         self._documents: dict[str, dict[str, Any]] = {}
+        self._described: dict[str, Sequence[Description]] = {}
+        self._stale = True
         self._due: set[str] = set()
         self._online: dict[str, bool] = {}
         self._moved: set[str] = set()
         self._clearing: dict[int, str] = {}
         self._again_at: float | None = None
         self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
-        self.renew()
 
     def heard(self, topic: str, payload: bytes) -> bool:
         """Take note of a start of Home Assistant, or of a device; whether the message was for nobody else."""
@@ -318,7 +328,9 @@ class HomeAssistant(Part):
     def _seen(self, topic: str, payload: bytes) -> None:
         with suppress(TopicError, FrameError):  # whoever stores it counts what cannot be read
             parsed, status = parse_topic(topic), Status.decode(payload)
-            if parsed.kind == "status" and self._online.get(parsed.device) != status.online:
+            if parsed.kind != "status" or not self._knows(parsed.device):
+                return
+            if self._online.get(parsed.device) != status.online:
                 self._online[parsed.device] = status.online
                 self._moved.add(parsed.device)
 
@@ -329,16 +341,29 @@ class HomeAssistant(Part):
         self._due = {*self._documents, *self._known}
 
     def renew(self) -> None:
-        """Note that there are new policies."""
-        wanted: dict[str, dict[str, Any]] = {}
+        """Note that descriptions are others, or devices have come or gone."""
+        self._stale = True
+
+    def _look(self) -> None:
+        """Make the documents of devices whose descriptions are others."""
+        self._stale = False
+        described, before, documents = {}, self._described, self._documents
         if self._describe is not None:
-            url = self._page_url
-            wanted = {device: device_document(streams, url) for device, streams in self._describe().items() if streams}
-            wanted[GATEWAY] = gateway_document(self._fleet, url)
-        changed = {device for device, document in wanted.items() if self._documents.get(device) != document}
-        self._documents = wanted
-        self._due |= changed | (self._known.keys() - wanted.keys())
-        self._moved |= changed & self._online.keys()
+            described = {device: streams for device, streams in self._describe().items() if streams}
+        changed = {device for device, streams in described.items() if before.get(device) != streams}
+        self._described = described
+        self._documents = {device: documents[device] for device in described if device not in changed}
+        for device in changed:
+            document = device_document(described[device], self._page_url)
+            if documents.get(device) != document:
+                self._due.add(device)
+                self._moved |= {device} & self._online.keys()
+            self._documents[device] = document
+        if self._describe is not None:
+            self._documents[GATEWAY] = gateway_document(self._fleet, self._page_url)
+            if GATEWAY not in documents:
+                self._due.add(GATEWAY)
+        self._due |= self._known.keys() - self._documents.keys()
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """Take the broker's answer. Raises DatabaseError; the store is asked again with the next connection."""
@@ -350,6 +375,8 @@ class HomeAssistant(Part):
 
     def pump(self, *, idle: bool = False) -> None:
         """Publish what is due. Raises DatabaseError if the store cannot be used; it is tried again."""
+        if self._stale:
+            self._look()
         if self._again_at is not None and self._seconds() >= self._again_at:
             self._again_at = None
             self._due |= self._documents.keys()

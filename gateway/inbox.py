@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Condition
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fugu.contract.errors import FuguError, Reason, RefusedError
-from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
+from fugu.contract.errors import FuguError, Reason, RefusedError, StatusCode
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, MAX_TICK, Status, StreamStatus, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
 from fugu.contract.topics import parse_topic
 from gateway.estimates.catalogue import Catalogue
@@ -24,15 +24,17 @@ from gateway.estimates.symbols import Symbols
 from gateway.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
 from gateway.store.symbols import Columns
 
-__all__ = ["Acknowledged", "Inbox", "Ingest", "Message"]
+__all__ = ["Acknowledged", "Inbox", "Ingest", "Message", "Usage"]
 
 
 _log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 60.0
 _LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
 """Of a device these may always wait, if there is room at all."""
-_AT_ONCE = 256
-"""Messages of a device in a round, at most: what others send meanwhile waits for no more."""
+_AT_ONCE, _SECONDS = 256, 0.02
+"""Messages of a device in a round, and seconds that they may take, at most: others wait for no more."""
+_AROUND = 200
+"""Bytes of a message in memory beside its topic and payload."""
 
 
 class Message(NamedTuple):
@@ -72,17 +74,31 @@ class Inbox:
     broker. Devices are served in turns. What the broker has answered is taken first: behind a queue of frames, what
     waits for it would starve.
 
+    A message that is too large for its topic is counted, and nothing else is done about it. All names that nobody
+    knows share one queue. A device whose messages take long has fewer of them in a round.
+
     Args:
-        capacity, capacity_bytes: in messages, and bytes of payloads; a message that begins below it is taken.
+        capacity, capacity_bytes: in messages, and their bytes in memory; a message that begins below it is taken.
         patience: seconds to wait for room; then the message is refused.
         pause: seconds between the turns of a device that has sent more than its share.
+        knows: whether a name is of a device, or else one that the gateway hears; any thread may ask.
     """
 
-    def __init__(self, capacity: int, capacity_bytes: int, patience: float, pause: float = 0.25) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        capacity_bytes: int,
+        patience: float,
+        pause: float = 0.25,
+        knows: Callable[[str], bool] = lambda _name: True,
+    ) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._patience = patience
         self._pause = pause
+        self._knows = knows
+        self._costs: dict[str, float] = {}
+        self._served: Counter[str] = Counter()
         self._count = self._bytes = 0
         self._oversized: Counter[str] = Counter()
         self._beyond: Counter[str] = Counter()
@@ -98,10 +114,11 @@ class Inbox:
         missed = 0
         with self._changed:
             for at, message in enumerate(messages):
-                size, device = len(message.payload), "".join(message.topic.split("/", 4)[3:4])
-                if size > MAX_POINTS_BYTES:
+                device = self.sender(message.topic)
+                if is_oversized(message):
                     self._oversized[device] += 1
                     continue
+                size = _size(message)
                 queue = self._queue(device)
                 if queue is not None and self._is_beyond(queue):
                     self._beyond[device] += 1
@@ -123,6 +140,19 @@ class Inbox:
                 self._bytes += size
             self._wake()
             return missed
+
+    def sender(self, topic: str) -> str:
+        """The name in a topic under which its sender is served; empty for all that nobody knows."""
+        device = "".join(topic.split("/", 4)[3:4])
+        return device if self._knows(device) else ""
+
+    def spent(self, seconds: Mapping[str, float]) -> None:
+        """Note the seconds that the messages of a round have taken, by sender; so many fit into its next turns."""
+        for device, count in self._served.items():
+            cost = max(seconds.get(device, 0.0) / count, self._costs.pop(device, 0.0) / 2)
+            if cost * _AT_ONCE > _SECONDS:
+                self._costs[device] = cost
+        self._served.clear()
 
     def _queue(self, device: str) -> _Queue | None:
         return self._queues.get(device) or self._slow.get(device)
@@ -163,12 +193,16 @@ class Inbox:
             self._slow, self._slow_due = {}, now + self._pause
             self._queues |= slow
         left = dict.fromkeys(self._queues, each)
+        for device in self._costs.keys() & left.keys() if each == _AT_ONCE else ():
+            left[device] = max(1, int(_SECONDS / self._costs[device]))
+        self._served.clear()
         while most and left:
             share = max(most // len(left), 1)
             for device in [*left][:most]:
                 queue = self._queues.pop(device)
                 messages = [queue.messages.popleft() for _ in range(min(share, left[device], len(queue.messages)))]
-                size = sum(len(message.payload) for message in messages)
+                self._served[device] += len(messages)
+                size = sum(map(_size, messages))
                 queue.bytes -= size
                 self._bytes -= size
                 self._count -= len(messages)
@@ -227,16 +261,65 @@ class Inbox:
 
 
 MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
-"""The largest symbol frame; a status message and window counts are smaller, too."""
+"""The largest symbol frame; window counts, answers to documents and whatever else comes are smaller."""
+MAX_STATUS_BYTES = len(
+    Status(
+        *(True, "v" * 64, MAX_TICK, tuple(StatusCode)),
+        tuple(StreamStatus("s" * 64, 2**32 - 1, MAX_TICK) for _ in range(MAX_STREAMS)),
+    ).encode()
+)
+"""The largest status."""
 MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode())
 """The largest frame of points, and the largest message of all."""
 _POINTS = bytes([MeasureFrame.SCHEMA])
+_MOST_TOPIC = 256
+"""Letters of a topic, which has up to three names of 64."""
+
+
+def is_oversized(message: Message) -> bool:
+    """True if a message is larger than any that may come on its topic."""
+    size = len(message.payload)
+    if size <= MAX_PAYLOAD_BYTES:
+        return len(message.topic) > _MOST_TOPIC
+    if message.payload[:1] == _POINTS:
+        return size > MAX_POINTS_BYTES
+    return size > MAX_STATUS_BYTES or not message.topic.endswith("/status")
+
+
+def _size(message: Message) -> int:
+    return len(message.topic) + len(message.payload) + _AROUND
+
+
+class Usage:
+    """Each sender's use of the worker: seconds, and messages without a frame (statuses, answers, what was refused).
+
+    What frames of symbols take that are read all at once is nobody's.
+    """
+
+    def __init__(self, sender: Callable[[str], str]) -> None:
+        self._sender = sender
+        self._seconds: dict[str, float] = {}
+        self._words: Counter[str] = Counter()
+
+    def add(self, topic: str, seconds: float, *, words: bool) -> None:
+        """Note what a message on a topic took, and whether it brought no frame."""
+        sender = self._sender(topic)
+        self._seconds[sender] = self._seconds.get(sender, 0.0) + seconds
+        if words:
+            self._words[sender] += 1
+
+    def take(self) -> tuple[dict[str, float], Counter[str]]:
+        """Return seconds and messages by sender since this was asked last."""
+        taken = self._seconds, self._words
+        self._seconds, self._words = {}, Counter()
+        return taken
 
 
 class Ingest:
     """Checks messages against the contract, the policies and the time.
 
-    `refused` is told topic and reason of each message that is refused; `streams` learns of the streams of symbols.
+    `refused` is told topic and reason of each message that is refused; `streams` learns of the streams of symbols;
+    `usage` has what those took that are read by themselves.
     """
 
     def __init__(
@@ -246,12 +329,14 @@ class Ingest:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
         streams: Streams | None = None,
+        usage: Usage | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._counters = counters
         self._now_us = now_us
         self._refused = refused
         self._streams = Streams() if streams is None else streams
+        self._usage = Usage(lambda _topic: "") if usage is None else usage
         self._said = float("-inf")
 
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[str]]:
@@ -273,7 +358,10 @@ class Ingest:
         by_itself[fast] = False
         places, found, births = [], [], []
         for row in np.flatnonzero(by_itself).tolist():
+            began = time.perf_counter()
             meaning = self.read(*messages[row])
+            took = time.perf_counter() - began
+            self._usage.add(messages[row].topic, took, words=not isinstance(meaning, Received))
             if isinstance(meaning, Received):
                 found.append(meaning)
                 if isinstance(meaning.frame, SymbolFrame):
@@ -298,7 +386,7 @@ class Ingest:
         return None
 
     def _read(self, topic: str, payload: bytes) -> Received | str | None:
-        if len(payload) > (MAX_POINTS_BYTES if payload[:1] == _POINTS else MAX_PAYLOAD_BYTES):
+        if is_oversized(Message(topic, payload)):
             raise RefusedError(f"payload of {len(payload)} bytes", Reason.OVERSIZED)
         parsed = parse_topic(topic)
         if parsed.fleet != self._catalogue.fleet:

@@ -27,7 +27,7 @@ from typing import Any
 
 from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
-from fugu.contract.topics import check_device_name, parse_topic, topic_of
+from fugu.contract.topics import RESERVED_DEVICES, check_device_name, parse_topic, topic_of
 from fugu.host.checks import certificate_end
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
 from fugu.mqtt import Link
@@ -36,7 +36,7 @@ from gateway.duties import Loop, duty_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.health import Monitor, Sources
-from gateway.inbox import Acknowledged, Inbox, Ingest, Message
+from gateway.inbox import Acknowledged, Inbox, Ingest, Message, Usage
 from gateway.journal import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
@@ -162,7 +162,8 @@ class Gateway:
         self._seats: dict[str, list[Part]] = {}
         self._recorder: Recorder | None = None
         self._metrics: Metrics | None = None
-        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
+        self._catalogue: Catalogue | None = None
+        self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS, knows=self._hears)
         self._link = Link(
             duty.broker,
             client_id=duty.client_id,
@@ -185,7 +186,7 @@ class Gateway:
         with one line that says which policy, store or setting is wrong.
         """
         settings, duty = self._settings, self._duty
-        catalogue = Catalogue.load(settings.policies, settings.fleet, duty.owns)
+        self._catalogue = catalogue = Catalogue.load(settings.policies, settings.fleet, duty.owns)
         duty.await_turn()
         self._check = HistoryCheck(settings.store)
         self._store = Store(settings.store, lease=duty.lease, shard=settings.shard)
@@ -202,7 +203,8 @@ class Gateway:
             self._seats = {call: [part for part in self._parts if _does(part, call)] for call in _CALLS}
             streams = None if recorder is None else recorder.streams
             self._symbols = {} if streams is None else streams.topics
-            self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams)
+            self._usage = Usage(self._inbox.sender)
+            self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams, usage=self._usage)
             self._link.subscribe(topic for part in self._parts for topic in part.topics)
             self._link.start()
             for part in self._parts:
@@ -229,6 +231,12 @@ class Gateway:
     def _tell(self, listener: Callable[[Mapping[str, Any]], None], brief: Mapping[str, Any]) -> None:
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
             listener({**brief, "alive": self.is_alive, "inbox": self._inbox.waiting})
+
+    def _hears(self, name: str) -> bool:
+        """True if a name in topics is of a device, or is reserved; any thread may ask."""
+        if name in RESERVED_DEVICES or self._catalogue is None:  # nothing is delivered before there is one
+            return True
+        return self._catalogue.has(name) or (self._enrolled is not None and self._enrolled.has(name))
 
     def _refused(self, topic: str, reason: Reason) -> None:
         """Note a refusal, but for a device of the registry that has no policy yet: it is no stranger."""
@@ -369,7 +377,7 @@ class Gateway:
         messages: list[Message] = []
         for event in events:
             if isinstance(event, Message):
-                if event.topic in self._symbols or not any(part.heard(*event) for part in self._seats["heard"]):
+                if event.topic in self._symbols or not self._hear(event):
                     messages.append(event)
             elif isinstance(event, Acknowledged):
                 for part in self._seats["acknowledged"]:
@@ -378,6 +386,7 @@ class Gateway:
                 self._connected()
         if messages:
             self._take(messages)
+        self._account()
         if self._enrolled is not None and self._enrolled.refresh():
             for part in self._seats["renew"]:
                 part.renew()
@@ -388,12 +397,27 @@ class Gateway:
         if self._recorder is not None:
             self._use_store(self._recorder.seal)
 
+    def _hear(self, message: Message) -> bool:
+        """Let parts take note of a message; whether it was for nobody else."""
+        began = time.perf_counter()
+        taken = any(part.heard(*message) for part in self._seats["heard"])
+        self._usage.add(message.topic, time.perf_counter() - began, words=taken)
+        return taken
+
+    def _account(self) -> None:
+        """Let the inbox know what each device has taken of the worker's time, and the monitor who talks too much."""
+        seconds, words = self._usage.take()
+        for device, more in {} if self._recorder is None else self._recorder.seconds().items():
+            seconds[device] = seconds.get(device, 0.0) + more
+        self._inbox.spent(seconds)
+        self._monitor.talked(words)
+
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
         if (recorder := self._recorder) is None:
             return  # what is of no device of any policy has been refused
-        for device in births:
-            self.counters["births"] += 1
+        self.counters["births"] += len(births)
+        for device in dict.fromkeys(births):
             for part in self._seats["born"]:
                 part.born(device)
         if arrivals.frames:

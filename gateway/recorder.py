@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +79,7 @@ class Recorder:
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
         self._repeats: Counter[str] = Counter()
+        self._used: dict[str, float] = {}
         self._seconds: Callable[[], float] = time.monotonic
         self._sealed = self._seconds()
         self._seal_from = 0.0
@@ -102,7 +104,8 @@ class Recorder:
                 for slot, left in self.symbols.begin(arrivals, counted).items():
                     self._record_symbols(slot, left, counted)
                 for (kind, device, stream, name), frames in groups.items():
-                    self._record(kind, device, stream, name, frames, counted)
+                    with self._timed(device):
+                        self._record(kind, device, stream, name, frames, counted)
                 self.symbols.write()
         except BaseException:
             self._read_again()
@@ -115,11 +118,25 @@ class Recorder:
         found, self._repeats = self._repeats, Counter()
         return found
 
+    def seconds(self) -> dict[str, float]:
+        """By device what frames took that are recorded by themselves, since this was asked last."""
+        used, self._used = self._used, {}
+        return used
+
+    @contextmanager
+    def _timed(self, device: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._used[device] = self._used.get(device, 0.0) + time.perf_counter() - began
+
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
         device, stream = self.streams.names[slot]
         sequence = self._load(device, stream)
         known = sequence.coverage.end >= 0
-        self._record(self.symbols, device, stream, stream, [*frames], counted)
+        with self._timed(device):
+            self._record(self.symbols, device, stream, stream, [*frames], counted)
         assert sequence.number is not None
         last = sequence.coverage.last if len(sequence.coverage) else None
         self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, known=known)

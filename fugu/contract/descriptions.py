@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -19,7 +20,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
 from fugu.contract.queries import EACH, Each
 from fugu.contract.sentences import class_sentence, instant, instant_text, protected_sentence, read_instant, unix_us
-from fugu.contract.stretches import Stretch, StretchTicks
+from fugu.contract.stretches import Stretch, StretchBound, StretchTicks
 from fugu.contract.windows import Asking, Window
 
 __all__ = [
@@ -292,7 +293,7 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
     if isinstance(policy, Policy):
         whole = policy.guarantee
         period, alone = policy.clock.period_us, policy.windows_guarantee
-        stretches, counted = policy.bound().rows(period, whole.epsilon), policy.windows_bound()
+        stretches, counted = _rows(policy.bound(), period, whole.epsilon), policy.windows_bound()
         fields |= {
             "kind": "windows" if policy.table is None else "both" if policy.windows else "symbols",
             "table": None if policy.table is None else policy.table.rows,
@@ -301,7 +302,7 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
             "guarantee": _promise(whole.epsilon, whole.adversary, stretches, whole.stretch_ticks),
             "windows_guarantee": alone
             and counted
-            and _promise(alone.epsilon, alone.adversary, counted.rows(period, alone.epsilon), alone.stretch_ticks),
+            and _promise(alone.epsilon, alone.adversary, _rows(counted, period, alone.epsilon), alone.stretch_ticks),
         }
     else:
         told = policy.stream_loss
@@ -310,6 +311,11 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     return fields | {"chain_class": chain_class, "does_not_protect": _unprotected_sentence(stretches)}
+
+
+@lru_cache(maxsize=256)  # policies of a fleet promise few different things
+def _rows(bound: StretchBound, period_us: int, epsilon: float) -> tuple[Stretch, ...]:
+    return bound.rows(period_us, epsilon)
 
 
 def _unprotected_sentence(stretches: Sequence[Stretch]) -> str:

@@ -192,6 +192,10 @@ class Catalogue:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""
         return sorted(key for key, kind in self._kinds.items() if kind is Policy)
 
+    def has(self, device: str, stream: str = "") -> bool:
+        """True if a device, or one of its streams, has a policy in force; any thread may ask."""
+        return stream in self._devices.get(device, ()) if stream else device in self._devices
+
     def names(self) -> tuple[str, ...]:
         """All devices that have a policy in force, sorted."""
         return tuple(sorted(self._devices))

@@ -15,6 +15,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 from fugu.contract.envelope import encode_roots
@@ -37,7 +38,8 @@ _log = logging.getLogger(__name__)
 _STEP_SECONDS = 1.0
 _SETTLE_SECONDS = 5.0
 _REFUSED_SECONDS = 60.0
-_MOST_WAITING = 20_000
+_MOST_STRANGERS = 64
+"""Devices that are not enrolled, as far as is known, of which statuses and answers are looked up in the registry."""
 
 
 class FleetLink:
@@ -57,6 +59,7 @@ class FleetLink:
         link: Link,
         counters: Counter[str],
         *,
+        knows: Callable[[str], bool],
         messages_per_second: int = 50,
         decode: Callable[[bytes], PolicyStatus] = PolicyStatus.decode,
         settle_seconds: float = _SETTLE_SECONDS,
@@ -74,7 +77,9 @@ class FleetLink:
         self._seconds = seconds
         self._now_us = now_us
         self._refused = refused
-        self._sightings: list[Sighting] = []
+        self._knows = knows
+        self._strangers: set[str] = set()
+        self._sightings: dict[str, list[Sighting]] = {}
         self._reports: dict[str, tuple[PolicyStatus, int]] = {}
         self._judged: dict[bytes, int] = {}
         self._in_flight: dict[int, tuple[str, int]] = {}
@@ -112,16 +117,15 @@ class FleetLink:
         self._registry.close()
 
     def seen(self, device: str, status: Status) -> None:
-        """A device's birth, status or last will has arrived."""
-        if len(self._sightings) >= _MOST_WAITING:
-            self._counters["fleet_dropped"] += 1
+        """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
+        if not self._takes(device):
             return
-        self._sightings.append(
-            Sighting(
-                *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
-                self._now_us(),
-            )
+        entry = Sighting(
+            *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
+            self._now_us(),
         )
+        before = () if status.online else self._sightings.get(device, ())
+        self._sightings[device] = [*(earlier for earlier in before if earlier.online), entry]
 
     def reported(self, device: str, payload: bytes) -> None:
         """A device's answer to a document has arrived; of several within a second the last one counts."""
@@ -132,10 +136,18 @@ class FleetLink:
             if payload:  # else an operator has cleared it
                 self._refused(device, error.reason)
             return
-        if device not in self._reports and len(self._reports) >= _MOST_WAITING:
+        if self._takes(device):
+            self._reports[device] = answer, self._now_us()
+
+    def _takes(self, device: str) -> bool:
+        """True if a device is of the registry, or may be by now, as few unknown ones are until the next step."""
+        if self._knows(device) or device in self._strangers:
+            return True
+        if len(self._strangers) >= _MOST_STRANGERS:
             self._counters["fleet_dropped"] += 1
-            return
-        self._reports[device] = answer, self._now_us()
+            return False
+        self._strangers.add(device)
+        return True
 
     def pump(self, *, listening: bool = True) -> None:
         """Do what is due, several times a second; `listening` if devices' statuses and answers can arrive."""
@@ -167,12 +179,14 @@ class FleetLink:
             self._counters["policies_acknowledged"] += len(self._acknowledged)
             self._acknowledged = []
         if self._sightings:
-            self._counters["fleet_strangers"] += self._registry.seen(self._sightings)
-            self._sightings = []
+            every = chain.from_iterable(self._sightings.values())
+            self._counters["fleet_strangers"] += self._registry.seen(every)
+            self._sightings = {}
         if self._reports:
             reports = [self._report(device, *answer) for device, answer in self._reports.items()]
             self._counters["fleet_strangers"] += self._registry.reported(reports)
             self._reports = {}
+        self._strangers.clear()
 
     def _report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
         if not answer.reason:
@@ -197,7 +211,9 @@ class FleetLink:
 
     def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
         """The broker has a document; called in the network thread."""
-        self._held[parse_topic(topic).device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+        if not self._knows(device := parse_topic(topic).device):
+            return
+        self._held[device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         self._held_since = self._seconds()
 
     def _listened(self, now: float, connected: bool) -> bool:
@@ -266,7 +282,8 @@ class FleetService(Part):
         self._chain = encode_roots([payload for _, payload in enrolled.roots])
         self._signer = enrolled.signer
         self._operator = Link(files.operator, client_id=f"operator-{fleet}")
-        self._messages = FleetLink(files.registry, self._operator, counters, refused=refused)
+        self._enrolled = enrolled
+        self._messages = FleetLink(files.registry, self._operator, counters, refused=refused, knows=enrolled.has)
         self._time_at = 0.0
         self._rooted = 0
         self.topics = topic_of("status", fleet, "+"), topic_of("policy_status", fleet, "+")
@@ -286,7 +303,7 @@ class FleetService(Part):
             if parsed.kind == "status" and parsed.fleet == self._fleet:
                 self._messages.seen(parsed.device, status := Status.decode(payload))
                 self._doubting.discard(parsed.device)
-                if StatusCode.GATEWAY_CLOCK in status.codes:
+                if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(parsed.device):
                     self._doubting.add(parsed.device)
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
                 self._messages.reported(parsed.device, payload)

@@ -1,85 +1,14 @@
-"""Whatever is sent, and by however many names: what the gateway holds in memory is bounded by its configuration."""
+"""However much a stream sends, and in whatever order: what the gateway holds in memory of it is bounded."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, SymbolFrame, WindowFrame
-from fugu.contract.topics import topic_of
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
-from tests.support.brokers import Mosquitto, wait_until
+from fugu.contract.frames import SymbolFrame
 from tests.support.containers import held
-from tests.support.gateway_service import Device
-from tests.support.scenes import Scene, frames, write_policies
-
-FRAME = frames([10])[0]
-BIRTH = Status(True, "1.0", 0, (), ()).encode()
-
-
-@pytest.fixture
-def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
-    """A gateway in this process."""
-    folder = write_policies(tmp_path / "policies")
-    running = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", folder))
-    running.start()
-    yield running
-    running.stop()
-    assert not running.failed.is_set()
-
-
-def flood(name: str, seed: int) -> Iterator[tuple[str, bytes]]:
-    """A message of each kind under names that nobody knows, and of a device that is known about what is not."""
-    generator, frame = random.Random(seed), FRAME.encode()
-    counts = WindowFrame(1, f"w{name}", -1, 0, 0, 10, 10, (3,))
-    yield topic_of("symbols", "home", name, "hr"), frame
-    yield topic_of("symbols", "home", name, name), b"\xff" + generator.randbytes(50)
-    yield topic_of("symbols", "home", "watch", name), frame
-    yield topic_of("symbols", "home", "watch", "hr"), replace(FRAME, policy_version=2**31 + seed).encode()
-    yield topic_of("symbols", "home", "watch", "hr"), replace(FRAME, first=2**40 + seed).encode()
-    yield topic_of("symbols", "home", "watch", "hr"), b"\xff" + generator.randbytes(100)
-    yield topic_of("window", "home", "watch", "hr"), counts.encode()
-    yield topic_of("window", "home", name, "hr"), counts.encode()
-    yield topic_of("status", "home", name), BIRTH
-    yield topic_of("status", "home", "watch"), BIRTH
-    yield topic_of("status", "home", "ring"), Status(True, name, seed, (), ()).encode()
-
-
-def heard(gateway: Gateway, sent: int) -> bool:
-    """Whether so many messages have been read."""
-    return gateway.counters["received"] >= sent
-
-
-def test_a_flood_of_unknown_names_grows_nothing_in_the_gateway(
-    broker: Mosquitto, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.health._MOST_NAMES", 50)
-    device = Device(broker)
-    device.say_birth()
-    wait_until(device.answered_after(0))
-    device.send(frames([10]))
-    wait_until(lambda: not device.outbox)
-    wait_until(lambda: gateway.counters["descriptions"] == 3)  # these take a second, and are kept
-    sizes, sent = [], gateway.counters["received"]
-    for part in (range(60), range(60, 75), range(75, 90)):  # more names first than alarms tell apart
-        for number in part:
-            for topic, payload in flood(f"nobody{number}", number):
-                device.say(topic, payload)
-                sent += 1
-        wait_until(partial(heard, gateway, sent))
-        wait_until(lambda: gateway._finished and not gateway._monitor._notes.qsize())
-        sizes.append(held(gateway))
-    assert len(sizes[0]) > 50
-    grown = {where: (n, sizes[2][where]) for where, n in sizes[1].items() if sizes[2].get(where, 0) > n}
-    assert grown == {}
-    assert gateway.counters["unknown_device"] >= 90
-    device.stop()
+from tests.support.scenes import Scene, frames
 
 
 def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(

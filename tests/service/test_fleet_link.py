@@ -54,6 +54,7 @@ class Operator:
             path,
             self.connection,
             self.counters,
+            knows=names(20).__contains__,
             settle_seconds=2.0,
             seconds=lambda: self.now,
             now_us=lambda: START + int(self.now * 1e6),
@@ -336,7 +337,7 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
 def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without_bound(
     broker: Mosquitto, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.fleet.service._MOST_WAITING", 100)
+    monkeypatch.setattr("gateway.fleet.service._MOST_STRANGERS", 100)
     operator = Operator(path, broker)
     operator.pass_seconds(5)
     wait_until(lambda: operator.link._link.subscribed, "the broker's answer")
@@ -383,7 +384,9 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
     heard: list[str] = []
     link.on_message = lambda topic, _payload, _retained: heard.append(topic)
     held: list[tuple[str, ...]] = []
-    enrolled: Any = SimpleNamespace(roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time))
+    enrolled: Any = SimpleNamespace(
+        roots=[(None, keys.root_envelope())], signer=SimpleNamespace(time=keys.signed_time), has=lambda _device: True
+    )
     hold = lambda names: held.append(tuple(names))  # noqa: E731
     service = FleetService("home", files, link, enrolled, Counter(), lambda: ahead, hold, lambda *_: None, lambda: sure)
     link.start()

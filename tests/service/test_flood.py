@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from gateway.inbox import Inbox, Message
+from gateway.inbox import _AROUND, Inbox, Message
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from gateway.store.symbols import Tail
@@ -58,9 +59,9 @@ def test_who_has_flooded_has_its_turn_after_a_pause_and_all_of_them_when_nothing
 
 def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() -> None:
     inbox = Inbox(1_000, 4 << 20, 0.0)
-    large = Message(topic_of("symbols", "home", "loud", "hr"), bytes(10_000))
+    large = Message(topic_of("symbols", "home", "loud", "hr"), bytes([MeasureFrame.SCHEMA]) + bytes(9_999))
     taken = 1_000 - inbox.deliver([large] * 1_000)
-    assert taken == -(-(4 << 20) // 20_000)
+    assert taken == -(-(4 << 20) // (2 * (10_000 + len(large.topic) + _AROUND)))
     assert inbox.deliver([message("quiet")] * 64) == 0
     crowded = Inbox(100, 1 << 20, 0.0)
     assert crowded.deliver([message(f"device-{number}") for number in range(60)]) == 0

@@ -90,7 +90,7 @@ def test_a_birth_is_answered_with_the_watermark(broker: Mosquitto, gateway: Gate
 
 def test_whatever_is_said_the_next_frame_is_taken(broker: Mosquitto, gateway: Gateway) -> None:
     generator, device = random.Random(5), greeted(broker)
-    for size in (0, 1, 5, 50, 5000):
+    for size in (0, 1, 5, 50, 6000):
         device.say("fugu/2/home/watch/symbols/hr", generator.randbytes(size))
         device.say("fugu/2/home/watch/status", generator.randbytes(size))
         device.say("fugu/2/home/nobody/symbols/hr", generator.randbytes(size))

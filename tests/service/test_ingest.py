@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from fugu.contract.chains import BoundedChains
-from fugu.contract.errors import FrameError
-from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, WindowFrame
+from fugu.contract.errors import FrameError, StatusCode
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, StreamStatus, SymbolFrame, WindowFrame
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
@@ -194,13 +195,54 @@ def test_an_inbox_is_full_when_its_bytes_are_and_takes_again_when_they_are_read(
     assert len(inbox.take_after_close(0.0)) == 1
 
 
-def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_counted() -> None:
-    inbox = Inbox(10, 1 << 20, 0.0)
-    assert not inbox.deliver([Message(TOPIC, bytes(MAX_POINTS_BYTES))])
+LARGEST_STATUS = Status(
+    *(True, "v" * 64, 2**53, tuple(StatusCode)), tuple(StreamStatus("s" * 64, 2**32 - 1, 2**53) for _ in range(64))
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("topic", "largest"),
+    [
+        (TOPIC, b"\x01" + bytes(MAX_PAYLOAD_BYTES - 1)),
+        (TOPIC, bytes([MeasureFrame.SCHEMA]) + bytes(MAX_POINTS_BYTES - 1)),
+        ("fugu/2/home/watch/status", LARGEST_STATUS),
+        ("fugu/2/home/watch/window/hr", bytes(MAX_PAYLOAD_BYTES)),
+        (f"fugu/2/{'f' * 64}/description/{'watch' * 12}/{'s' * 64}", bytes(MAX_PAYLOAD_BYTES)),
+        (f"fugu/2/home/watch/{'x' * 238}", b""),
+    ],
+)
+def test_a_message_larger_than_any_valid_one_never_enters_the_inbox_and_is_counted(topic: str, largest: bytes) -> None:
+    inbox = Inbox(10, 1 << 20, 0.0, knows=lambda name: name == "watch")
+    longer = Message(topic + "x" * (not largest), largest + b"\x00" * bool(largest))
+    assert not inbox.deliver([Message(topic, largest)])
     for _ in range(100):
-        assert not inbox.deliver([Message(TOPIC, bytes(MAX_POINTS_BYTES + 1))])
-    assert len(inbox.take(1_000, 0.0)) == 1
-    assert (inbox.oversized(), inbox.oversized()) == ({"watch": 100}, {})
+        assert not inbox.deliver([longer])
+    assert inbox.take(1_000, 0.0) == [Message(topic, largest)]
+    name = "watch" if "/watch/" in topic else ""
+    assert (inbox.oversized(), inbox.oversized()) == ({name: 100}, {})
+
+
+def test_names_that_nobody_knows_share_a_queue_and_what_is_counted() -> None:
+    inbox = Inbox(1_000, 1 << 20, 0.0, knows=lambda name: name == "watch")
+    strangers = [Message(f"fugu/2/home/stranger-{number}/status", BIRTH) for number in range(2_000)]
+    large = [Message(f"fugu/2/home/large-{number}/status", bytes(6_000)) for number in range(2_000)]
+    assert inbox.deliver([*strangers, *large]) == 1_500
+    assert (inbox.beyond(), inbox.oversized()) == ({"": 1_500}, {"": 2_000})
+    assert inbox.deliver([Message(TOPIC, GOOD)]) == 0
+    assert Message(TOPIC, GOOD) in inbox.take(100, 0.0)
+
+
+def test_a_device_whose_messages_take_long_has_fewer_of_them_in_a_round() -> None:
+    inbox = Inbox(10_000, 1 << 24, 0.0)
+    status = Message("fugu/2/home/watch/status", BIRTH)
+    inbox.deliver([status] * 2_000)
+    sizes = []
+    for seconds in (2.56, 0.02, 0.01, 0.0, 0.0, 0.0, 0.0):
+        sizes.append(len(inbox.take(2_000, 0.0)))
+        inbox.spent({"watch": seconds})
+    assert sizes == [256, 2, 2, 4, 8, 16, 32], "10 ms each, then 10, then 5, and then none"
+    inbox.deliver([status._replace(topic=TOPIC.replace("watch", "ring"))] * 256)
+    assert len(inbox.take(2_000, 0.0)) == 256 + 64, "that is not another device's"
 
 
 def test_what_the_broker_answers_is_taken_first_and_takes_no_room() -> None:

@@ -96,6 +96,7 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document() -> None:
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
             describing.heard(topic_of("policy_status", fleet, "watch"), said.encode())
+            describing.pump()
             assert held[-1:] == expected
 
 
