@@ -163,8 +163,8 @@ class Agent:
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
-                self._ticks.judge()
-                self._clock.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
+                busy = self._ticks.judge() or not self._events.empty()
+                self._clock.wait(self._wake, 0.0 if busy else self._ticks.pause())
             self._notifier.stopping()
             in_order = self._drain()
         finally:

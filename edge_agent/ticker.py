@@ -242,18 +242,18 @@ class Ticker:
         for stream in self.streams:
             stream.windows.prepare(stream.next_tick)
 
-    def judge(self) -> None:
-        """Let a watch judge one piece of what waits, if the next tick leaves time for it.
+    def judge(self) -> bool:
+        """Let a watch judge one piece of what waits, if the next tick leaves time for it; whether it did.
 
         Judging takes as long as true states make it. So what was published before leaves first, and all that follows
         begins at a moment that was set beforehand. A watch that needs longer than that is over.
         """
         watch = next((stream.watch for stream in self.streams if stream.watch and stream.watch.waits), None)
         if watch is None:
-            return
+            return False
         part = min(_JUDGING_US, *(stream.plan.period_us // _JUDGING_SHARE for stream in self.streams))
         if self.pause() * 1e6 < 3 * part:
-            return
+            return False
         over = self._clock.elapsed_us() + 2 * part
         self._clock.rest(part)
         begun = time.thread_time()
@@ -261,6 +261,7 @@ class Ticker:
         if (time.thread_time() - begun) * 1e6 > part:
             watch.end("this machine is too slow for it at such a period")
         self._clock.rest(over - self._clock.elapsed_us())
+        return True
 
     def pause(self) -> float:
         """Seconds until the next tick, at most one."""

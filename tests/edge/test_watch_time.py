@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,11 @@ def test_when_ticks_come_does_not_depend_on_what_judging_costs(
             drawn.append((tick, clock.now))
 
         def go_on(
-            work: Callable[[], None] = agent._ticks.judge, clock: JumpingClock = clock, judged: list[int] = judged
-        ) -> None:
-            before = clock.now
-            work()
-            if clock.now > before:
+            work: Callable[[], bool] = agent._ticks.judge, clock: JumpingClock = clock, judged: list[int] = judged
+        ) -> bool:
+            if did := work():
                 judged.append(clock.now)
+            return did
 
         with monkeypatch.context() as patched:
             patched.setattr(Watch, "judge", judge)
@@ -102,6 +102,7 @@ def test_when_ticks_come_does_not_depend_on_what_judging_costs(
     assert [tick for tick, _ in ticks] == list(range(ticks[0][0], ticks[0][0] + TICKS))
     assert ticks == later_ticks
     assert len(judged) == len(later_judged) > 20
+    assert sum(later - sooner < SECOND for sooner, later in pairwise(judged)) > 10, "several between two ticks"
     assert (judged == later_judged) == (dear < 0.1)
 
 
