@@ -253,7 +253,10 @@ class Monitor:
 
     def start(self) -> None:
         """Begin to answer, and to publish."""
-        self._answering = Answering(_socket(self._store))
+        path = _socket(self._store)
+        self._answering = Answering(path, own_folder=_has_own_folder(self._store))
+        if not self._answering.is_open:
+            _log.warning("nobody can ask how this gateway is: there can be no socket at %s", path)
         self._thread.start()
 
     def stop(self) -> None:
@@ -502,7 +505,7 @@ def asked(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine.
 
     The process of the whole fleet knows all but the devices of shards that are elsewhere; without it, the shards that
-    are here are asked. Raises NotRunningError if none answers this account.
+    are here are asked. Raises NotRunningError if none answers this account, StrangerError for an answer of another.
     """
     found, shards = _said(_socket(store), store), list(filter(None, (_said(one, store) for one in _of_shards(store))))
     if found is None and not shards:
@@ -517,7 +520,7 @@ def asked(store: Location) -> dict[str, Any]:
 
 
 def _said(path: Path, store: Location) -> dict[str, Any] | None:
-    if not (answer := ask(path)):
+    if not (answer := ask(path, owner_of_folder=not _has_own_folder(store))):
         return None
     try:
         found: dict[str, Any] = json.loads(answer)
@@ -549,6 +552,10 @@ def _of_shards(store: Location) -> list[Path]:
 
 def _socket(store: Location) -> Path:
     return Path(f"{store}.status") if isinstance(store, Path) else store.status_path
+
+
+def _has_own_folder(store: Location) -> bool:
+    return not isinstance(store, Path) and store.has_own_folder
 
 
 def _fields(alarm: _Alarm, what: str) -> dict[str, Any]:

@@ -37,9 +37,18 @@ class Server:
 
     @property
     def status_path(self) -> Path:
-        """The socket at which its gateway on this machine answers: in /run/fugu-gateway, if there is one."""
+        """The socket at which its gateway on this machine answers: in /run/fugu-gateway, or a folder of the account."""
         name = f"{hashlib.sha256(self.url.encode()).hexdigest()[:16]}{self.part and '-'}{self.part}.status"
-        return _RUN / name if _RUN.is_dir() else Path(tempfile.gettempdir()) / f"fugu-gateway-{os.getuid()}-{name}"
+        return (self._own_folder or _RUN) / name
+
+    @property
+    def has_own_folder(self) -> bool:
+        """True if nobody but the account that runs its gateway may write to the socket's folder, which it makes."""
+        return self._own_folder is not None
+
+    @property
+    def _own_folder(self) -> Path | None:
+        return None if _RUN.is_dir() else Path(tempfile.gettempdir()) / f"fugu-gateway-{os.geteuid()}"
 
     def __str__(self) -> str:
         """Name in messages."""

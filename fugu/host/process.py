@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import socket
+import stat
+import struct
 import sys
 import threading
 import time
@@ -18,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Self, TextIO, get_args
 
-from fugu.contract.errors import UsageError
+from fugu.contract.errors import FuguError, UsageError
 
 __all__ = [
     "LOG_FORMATS",
@@ -27,6 +29,7 @@ __all__ = [
     "LogSettings",
     "Notifier",
     "Parser",
+    "StrangerError",
     "Wake",
     "add_version",
     "ask",
@@ -231,18 +234,24 @@ _MOST_WAITING = 4
 _MOST_BYTES = 1 << 20
 
 
+class StrangerError(FuguError):
+    """The process that answers is not one of those that may."""
+
+
 class Answering:
     """The running process's end; without one, where the system has none or its path is too long, nobody is told.
 
     Its socket is of mode 0600, and replaces what a killed process left there: what it belongs to has one process at a
-    time.
+    time. With `own_folder` its folder is made, and there is no socket unless that is this account's alone.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, own_folder: bool = False) -> None:
         self._path = path
         self._socket: socket.socket | None = None
         self._node = 0
         try:
+            if own_folder:
+                _make_own(path.parent)
             if path.is_socket():
                 path.unlink()
             made = socket.socket(socket.AF_UNIX)
@@ -291,15 +300,43 @@ class Answering:
                     self._path.unlink()
 
 
-def ask(path: Path) -> str | None:
-    """Answer of the process; `None` if there is no process, or this account may not ask it."""
+def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
+    """Answer of the process; `None` if there is no process, or this account may not ask it.
+
+    Raises StrangerError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
+    whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket.
+    """
     found = b""
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(_PATIENCE_SECONDS)
             asking.connect(str(path))
+            owners = {0, os.geteuid(), *([path.parent.stat().st_uid] if owner_of_folder else [])}
+            if (account := _account_of(asking)) not in {None, *owners}:
+                raise StrangerError(
+                    f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
+                    "the socket, and start the gateway or agent again"
+                )
             while more := asking.recv(1 << 16):
                 found += more
     except (OSError, AttributeError):
         return None
     return found.decode(errors="replace")
+
+
+def _account_of(connection: socket.socket) -> int | None:
+    """The number of the account at the other end; `None` on systems that do not tell it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    credentials = struct.Struct("3i")
+    _, account, _ = credentials.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size))
+    return int(account)
+
+
+def _make_own(folder: Path) -> None:
+    """Make a folder for this account alone; a PermissionError if there is another thing of its name."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not of this account alone")
