@@ -118,5 +118,5 @@ setup-demo:
 	deploy/bootstrap.sh demo
 
 setup-test:
-	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime \
+	deploy/bootstrap.sh dev mosquitto=mosquitto mosquitto_sub=mosquitto-clients faketime=faketime curl=curl \
 	    pg_createcluster=postgresql chromium=chromium chromedriver=chromium-driver

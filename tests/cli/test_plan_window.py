@@ -307,7 +307,8 @@ def test_at_a_terminal_work_that_takes_long_shows_that_it_goes_on() -> None:
     master, slave = os.openpty()
     words = ("plan", "window", "--q", "0.1", "--r", "0.4", "--epsilon", "1", "--json")
     shown = b""
-    with subprocess.Popen([sys.executable, "-m", "fugu", *words], stdout=subprocess.PIPE, stderr=slave) as child:
+    command, terminal = [sys.executable, "-m", "fugu", *words], os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=terminal) as child:
         os.close(slave)
         with suppress(OSError):  # the end of what a terminal that was closed has got
             while part := os.read(master, 4096):

@@ -47,7 +47,7 @@ def test_what_came_is_said_and_not_what_it_was(tmp_path: Path) -> None:
         "stream hr: what came is no number, category or place of its policy"
     )
     assert outcome(command(f"echo {SECRET}; exit 1")) == (
-        "stream hr: no reading came within 1000 s: its command ends with an error; run it by hand to see which"
+        f"stream hr: no reading came within {PATIENCE:g} s: its command ends with an error; run it by hand to see which"
     )
     assert outcome(command("exec sleep 1000"), 0.02) == "stream hr: no reading came within 0.02 s"
     assert outcome(recording(tmp_path, " ", " ", SECRET)) == usable
