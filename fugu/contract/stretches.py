@@ -123,7 +123,7 @@ class StretchBound:
         return ticks * self.tick_rate
 
     def floor(self, ticks: int) -> float:
-        """Loss of a stretch if all else is as it was, whatever the class's numbers: the outputs of its own ticks; rounded up.
+        """Loss of a stretch if all else is as it was, for any numbers of the class: its own outputs; rounded up.
 
         Two courses of states are compared that agree in as many ticks before and after as the process looks back.
         """
