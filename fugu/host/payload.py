@@ -96,23 +96,23 @@ def value_at(payload: bytes, path: str | None) -> str | None:
     return message(payload, path).value
 
 
-def _walk(found: Any, keys: tuple[str, ...]) -> str | None:
+def _walk(value: Any, keys: tuple[str, ...]) -> str | None:
     for key in keys:
-        if isinstance(found, dict):
-            if key not in found:
+        if isinstance(value, dict):
+            if key not in value:
                 return None
-            found = found[key]
-        elif isinstance(found, list) and key.isascii() and key.isdigit():
-            if len(key) > 9 or int(key) >= len(found):
+            value = value[key]
+        elif isinstance(value, list) and key.isascii() and key.isdigit():
+            if len(key) > 9 or int(key) >= len(value):
                 return None
-            found = found[int(key)]
+            value = value[int(key)]
         else:
             return None
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if not isinstance(found, str):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
         raise MalformedError
-    return found
+    return value
 
 
 def _last_seen(document: Any) -> float | None:

@@ -1,0 +1,127 @@
+"""Logs of MQTT: lines of `mosquitto_sub -v`, with times by `-F '%U %t %p'`, or JSON lines by `-F %j`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from fugu.host.csv_file import moment
+from fugu.host.payload import MalformedError, ResentCheck, message
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+from fugu.recordings.forms.json_text import Record, cell, flat, parsed, table_of_records
+from fugu.recordings.table import Only, Table
+
+__all__ = ["MqttJsonLog", "MqttLog"]
+
+_TOPIC = r"(?P<topic>[A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+)"
+_PLAIN = re.compile(rf"{_TOPIC} (?P<payload>.*)")
+_TIMED = re.compile(r"(?P<time>\d{9,10}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) (?P<topic>\S+) (?P<payload>.*)")
+_FEWEST = 0.8
+_FORM = "a log of mosquitto_sub"
+_OWN, _TIMES = ("time", "topic", "payload"), ("tst", "time", "timestamp", "ts")
+_NOTES = {
+    "retained": "{} retained messages were left out: they are of an earlier time",
+    "sent again": "{} messages that a bridge sent again were left out, by their last_seen",
+}
+
+
+class _Message(NamedTuple):
+    line: int
+    time: str
+    topic: str
+    payload: str
+    retained: bool = False
+
+
+class MqttLog:
+    """Lines of a topic and a payload, with or without a time before them."""
+
+    def sniff(self, head: bytes, name: str) -> bool:
+        """Return whether nearly all lines are a topic with a slash and a payload."""
+        lines = [line for line in head.decode(errors="replace").splitlines()[:60] if line.strip()]
+        fitting = sum(bool(_PLAIN.fullmatch(line) or _TIMED.fullmatch(line)) for line in lines)
+        return bool(lines) and fitting >= _FEWEST * len(lines) and bool(_match(lines[0]))
+
+    def read(self, file: File, only: Only) -> Table:
+        """Read the messages; lines of a payload that goes on belong to the message before, and are left out."""
+
+        def messages() -> Iterator[_Message]:
+            with file.text() as text:
+                for number, line in enumerate(text, 1):
+                    if match := _match(line.rstrip("\r\n")):
+                        fields = match.groupdict()
+                        yield _Message(number, fields.get("time") or "", fields["topic"], fields["payload"])
+
+        return _table(file, messages, only)
+
+
+class MqttJsonLog:
+    """JSON lines with a topic and a payload."""
+
+    def sniff(self, head: bytes, name: str) -> bool:
+        """Return whether the first line is an object with these keys."""
+        first = parsed(head.partition(b"\n")[0].decode(errors="replace"))
+        return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
+
+    def read(self, file: File, only: Only) -> Table:
+        """Read the messages."""
+
+        def messages() -> Iterator[_Message]:
+            with file.text() as text:
+                for number, line in enumerate(text, 1):
+                    if not line.strip():
+                        continue
+                    fields = parsed(line)
+                    if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
+                        raise RecordingError(f"{file.name}: line {number} is no object of JSON with a topic")
+                    payload = fields.get("payload")
+                    text_of = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
+                    time = next((cell(fields[key]) for key in _TIMES if key in fields), "")
+                    yield _Message(number, time, fields["topic"], text_of, cell(fields.get("retain")) in ("1", "true"))
+
+        return _table(file, messages, only)
+
+
+def _table(file: File, messages: Callable[[], Iterator[_Message]], only: Only) -> Table:
+    """Make a table with a column for each path of payloads, of the topic that is wanted, or of all."""
+    wanted, counts = only.get("topic"), Counter[str]()
+
+    def records() -> Iterator[tuple[int, Record]]:
+        checks: dict[str, ResentCheck] = {}
+        counts.clear()
+        for entry in messages():
+            if wanted is not None and entry.topic != wanted:
+                continue
+            if entry.retained:
+                counts["retained"] += 1
+                continue
+            if not checks.setdefault(entry.topic, ResentCheck()).is_new(_last_seen(entry.payload), moment(entry.time)):
+                counts["sent again"] += 1
+                continue
+            own = {"time": entry.time} if entry.time else {}
+            document = parsed(entry.payload)
+            if not isinstance(document, dict | list):
+                yield entry.line, own | {"topic": entry.topic, "payload": entry.payload}
+                continue
+            values = {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
+            yield entry.line, own | {"topic": entry.topic} | values
+
+    table = table_of_records(_FORM, file, records, keys=("topic",))
+    notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
+    return table._replace(notes=notes, time="time" if "time" in table.columns else None)
+
+
+def _last_seen(payload: str) -> float | None:
+    if '"last_seen"' in payload:
+        with suppress(MalformedError):
+            return message(payload.encode(), "last_seen").last_seen
+    return None
+
+
+def _match(line: str) -> re.Match[str] | None:
+    return _TIMED.fullmatch(line) or _PLAIN.fullmatch(line)

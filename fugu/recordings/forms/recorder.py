@@ -1,0 +1,46 @@
+"""The database of Home Assistant's recorder, `home-assistant_v2.db`."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+from fugu.recordings.table import Only, Table, table_of
+
+__all__ = ["Recorder"]
+
+_ENTITY, _STATE, _TIME = "entity_id", "state", "last_updated"
+
+
+class Recorder:
+    """States of entities, with their names in the same table, or in one of their own as since 2023."""
+
+    def knows(self, tables: list[str]) -> bool:
+        """Return whether it has states, and runs of the recorder."""
+        return {"states", "recorder_runs"} <= {*tables} or {"states", "states_meta"} <= {*tables}
+
+    def read(self, database: sqlite3.Connection, file: File, only: Only) -> Table:
+        """Read the states of an entity, or of all, as they were written."""
+        columns = {row[1] for row in database.execute("PRAGMA table_info(states)")}
+        time = next((name for name in (f"{_TIME}_ts", _TIME) if name in columns), None)
+        named = {row[1] for row in database.execute("PRAGMA table_info(states_meta)")} >= {"metadata_id", _ENTITY}
+        if time is None or _STATE not in columns or not ("metadata_id" in columns if named else _ENTITY in columns):
+            raise RecordingError(
+                f"{file.name} is a recorder's database of a version that is not known: export history.csv"
+            )
+        entity = f"states_meta.{_ENTITY}" if named else f"states.{_ENTITY}"
+        join = " JOIN states_meta ON states.metadata_id = states_meta.metadata_id" if named else ""
+        wanted = only.get(_ENTITY)
+        where, values = ("", ()) if wanted is None else (f" WHERE {entity} = ?", (wanted,))
+        rows = database.execute(
+            f"SELECT states.rowid, {entity}, states.state, states.{time} FROM states{join}{where}",
+            values,
+        )
+        cells = ((number, [*map(_text, row)]) for number, *row in rows)
+        meaning = {"time": _TIME, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
+        return table_of("Home Assistant's recorder", file, [_ENTITY, _STATE, _TIME], cells, **meaning)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value).strip()

@@ -1,0 +1,377 @@
+"""Every form in which programs write recordings: the same times and values come out, or one line says why not."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import random
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fugu.host.csv_file import moment
+from fugu.recordings import file as recording_file
+from fugu.recordings import table as recording_table
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+from fugu.recordings.forms import read_table
+from fugu.recordings.table import Table
+from tests.support.recording_forms import FORMS, PLACES
+
+TIMES = [1_772_323_200 + 60 * place + place % 3 for place in range(50)]
+VALUES = [str(random.Random(place).randrange(50, 120)) for place in range(50)]
+SPOTS = [f"{52.0 + place / 1000:.4f},{4.3 - place / 1000:.4f}" for place in range(50)]
+SECRET = "7153194726"
+
+FOUND = {
+    "history.csv": ("Home Assistant's history.csv", "state", ("entity_id",)),
+    "uneven-history.csv": ("Home Assistant's history.csv", "state", ("entity_id",)),
+    "history-without-ending": ("Home Assistant's history.csv", "state", ("entity_id",)),
+    "statistics.tsv": ("Home Assistant's statistics", "mean", ("statistic_id",)),
+    "home-assistant_v2.db": ("Home Assistant's recorder", "state", ("entity_id",)),
+    "old-home-assistant_v2.db": ("Home Assistant's recorder", "state", ("entity_id",)),
+    "Gadgetbridge": ("Gadgetbridge's database", "heart_rate", ("kind", "device")),
+    "mosquitto.log": ("a log of mosquitto_sub", "device.power", ("topic",)),
+    "mosquitto-v.log": ("a log of mosquitto_sub", "payload", ("topic",)),
+    "mosquitto-j.log": ("a log of mosquitto_sub", "v", ("topic",)),
+    "influx.csv": ("InfluxDB's annotated CSV", "_value", ("_field", "_measurement")),
+    "influx.line": ("InfluxDB's line protocol", "power", ("measurement", "room")),
+    "heart_rate-2026-03-01.json": ("Fitbit's export", "bpm", ()),
+    "google-fit.json": ("Google Fit's export", "value", ()),
+    "lines.json": ("lines of JSON", "value", ()),
+    "export.xml": ("Apple Health's export", "value", ("type", "source")),
+    "grafana.csv": ("Grafana's CSV", "power", ()),
+}
+
+
+def read(path: Path, **only: str) -> Table:
+    return read_table(File(path), only)
+
+
+def read_or_refused(path: Path) -> Table | str:
+    """The table of a file, or the one line that refuses it."""
+    try:
+        return read(path)
+    except RecordingError as error:
+        words = str(error)
+    assert "\n" not in words
+    return words
+
+
+def seconds(table: Table) -> list[float]:
+    """Times in seconds, with the unit that their size shows."""
+    name = table.time or "time"
+    times = []
+    for cell in table.columns[name]:
+        number = float(cell) if cell.replace(".", "").isdigit() else moment(cell)
+        times.append(number / 1e9 if number > 1e17 else number)
+    return times
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_times_and_values_are_those_that_were_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    FORMS[name](path, TIMES, VALUES)
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    table = read(path)
+    form, value, keys = FOUND[name]
+    assert (table.form, table.keys) == (form, keys)
+    assert [float(cell) for cell in table.columns[value]] == [float(one) for one in VALUES]
+    if table.value is not None:
+        assert table.value == value
+    if name != "mosquitto-v.log":
+        assert [math.floor(one) for one in seconds(table)] == TIMES
+    else:
+        assert table.time is None
+    assert len(table.lines) == len(TIMES)
+    assert all(len(cells) == len(TIMES) for cells in table.columns.values())
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before, "nothing is written beside it"
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_are_those_that_were_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    PLACES[name](path, TIMES, SPOTS)
+    table = read(path)
+    assert [math.floor(one) for one in seconds(table)] == TIMES
+    places = zip(table.columns["lat"], table.columns["lon"], strict=True)
+    assert [f"{float(lat):.4f},{float(lon):.4f}" for lat, lon in places] == SPOTS
+
+
+@pytest.mark.parametrize("name", [*FORMS, *PLACES])
+@pytest.mark.parametrize("cut", [0.3, 0.9])
+def test_a_file_that_breaks_off_is_one_line_or_the_rows_before(tmp_path: Path, name: str, cut: float) -> None:
+    path = tmp_path / name
+    values = [SECRET] * 50 if name in FORMS else [f"52.{SECRET},4.3"] * 50
+    (FORMS | PLACES)[name](path, TIMES, values)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(cut * len(content))])
+    found = read_or_refused(path)
+    if isinstance(found, str):
+        assert SECRET not in found
+    else:
+        assert len(found.lines) < 50
+
+
+@pytest.mark.parametrize("name", [*FORMS, *PLACES])
+def test_a_form_stops_at_too_many_rows_and_bytes(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / name
+    (FORMS | PLACES)[name](path, TIMES, VALUES if name in FORMS else SPOTS)
+    monkeypatch.setattr(recording_table, "MOST_ROWS", 50)
+    assert len(read(path).lines) == 50
+    monkeypatch.setattr(recording_table, "MOST_ROWS", 49)
+    with pytest.raises(RecordingError, match="more than 49 rows: give a part of it"):
+        read(path)
+
+
+def test_small_files_that_become_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_file, "MOST_BYTES", 1 << 17)
+    for name in ("history.csv", "export.xml", "mosquitto.log", "influx.line", "lines.json", "statistics.tsv"):
+        path = tmp_path / name
+        FORMS[name](path, TIMES, VALUES)
+        path.write_bytes(gzip.compress(path.read_bytes() + b"\n" * (2 << 16)))
+        with pytest.raises(RecordingError, match="becomes more than 0 MB: give a part"):
+            read(path)
+
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE HealthData [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<HealthData><Record type="HKQuantityTypeIdentifierHeartRate" startDate="2026-03-01" value="&b;"/></HealthData>
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        BOMB.replace('<!ENTITY a "aaaaaaaaaa">', '<!ENTITY a SYSTEM "file:///etc/hostname">'),
+        BOMB.replace('<!ENTITY a "aaaaaaaaaa">', '<!ENTITY % a "aa">').replace("&a;", ""),
+        "<HealthData>" + "<x>" * 200,
+    ],
+)
+def test_xml_that_declares_entities_or_is_deep_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "export.xml").write_text(text)
+    with pytest.raises(RecordingError, match="declares an entity, or is nested too deep"):
+        read(tmp_path / "export.xml")
+    (tmp_path / "track.gpx").write_text(text.replace("HealthData", "gpx"))
+    with pytest.raises(RecordingError, match="declares an entity, or is nested too deep"):
+        read(tmp_path / "track.gpx")
+
+
+def zipped(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x" * 40)
+    return buffer.getvalue()
+
+
+def pickled() -> bytes:
+    import pickle
+
+    return pickle.dumps([0.5] * 200)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (zipped("[Content_Types].xml", "xl/workbook.xml"), "an Excel workbook, which is not read: save it as CSV"),
+        (zipped("apple_health_export/export.xml"), "a ZIP archive, which is not read: unpack it by unzip"),
+        (b"PAR1\x15\x04" + bytes(60), "Parquet, which is not read: convert it by python -c .*read_parquet"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(60), "HDF5"),
+        (pickled(), "a pickle of Python, which could run anything"),
+        (b"\x0e\x10\x98\x00" + bytes(4) + b".FIT" + bytes(20), "FIT of a sports watch.*FitCSVTool"),
+        (b"0       patient" + b" " * 200 + bytes(60), "EDF"),
+        (b"%PDF-1.7\n\xe2\xe3" + bytes(20), "PDF"),
+        (b"BZh91AY&SY\x00\x01\x02\xff\xfe\xfa" + bytes(9), "a compressed file that is no gzip"),
+        (b"\n<!DOCTYPE html><html><body>Sign in</body></html>", "a page of the web"),
+        (b'<?xml version="1.0"?>\n<TrainingCenterDatabase/>', "TCX.*GPX"),
+        (b'<?xml version="1.0"?><kml xmlns="x"/>', "KML"),
+        (b"<rows><row/></rows>", "XML that is neither"),
+        (b'{\n "rows": 3}\n', "JSON in no form"),
+        (b'[[{"entity_id": "a"}]]', "JSON in no form"),
+    ],
+)
+def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "mine").write_bytes(content)
+    with pytest.raises(RecordingError, match=said) as error:
+        read(tmp_path / "mine")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["PAR1,PAR2\n1,2\n3,4\n", "BZh,value\n1,2\n2,3\n", "0       1,value\n1,2\n"])
+def test_a_table_that_begins_like_another_form_is_no_other(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.csv").write_text(text)
+    found = read_or_refused(tmp_path / "mine.csv")
+    assert "no header" in found if isinstance(found, str) else found.form == "a delimited table"
+
+
+def test_no_bytes_are_too_odd(tmp_path: Path) -> None:
+    """What is written over at random ends in a table or a line, whatever the form."""
+    rng = random.Random(5)
+    for name in [*FORMS, *PLACES]:
+        path = tmp_path / name
+        (FORMS | PLACES)[name](path, TIMES[:9], (VALUES if name in FORMS else SPOTS)[:9])
+        content = path.read_bytes()
+        for _ in range(12):
+            broken = bytearray(content)
+            for _ in range(rng.choice((1, 4, 40))):
+                broken[rng.randrange(len(broken))] = rng.randrange(256)
+            path.write_bytes(broken)
+            found = read_or_refused(path)
+            if not isinstance(found, str):
+                assert {len(cells) for cells in found.columns.values()} == {len(found.lines)}
+
+
+def test_means_of_hours_before_changes_are_left_out_and_told(tmp_path: Path) -> None:
+    rows = [f"sensor.hall,20.{hour},2026-02-27T{hour:02}:00:00.000Z" for hour in range(20)]
+    rows += [f"sensor.hall,{value},2026-03-01T10:{minute:02}:07.000Z" for minute, value in enumerate(VALUES)]
+    rows += [f"sensor.door,{value},2026-03-01T{hour:02}:00:00.000Z" for hour, value in enumerate(VALUES[:24])]
+    path = tmp_path / "history.csv"
+    path.write_text("\n".join(["entity_id,state,last_changed", *rows]) + "\n")
+    table = read(path)
+    assert table.columns["state"] == [*VALUES, *VALUES[:24]]
+    assert table.notes == ("20 means of hours before the first change were left out",)
+    assert [*table.lines[:1], table.lines[-1]] == [22, 95]
+    assert not table.plain
+    assert read(path, entity_id="sensor.door").columns["state"] == VALUES[:24]
+    assert read(path, entity_id="sensor.door").notes == ()
+
+
+@pytest.mark.parametrize("name", ["history.csv", "home-assistant_v2.db", "mosquitto.log", "influx.line", "export.xml"])
+def test_only_the_rows_that_are_wanted_are_read(tmp_path: Path, name: str) -> None:
+    FORMS[name](tmp_path / name, TIMES, VALUES)
+    key = FOUND[name][2][0]
+    table = read(tmp_path / name)
+    own = table.columns[key][0]
+    assert read(tmp_path / name, **{key: own}) == table
+    with pytest.raises(RecordingError, match="has no rows"):
+        read(tmp_path / name, **{key: "another"})
+
+
+def test_retained_messages_and_those_sent_again_are_left_out_and_told(tmp_path: Path) -> None:
+    def line(time: int, payload: object, retain: int = 0) -> str:
+        return json.dumps({"tst": time, "topic": "z/hall", "retain": retain, "payload": payload})
+
+    start = TIMES[0]
+    rows = [
+        line(start, {"t": 1}, retain=1),
+        line(start + 1, {"t": 2, "last_seen": (start - 600) * 1000}),
+        line(start + 2, {"t": 3, "last_seen": (start + 2) * 1000}),
+        line(start + 3, {"t": 4, "last_seen": (start + 2) * 1000}),
+        line(start + 4, {"t": 5, "last_seen": (start + 4) * 1000}),
+    ]
+    (tmp_path / "log").write_text("\n".join(rows) + "\n")
+    table = read(tmp_path / "log")
+    assert (table.columns["t"], [*table.lines]) == (["3", "5"], [3, 5])
+    assert [note.split()[0] for note in table.notes] == ["1", "2"]
+
+
+def test_keys_with_dots_have_the_names_that_a_sensor_s_path_has(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        '1772323200 meter/7 {"1.7.0": "840", "time": 5}\n1772323260 meter/7 {"1.7.0": "850"}\n'
+    )
+    table = read(tmp_path / "log")
+    assert table.columns['"1.7.0"'] == ["840", "850"]
+    assert table.columns["payload.time"] == ["5", ""]
+    assert table.columns["time"] == ["1772323200", "1772323260"]
+
+
+def test_an_annotated_file_of_several_tables_is_one_table_with_keys(tmp_path: Path) -> None:
+    text = (
+        "#datatype,string,long,dateTime:RFC3339,double,string\n#group,false,false,false,false,true\n#default,mean,,,,\n"
+        ",result,table,_time,_value,room\n,,0,2026-03-01T00:00:00Z,1.5,hall\n\n"
+        "#datatype,string,long,dateTime:RFC3339,double,string\n#group,false,false,false,false,true\n#default,mean,,,,bath\n"
+        ",result,table,_time,_value,room\n,,1,2026-03-01T00:00:00Z,2.5,\n"
+    )
+    (tmp_path / "influx.csv").write_text(text)
+    table = read(tmp_path / "influx.csv")
+    assert table.columns == {"_time": ["2026-03-01T00:00:00Z"] * 2, "_value": ["1.5", "2.5"], "room": ["hall", "bath"]}
+    assert (table.keys, [*table.lines]) == (("room",), [5, 11])
+
+
+def test_line_protocol_with_quotes_escapes_and_no_time(tmp_path: Path) -> None:
+    rows = [
+        r'a\ b,room=the\,hall,floor=2 on=t,text="x, y=1 z",count=7i 1772323200000000000',
+        r'a\ b,room=bath on=F,text="said \"no\"",count=8u 1772323260000000000',
+    ]
+    (tmp_path / "lines").write_text("# a comment\n" + "\n".join(rows) + "\n")
+    table = read(tmp_path / "lines")
+    assert table.columns["measurement"] == ["a b", "a b"]
+    assert table.columns["room"] == ["the,hall", "bath"]
+    assert (table.columns["on"], table.columns["count"]) == (["true", "false"], ["7", "8"])
+    assert table.columns["text"] == ["x, y=1 z", 'said "no"']
+
+
+def test_numbers_of_grafana_in_different_units_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "panel.csv").write_text("Time,a\n2026-03-01 00:00:00,1.5 min\n2026-03-01 00:01:00,30 s\n")
+    with pytest.raises(RecordingError, match="column a has numbers in 2 units"):
+        read(tmp_path / "panel.csv")
+    (tmp_path / "panel.csv").write_text('sep=,\n"Time","a"\n2026-03-01 00:00:00,21.5 °C\n2026-03-01 00:01:00,45 °C\n')
+    assert read(tmp_path / "panel.csv").columns["a"] == ["21.5", "45"]
+    assert read(tmp_path / "panel.csv").notes == ("column a is in °C",)
+    assert [*read(tmp_path / "panel.csv").lines] == [3, 4]
+
+
+def test_gadgetbridge_without_a_heart_rate_and_several_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "Gadgetbridge"
+    FORMS["Gadgetbridge"](path, TIMES, ["255", "-1", *VALUES[2:]])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE HUAMI_STRESS_SAMPLE (TIMESTAMP INTEGER, DEVICE_ID INTEGER, STRESS INTEGER)")
+        database.execute("INSERT INTO HUAMI_STRESS_SAMPLE VALUES (1772323200000, 2, 40)")
+        database.commit()
+    table = read(path)
+    assert table.columns["heart_rate"][:4] == ["", "", "", VALUES[2]]
+    assert table.columns["stress"][:2] == ["40", ""]
+    assert {*table.columns["kind"]} == {"mi_band_activity_sample", "huami_stress_sample"}
+    assert {*read(path, kind="huami_stress_sample").columns["kind"]} == {"huami_stress_sample"}
+
+
+def test_a_database_that_is_not_known_is_neither_run_nor_read(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE VIEW states AS SELECT 1 AS state, 2 AS last_updated_ts, 'a' AS entity_id")
+        database.execute("CREATE VIEW recorder_runs AS SELECT 1")
+        database.execute("CREATE TABLE x (a)")
+        database.commit()
+    with pytest.raises(RecordingError, match="a program that is not known: export a table of it by sqlite3"):
+        read(path)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(RecordingError, match="breaks off: copy it while nothing writes"):
+        read(path)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(RecordingError, match="unpack it by gunzip"):
+        read(path)
+
+
+def test_a_database_that_is_written_to_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "home-assistant_v2.db"
+    FORMS["home-assistant_v2.db"](path, TIMES, VALUES)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        path.chmod(0o400)
+        assert len(read(path).lines) == 50
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["home-assistant_v2.db"]
+
+
+def test_a_day_of_fitbit_has_the_date_of_its_document(tmp_path: Path) -> None:
+    document = {
+        "activities-heart": [{"dateTime": "2026-03-01", "value": {}}],
+        "activities-heart-intraday": {
+            "dataset": [{"time": "00:00:05", "value": 64}, {"time": "00:01:00", "value": 65}]
+        },
+    }
+    (tmp_path / "day.json").write_text(json.dumps(document))
+    table = read(tmp_path / "day.json")
+    assert table.columns == {"time": ["2026-03-01T00:00:05", "2026-03-01T00:01:00"], "value": ["64", "65"]}
+
+
+def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')
+    with pytest.raises(RecordingError, match="breaks off or is broken"):
+        read(tmp_path / "list.json")
