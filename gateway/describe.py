@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.history import UNCHANGED, History, Noise
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.part import Part
+from gateway.store.versions import Drawn, Named, VersionStore, history_of
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
@@ -42,25 +44,31 @@ class Running(NamedTuple):
     """A stream's policy, and whether the device has named its version.
 
     `others` are versions that it has named, or stored frames are of, the newest last: some frames may come yet.
-    `first_tick` is the first that is known to be under a promise about stretches, since the version was another.
+    `history` has the ticks of all versions.
     """
 
     policy: AnyPolicy
     confirmed: bool
     others: tuple[AnyPolicy, ...] = ()
-    first_tick: int | None = None
+    history: History = UNCHANGED
 
 
 class InForce:
     """The policies in force; `refusals` are the reasons of devices that refused the newest document they judged.
 
     Only names of the catalogue are remembered. Of a device that is `enrolled` a policy may come later, so the newest
-    status that names a stream without one waits for `renew`.
+    status that names a stream without one waits for `renew`. `rows` are the stored intervals of a stream's ticks.
     """
 
-    def __init__(self, catalogue: Catalogue, enrolled: Callable[[str], bool] = lambda _device: False) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        enrolled: Callable[[str], bool] = lambda _device: False,
+        rows: Callable[[str, str], Sequence[Drawn]] = lambda _device, _stream: (),
+    ) -> None:
         self._catalogue = catalogue
         self._enrolled = enrolled
+        self._rows = rows
         self._waiting: dict[str, Status] = {}
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
         self._used: dict[tuple[str, str], set[int]] = {}
@@ -126,14 +134,23 @@ class InForce:
                 versions[known],
                 known == version,
                 tuple(versions[one] for one in others),
-                self._first_tick(device, stream, versions[known]),
+                self.history(device, stream),
             )
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
 
-    def _first_tick(self, device: str, stream: str, policy: AnyPolicy) -> int | None:
-        version, tick = self._since.get((device, stream), (0, 0))
-        lasting = isinstance(policy, Policy) and policy.guarantee.stretch_ticks > 1
-        return tick if lasting and version == policy.version else None
+    def history(self, device: str, stream: str) -> History:
+        """The ticks of all versions of a stream."""
+        versions, rows = self._catalogue.versions(device, stream), self._rows(device, stream)
+        noises = {
+            version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
+        }
+        version, tick = self._since.get((device, stream), (0, _STORED))
+        document, named = self._documents.get(device, 0), None
+        if document in versions and document > max([version, *(row.version for row in rows[-1:])]):
+            named = Named(document, None)
+        elif version and tick > (rows[-1].last if rows else _STORED):
+            named = Named(version, tick)
+        return history_of(rows, noises, named)
 
 
 QUIET_SECONDS, REST_SECONDS = 1.0, 0.25
@@ -156,8 +173,8 @@ class Described(NamedTuple):
     def of(cls, running: Running) -> Self:
         """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
         for left in range(len(running.others) + 1):
-            policy, confirmed, others, first = running
-            description = describe(policy, confirmed=confirmed, first_tick=first, others=others[left:])
+            policy, confirmed, others, history = running
+            description = describe(policy, confirmed=confirmed, history=history, others=others[left:])
             if len(payload := description.encode()) <= MAX_DESCRIPTION_BYTES:
                 break
         return cls(running, description, payload, digest(payload))
@@ -171,6 +188,7 @@ def digest(payload: bytes) -> bytes:
 class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
+    `shared`: other processes store frames, so that a status is a reason to look at what they have stored.
     What is heard only marks its device; the next `pump` looks at marked devices, and describes each stream once.
 
     `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device has left the
@@ -182,14 +200,21 @@ class Describing(Part):
         self,
         link: Link,
         catalogue: Catalogue,
+        versions: VersionStore,
         counters: Counter[str],
         left: Callable[[str], bool],
         refusing: Callable[[list[str]], None],
         enrolled: Callable[[str], bool] = lambda _device: False,
+        *,
+        shared: bool = False,
     ) -> None:
         self._link = link
+        self._versions = versions
+        self._shared = shared
         self._catalogue = catalogue
-        self._in_force = InForce(catalogue, enrolled)
+        self.in_force = InForce(
+            catalogue, enrolled, lambda device, stream: versions.timeline(device, stream).rows
+        )
         self._counters = counters
         self._left = left
         self._described: dict[str, dict[str, Described]] = {}
@@ -217,7 +242,7 @@ class Describing(Part):
 
     def renew(self) -> None:
         """The catalogue may have changed."""
-        self._in_force.renew()
+        self.in_force.renew()
         self._marked.update(self._catalogue.names(), self._described)
         self._refusals_due = True
         self._look_soon()
@@ -232,21 +257,23 @@ class Describing(Part):
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
-                changed = self._in_force.status(parsed.device, Status.decode(payload))
+                changed = self.in_force.status(parsed.device, Status.decode(payload))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
-                changed = self._in_force.answered(parsed.device, PolicyStatus.decode(payload))
+                changed = self.in_force.answered(parsed.device, PolicyStatus.decode(payload))
                 self._refusals_due |= changed
         except FuguError:
             return False  # whoever else reads it counts it
-        if changed:
+        if changed or (self._shared and parsed.kind == "status"):
             self._mark(parsed.device)
         return False
 
     def stored(self, heard: Sequence[Heard]) -> None:
         """Note the versions of stored frames."""
         for device, stream, version, last, _ in heard:
-            if self._in_force.named(device, stream, version, last):
+            if self.in_force.named(device, stream, version, last):
                 self._mark(device)
+        while self._versions.changed:
+            self._mark(self._versions.changed.pop()[0])
 
     def _note(self, stream: _Stream, there: bytes) -> None:
         """Note the digest of what the broker has of a stream."""
@@ -272,7 +299,7 @@ class Describing(Part):
             running.policy
             for device in filterfalse(self._left, self._catalogue.names())
             for stream in self._catalogue.streams(device)
-            if (running := self._in_force.running(device, stream)) is not None
+            if (running := self.in_force.running(device, stream)) is not None
         ]
         now = time.time_ns() // 1000
         return (
@@ -285,7 +312,7 @@ class Describing(Part):
         """Publish and clear what has to be, as far as the connection takes it."""
         if self._refusals_due:
             self._refusals_due = False
-            self._refusing([device for device in self._in_force.refusals if not self._left(device)])
+            self._refusing([device for device in self.in_force.refusals if not self._left(device)])
         if not self._link.connected:
             return
         if self._describe_marked():
@@ -316,7 +343,7 @@ class Describing(Part):
             before = self._described.pop(device, {})
             after: dict[str, Described] = {}
             for stream in () if self._left(device) else self._catalogue.streams(device):
-                if (running := self._in_force.running(device, stream)) is not None:
+                if (running := self.in_force.running(device, stream)) is not None:
                     same = before.get(stream)
                     after[stream] = same if same is not None and same.running == running else Described.of(running)
             if after:

@@ -174,7 +174,8 @@ class Alone:
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
         is_enrolled = (lambda _device: False) if enrolled is None else enrolled.has
         refusing = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
-        describing = Describing(link, catalogue, counters, has_left, refusing, is_enrolled)
+        taken = (link, catalogue, store.versions, counters, has_left, refusing, is_enrolled)
+        describing = Describing(*taken, shared=settings.shards > 1)
         loop.parts.append(describing)
         if enrolled is not None and settings.enrolled is not None:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused

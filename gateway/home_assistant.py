@@ -104,6 +104,9 @@ def _document(
     }
 
 
+_WHEN = ("guarantee.since", "guarantee.until", "guarantee.outside")
+
+
 @cache
 def _program_version() -> str:
     return version("fugu-edge")
@@ -122,7 +125,7 @@ def _components(one: Description) -> dict[str, Component]:
         "epsilon": _entity(
             *("sensor", what, topic_of("description", one.fleet, one.device, one.stream)),
             "{{ value_json.guarantee.epsilon }}",
-            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect") | lost,
+            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN) | lost,
             unit_of_measurement="nats",
             entity_category="diagnostic",
             icon="mdi:shield-lock-outline",

@@ -19,6 +19,7 @@ from typing import Any
 
 from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
+from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
@@ -27,6 +28,7 @@ from gateway.estimates.symbols import Symbols
 from gateway.journal import Arrivals, Streams
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
+from gateway.store.versions import Drawn
 
 __all__ = ["Recorder"]
 
@@ -237,6 +239,7 @@ class Recorder:
                 continue
             if span.first < sequence.begin:
                 self._repeats[device] += 1
+                self._note_version(device, stream, frame)
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":
@@ -258,6 +261,7 @@ class Recorder:
                 kind.revise(place, late)
                 late = []
             kind.add(place, frame, counted, late=is_late)
+            self._note_version(device, stream, frame)
             self._account_for(sequence, kind, place, span, stored=False)
             if frame.policy_version not in sequence.versions:
                 policy = self._catalogue.policy(device, stream, frame.policy_version)
@@ -266,6 +270,22 @@ class Recorder:
             counted[kind.counter + "stored"] += 1
         if late:
             kind.revise(place, late)
+
+    def _note_version(self, device: str, stream: str, frame: AnyFrame) -> None:
+        """Keep under which version the ticks of a frame were drawn; of windows only where there are no symbols."""
+        begin, absent = frame.previous + 1, 0
+        if isinstance(frame, WindowFrame):
+            policy = self._catalogue.policy(device, stream, frame.policy_version)
+            if not isinstance(policy, Policy) or policy.table is not None:
+                return
+            absent = frame.length - frame.observed
+            if (window := policy.window(frame.window)) is not None and frame.previous >= 0:
+                skipped = (frame.index - frame.previous) * window.stride - frame.length
+                begin = max(0, frame.first - max(0, skipped))  # of a window that is never released no tick counts
+        timeline = self._store.versions.timeline(device, stream)
+        timeline.extend(min(self._load(device, stream).coverage.end, frame.first - 1))
+        timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent))
+        self._store.versions.put(device, stream, timeline, whole=isinstance(frame, WindowFrame))
 
     def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
         """Span of a frame of ticks whose frames are not kept."""

@@ -14,12 +14,22 @@ from fugu.contract._document import FORMAT_NAME, Document, Printable, first_prob
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.history import UNCHANGED, Dated, History, dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
 from fugu.contract.queries import EACH, Each
-from fugu.contract.sentences import class_sentence, instant, instant_text, protected_sentence, read_instant, unix_us
+from fugu.contract.sentences import (
+    class_sentence,
+    instant,
+    instant_text,
+    loss_words,
+    protected_sentence,
+    read_instant,
+    unix_us,
+)
 from fugu.contract.stretches import Stretch, StretchBound, StretchTicks
 from fugu.contract.windows import Asking, Window
 
@@ -57,6 +67,7 @@ class DescribedStretch(Document):
 
     Attributes:
         floor: what it loses if all else is as it was, for any class of chains.
+        outside: epsilon of those that begin when the promise is not true; none if it always is, or without a bound.
     """
 
     name: Annotated[Printable, Field(max_length=64)]
@@ -64,20 +75,55 @@ class DescribedStretch(Document):
     epsilon: Positive | None
     floor: Annotated[float, Field(ge=0.0)]
     protected: bool
+    outside: Positive | None = None
 
 
 class Described(Document):
-    """A promise: epsilon of so many ticks in a row, or none without a bound, against whom, and of other stretches."""
+    """A promise: epsilon of so many ticks in a row, or none without a bound, against whom, and of other stretches.
+
+    Attributes:
+        since, until: the first and the last tick at which a stretch may begin for which epsilon is true, near a change
+            of policy. None as `since`: it is shown to be true of no stretch; as `until`: there is no end. A stretch of
+            another length may begin from `since` on, too, and ends where a promised one that begins at `until` ends.
+        outside: epsilon of other stretches under this version; none if there are none, or no bound.
+    """
 
     epsilon: Positive | None
     adversary: Adversary
     stretch_ticks: StretchTicks
     stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=32)]
+    since: Annotated[int, Field(ge=0, le=MAX_TICK)] | None = 0
+    until: Annotated[int, Field(ge=0, le=MAX_TICK)] | None = None
+    outside: Positive | None = None
+
+    @property
+    def always(self) -> bool:
+        """True if no change of policy takes anything from it."""
+        return self.since == 0 and self.until is None
 
     @property
     def of_a_tick(self) -> float | None:
         """Loss of a single tick, which is at most that of a stretch; `None` without a bound."""
         return next((one.epsilon for one in self.stretches if one.ticks == 1), self.epsilon)
+
+    def of_ticks(self, first: int, last: int) -> float | None:
+        """Loss of any single tick in first..last; `None` without a bound."""
+        when = Dated(self.stretch_ticks, self.since, self.until)
+        if when.covers(first, last, 1):
+            return self.of_a_tick
+        return next((stretch.outside for stretch in self.stretches if stretch.ticks == 1), self.outside)
+
+    @property
+    def when(self) -> str:
+        """When it is true, in words; empty if always."""
+        if self.always:
+            return ""
+        loss = "no bound" if self.outside is None else loss_words(self.outside)
+        if self.since is None:
+            return f"a change of policy is near: not shown to be true of any tick yet; {loss}"
+        times = [f"from tick {self.since} on"] if self.since else []
+        times += [] if self.until is None else [f"up to tick {self.until}"]
+        return f"true of what begins {' and '.join(times)}, for changes of policy; elsewhere {loss}"
 
 
 class DescribedWindow(Asking):
@@ -229,19 +275,14 @@ class Description(DescribedVersion):
     """A stream under the version of its policy that is in force.
 
     Attributes:
-        since_tick: the first tick of stretches that are promised: so many as one has after the first tick that is known
-            to be under this version. One that begins before may lose the larger of this and the former promise. Left
-            out of messages where single ticks are promised, and where no tick is known.
         others: versions that frames may still come under, the newest last; left out of messages if there are none.
     """
 
-    since_tick: Annotated[int, Field(ge=1)] | None = None
     others: Annotated[tuple[DescribedVersion, ...], Field(max_length=MOST_OTHERS)] = ()
 
     def encode(self) -> bytes:
         """Bytes of the message."""
-        empty = {name for name in ("since_tick", "others") if not getattr(self, name)}
-        return self.model_dump_json(exclude=empty).encode()
+        return self.model_dump_json(exclude=None if self.others else {"others"}).encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -263,21 +304,18 @@ class Description(DescribedVersion):
 
 
 def describe(
-    policy: AnyPolicy, *, confirmed: bool = True, first_tick: int | None = None, others: Iterable[AnyPolicy] = ()
+    policy: AnyPolicy, *, confirmed: bool = True, history: History = UNCHANGED, others: Iterable[AnyPolicy] = ()
 ) -> Description:
     """Describe the stream of a policy; a FrameError if its times are beyond the year 9999.
 
-    `confirmed`: the device has named this version. `first_tick`: the first that is known to be under it. `others`:
-    versions that frames may still come under, at most `MOST_OTHERS`, the newest last.
+    `confirmed`: the device has named this version. `history`: the ticks of all versions. `others`: versions that
+    frames may still come under, at most `MOST_OTHERS`, the newest last.
     """
-    versions = tuple(DescribedVersion(**_fields(one, confirmed=True)) for one in others)
-    fields = _fields(policy, confirmed=confirmed)
-    ticks = fields["guarantee"].stretch_ticks
-    since = None if first_tick is None or ticks == 1 else first_tick + ticks
-    return Description(**fields, since_tick=since, others=versions)
+    versions = tuple(DescribedVersion(**_fields(one, history, confirmed=True)) for one in others)
+    return Description(**_fields(policy, history, confirmed=confirmed), others=versions)
 
 
-def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
+def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
         "confirmed": confirmed,
@@ -299,15 +337,18 @@ def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
             "table": None if policy.table is None else policy.table.rows,
             "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
             "chains": policy.chains,
-            "guarantee": _promise(whole.epsilon, whole.adversary, stretches, whole.stretch_ticks),
+            "guarantee": _promise(whole.epsilon, whole.adversary, stretches, dated(policy, history)),
             "windows_guarantee": alone
             and counted
-            and _promise(alone.epsilon, alone.adversary, _rows(counted, period, alone.epsilon), alone.stretch_ticks),
+            and _promise(
+                *(alone.epsilon, alone.adversary, _rows(counted, period, alone.epsilon)),
+                dated(policy, history, windows=True),
+            ),
         }
     else:
         told = policy.stream_loss
         stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon, told.epsilon),)
-        promise = _promise(told.epsilon, told.adversary, stretches)
+        promise = _promise(told.epsilon, told.adversary, stretches, dated(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
     return fields | {"chain_class": chain_class, "does_not_protect": _unprotected_sentence(stretches)}
@@ -334,13 +375,35 @@ def _reason(kind: str) -> Reason:
     return Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
 
 
-def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], ticks: int = 1) -> Described:
-    told = [one.epsilon if math.isfinite(one.epsilon) else None for one in stretches]
-    rows = tuple(
-        DescribedStretch(name=one.name, ticks=one.ticks, epsilon=bound, floor=one.floor, protected=one.protected)
-        for one, bound in zip(stretches, told, strict=True)
+def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch], when: Dated) -> Described:
+    def outside(ticks: int, least: float | None) -> float | None:
+        if when.outside is None or least is None:
+            return None
+        return _finite(max(least, when.outside.epsilon(ticks)))
+
+    return Described(
+        epsilon=epsilon,
+        adversary=adversary,
+        stretch_ticks=when.ticks,
+        stretches=tuple(
+            DescribedStretch(
+                name=stretch.name,
+                ticks=stretch.ticks,
+                epsilon=_finite(stretch.epsilon),
+                floor=stretch.floor,
+                protected=stretch.protected,
+                outside=outside(stretch.ticks, stretch.epsilon),
+            )
+            for stretch in stretches
+        ),
+        since=when.since,
+        until=when.until,
+        outside=outside(when.ticks, epsilon),
     )
-    return Described(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks, stretches=rows)
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:

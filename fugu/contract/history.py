@@ -31,7 +31,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.rounding import float_up, log_up
 from fugu.contract.stretches import StretchBound
 
-__all__ = ["SLACK", "Dated", "History", "Noise", "Span", "dated"]
+__all__ = ["SLACK", "UNCHANGED", "Dated", "History", "Noise", "Span", "dated"]
 
 SLACK = Fraction(1, 1024)
 """The part of epsilon that a plan leaves to what leaks over a change of policy."""
@@ -92,6 +92,10 @@ class History(NamedTuple):
 
     spans: tuple[Span, ...] = ()
     complete: bool = True
+
+
+UNCHANGED = History()
+"""Of a stream of which one version is known alone."""
 
 
 class Dated(NamedTuple):
@@ -187,7 +191,8 @@ class _Promise:
         version = self.policy.version
         numbers = [number for number, span in enumerate(spans) if span.version == version]
         last = begin = numbers[-1]
-        while begin and spans[begin - 1].version == version:
+        noise = Noise.of(self.policy)
+        while begin and (spans[begin - 1].version == version or spans[begin - 1][:2] == (0, noise)):
             begin -= 1
         with localcontext(CONTEXT):
             past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])]
@@ -219,7 +224,7 @@ class _Promise:
         """The first and last tick at which a promised stretch may begin."""
         quiet = not any(self._above(run.ratios) for run in past)
         louder = next((number for number, run in enumerate(future) if self._above(run.ratios)), None)
-        if own[0].first is None and not quiet:
+        if own[-1].first is None and not quiet:
             return None, None
         if quiet and louder is None:
             return 0, None
@@ -366,7 +371,7 @@ def _difference(rates: Iterable[Decimal], others: Iterable[Decimal]) -> Decimal:
 
 def _after(spans: Sequence[Span], ticks: int) -> int:
     """The tick after so many ticks of some spans; the last one goes on."""
-    first = 0
+    first, spans = 0, [span for span in spans if span.version]
     for span in spans:
         first = span.first or 0
         drawn = None if span.last is None else span.last - first + 1

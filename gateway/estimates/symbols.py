@@ -71,7 +71,7 @@ def _following(
         if slots[row] != slot:
             slot, going = slots[row], True
         mark = marks[slot]
-        going &= mark[AFTER] <= previous[row] <= mark[END] < first[row]
+        going &= mark[AFTER] <= previous[row] <= mark[END] == first[row] - 1
         going &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
         if going:
             mark[END] = first[row] + count[row] - 1

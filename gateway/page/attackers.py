@@ -57,6 +57,7 @@ class Found(NamedTuple):
         least, most: (k,), what epsilon keeps the probability of a state between, whatever is released.
         guesses: the states that are the likeliest at the newest tick, given all symbols, under any of the chains.
         chains: how many were believed.
+        epsilon: of a single tick, among those that were looked at; none without a bound.
     """
 
     low: list[list[float]]
@@ -67,6 +68,7 @@ class Found(NamedTuple):
     most: list[float]
     guesses: list[int]
     chains: int
+    epsilon: float | None
 
 
 def chains_of(told: Description) -> list[Chain]:
@@ -89,8 +91,10 @@ def chains_of(told: Description) -> list[Chain]:
     )
 
 
-def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int]) -> Found:
+def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int], first: int = 0) -> Found:
     """Results of attackers with one chain each, from symbols of consecutive ticks, at least one, -1 where none is.
+
+    `first` is the number of the first tick.
 
     Raises AttackerError if no chain of the class says what has come.
     """
@@ -106,7 +110,8 @@ def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int])
         priors.append(_shown(chain.prior, chain.shows, k))
         single = chain.prior if newest < 0 else _normalised([*map(mul, chain.prior, likelihoods[newest])])
         alone.append(_shown(single, chain.shows, k))
-    epsilon = math.inf if told.guarantee.of_a_tick is None else told.guarantee.of_a_tick
+    promised = told.guarantee.of_ticks(first, first + len(symbols) - 1)
+    epsilon = math.inf if promised is None else promised
     low, high = _least(priors), _most(priors)
     return Found(
         low=[_least(each) for each in zip(*all_found, strict=True)],
@@ -117,6 +122,7 @@ def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int])
         most=[moved(p, epsilon) for p in high],
         guesses=sorted({max(range(k), key=found[-1].__getitem__) for found in all_found}),
         chains=len(chains),
+        epsilon=promised,
     )
 
 
@@ -384,7 +390,7 @@ def _of_symbols(told: Description, ticks: Mapping[int, _Symbol]) -> dict[str, An
     if not ticks:
         return {"waits": True}
     symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(min(ticks), max(ticks) + 1)), strict=True)
-    found = attacked(told, chains, symbols)
+    found = attacked(told, chains, symbols, min(ticks))
     k = len(told.states)
     shown = [1] if k == 2 else list(range(min(k, _MOST_SHOWN)))
     # A shift only grows, and is not said of a tick without a symbol.
@@ -406,11 +412,13 @@ def _of_counts(told: Description, attack: CountAttack, windows: list[WindowFrame
     if not mine:
         return {"waits": True}
     shares = [attack.shares(one.counts) for one in mine]
-    epsilon = math.inf if told.guarantee.of_a_tick is None else told.guarantee.of_a_tick
+    promised = told.guarantee.of_ticks(mine[0].first, mine[-1].last)
+    epsilon = math.inf if promised is None else promised
     newest = shares[-1]
     found = Found(
         *([[one.low] for one in shares], [[one.high] for one in shares], [newest.low_alone], [newest.high_alone]),
         *([moved(min(attack.priors), -epsilon)], [moved(max(attack.priors), epsilon)], [], attack.chains),
+        epsilon=promised,
     )
     return _update(
         *(told, found, [one.first + length - one.shift for one in mine], [attack.counted], [0]),
@@ -436,7 +444,7 @@ def _update(
     return {
         "attacker": EVERYTHING,
         "believes": chains,
-        "epsilon": told.guarantee.of_a_tick,
+        "epsilon": found.epsilon,
         "states": states,
         "times": [(told.epoch_us + tick * told.period_us) / 1e6 for tick in times],
         "low": [[round(row[x], 4) for row in found.low] for x in shown],

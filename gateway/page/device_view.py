@@ -274,7 +274,7 @@ def _description(told: Description) -> dict[str, Any]:
     symbols = 0 if told.table is None else len(told.table[0]) + 1
     names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
-        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect", "since_tick")},
+        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect")},
         "of": told.kind,
         "states": told.states[:_MOST_STATES_SHOWN],
         "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
@@ -300,7 +300,7 @@ def _grid(told: Description) -> dict[str, Any] | None:
 
 def _promise(promise: Described) -> dict[str, Any]:
     stretches = [one.model_dump() for one in promise.stretches]
-    told = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick")}
+    told = {name: getattr(promise, name) for name in ("epsilon", "adversary", "stretch_ticks", "of_a_tick", "when")}
     return {**told, "stretches": stretches}
 
 

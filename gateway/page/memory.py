@@ -183,7 +183,7 @@ class _Stream:
             self._windows = told.windows
             self._promise = {
                 **{"epsilon": told.guarantee.epsilon, "ticks": ticks},
-                **{"period": told.period_seconds, "name": about},
+                **{"period": told.period_seconds, "name": about, "when": told.guarantee.when},
             }
         elif topic.kind == "estimate":
             self._unread = payload

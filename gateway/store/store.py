@@ -21,6 +21,7 @@ from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.symbols import SymbolStore
+from gateway.store.versions import VersionStore
 
 __all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError"]
 
@@ -186,7 +187,7 @@ CREATE TABLE outbox (
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
-_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
+_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore)
 KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
 _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
 
@@ -228,6 +229,7 @@ class Store:
         self.aged = AgedStore(self._db, self.symbols, self._owns)
         self.conflicts = ConflictStore(self._db, self._owns)
         self.discovered = DiscoveryStore(self._db)
+        self.versions = VersionStore(self._db)
 
     def close(self) -> None:
         """Close it, and let others have it."""

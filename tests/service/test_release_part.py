@@ -18,6 +18,7 @@ from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.settings import GatewaySettings
+from gateway.store.store import Store
 from tests.support.release_scenes import FLEET, PUBLIC, Noted, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy
 
@@ -88,10 +89,11 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
     parts.part.close()
 
 
-def test_a_refusal_is_held_until_the_device_accepts_a_document() -> None:
+def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -> None:
+    versions = Store(tmp_path / "s.sqlite").versions
     held: list[list[str]] = []
     link = Link(Broker(), client_id="none")
-    describing = Describing(link, catalogue(FLEET), Counter(), lambda _device: False, held.append)
+    describing = Describing(link, catalogue(FLEET), versions, Counter(), lambda _device: False, held.append)
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):

@@ -62,7 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.inbox": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.store"},
     "gateway.findings": {"fugu.contract"},
     "gateway.metrics": {"fugu.contract"},
-    "gateway.describe": {*_EDGE, "gateway.estimates", "gateway.journal", "gateway.part"},
+    "gateway.describe": {*_EDGE, "gateway.estimates", "gateway.journal", "gateway.part", "gateway.store"},
     "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.part", "gateway.store"},
     "gateway.health": {
         *_EDGE,

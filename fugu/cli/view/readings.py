@@ -64,8 +64,6 @@ def description_lines(description: Description) -> list[str]:
     if one.point_epsilon is not None:
         lines.append(f"  a point: {loss_words(one.point_epsilon)}")
     lines += _promise(one.guarantee, "everything")
-    if one.since_tick is not None:
-        lines.append(f"    from tick {one.since_tick} on; before, the larger of this and the former promise")
     if one.windows_guarantee is not None:
         lines += _promise(one.windows_guarantee, "the windows alone")
     return [
@@ -85,6 +83,8 @@ def _promise(promise: Described, what: str) -> list[str]:
         f"  {what}: {loss_words(promise.epsilon)} for {about}, {promise.adversary} adversary "
         f"({_KNOWS[promise.adversary]})"
     ]
+    if promise.when:
+        lines.append(f"    {promise.when}")
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
             floor = loss_words(stretch.floor, "")

@@ -243,11 +243,12 @@ function promised(told) {
   const facts = [["against", ADVERSARIES[adversary]], ["for", told.chain_class]];
   if (told.point_epsilon !== null) facts.unshift(["epsilon of a point", loss(told.point_epsilon, "")]);
   facts.push(...told.flips);
-  if (told.since_tick !== null) facts.push(["since", `tick ${number(told.since_tick)}; a stretch that begins before may lose the larger of this and the former promise`]);
+  if (told.guarantee.when) facts.push(["when", told.guarantee.when]);
   for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
   return [
     ...held.map(([name, loss], i) => make("p", { class: i ? "small" : "headline" }, `${name}: ${odds(loss)}`, i ? "" : `: an even chance becomes ${percent(1 / (1 + Math.exp(-loss)))} at most`)),
     bare.length ? make("p", { class: "bad small" }, `Not protected: ${bare.join(", ")}`) : null,
+    told.guarantee.when ? make("p", { class: "bad small" }, `This is ${told.guarantee.when}.`) : null,
     make("details", {}, make("summary", {}, "What that covers, against whom, and in epsilon"), make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
       make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])))].filter(Boolean);
 }

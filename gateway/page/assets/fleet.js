@@ -124,5 +124,6 @@ function promise({ stream, promise: told }) {
   if (!told) return make("div", { class: "quiet small" }, `${stream}: not described`);
   const about = told.ticks > 1 ? `any ${told.name ?? duration(told.ticks * told.period)}` : `a tick of ${duration(told.period)}`;
   const held = told.epsilon !== null && told.epsilon <= LARGEST_PROTECTED;
-  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`);
+  const when = told.when ? make("div", { class: "bad small" }, told.when) : null;
+  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`, when);
 }

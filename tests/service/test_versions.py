@@ -1,0 +1,139 @@
+"""Which ticks were drawn under which version: kept by both engines, over restarts, in whatever order frames come."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.history import Noise, Span
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.windows import Window
+from gateway.journal import Received
+from gateway.location import Location
+from gateway.store import versions as versions_module
+from gateway.store.versions import Drawn, Named, Timeline, history_of
+from tests.support.scenes import Scene, frames, policy
+
+TWO = tuple(
+    policy(version, table=NoiseTable.binary(flip, flip)) for version, flip in ((1, SCALE // 5), (2, SCALE * 2 // 5))
+)
+HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="20")
+COUNTS = tuple(
+    one.model_copy(update={"table": None, "windows": (HOUR,), "frame_ticks": 1, "windows_guarantee": None})
+    for one in TWO
+)
+
+
+def rows(scene: Scene, stream: str = "hr") -> list[tuple[int, int, int]]:
+    """(version, first, last) of the intervals that the store has, the last one up to what is accounted for."""
+    timeline = scene.store.versions.timeline("watch", stream)
+    coverage, _ = scene.recorder.known("watch", stream)
+    timeline.extend(coverage.end)
+    return [(row.version, row.first, row.last) for row in timeline.rows]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_frames_in_any_order_leave_the_same_intervals_and_a_restart_loses_none(location: Location, seed: int) -> None:
+    """Pauses of two ticks, and a change of version in the middle."""
+    made = frames((10, 10, 10, 5, 7, 10, 10), gaps=(0, 0, 2, 0, 0, 3, 0), versions=(1, 1, 1, 1, 2, 2, 2))
+    expected = [(1, 0, 19), (1, 22, 36), (2, 37, 43), (2, 47, 66)]
+    scene = Scene(location, policies=TWO)
+    random.Random(seed).shuffle(made)
+    for frame in made:
+        scene.record(frame)
+        scene.reopen()
+    assert rows(scene) == expected
+    scene.record(*made)
+    assert rows(scene) == expected
+    scene.recorder.seal(now=True)
+    scene.reopen()
+    assert rows(scene) == expected
+    noises = {one.version: Noise.of(one) for one in TWO}
+    history = history_of(scene.store.versions.timeline("watch", "hr").rows, noises)
+    assert history.complete
+    assert [span[:1] + span[2:] for span in history.spans][:-1] == expected[:-1]
+    assert history.spans[-1].last is None
+    scene.store.close()
+
+
+def test_frames_that_follow_one_another_write_nothing(location: Location) -> None:
+    scene = Scene(location, policies=TWO)
+    first, *others = frames((10,) * 8)
+    scene.record(first)
+    scene.store.versions.changed.clear()
+    for frame in others:
+        scene.record(frame)
+    assert not scene.store.versions.changed
+    scene.record(SymbolFrame(2, 79, 80, bytes(10), bits=1))
+    assert scene.store.versions.changed == {("watch", "hr")}
+    assert scene.store.versions.timeline("watch", "hr").rows == [Drawn(0, 79, 1, 0), Drawn(80, 89, 2, 80)]
+    scene.store.close()
+
+
+def test_windows_count_where_there_are_no_symbols(location: Location) -> None:
+    scene = Scene(location, policies=COUNTS)
+    counts = [(1, -1, 0, 60), (1, 0, 1, 60), (1, 1, 2, 50), (2, 2, 4, 60), (2, 4, 5, 60)]
+    for version, previous, index, observed in counts:
+        frame = WindowFrame(version, "hour", previous, index, index * 60, 60, observed, (30,))
+        scene.receive([Received("watch", "hr", frame)])
+    scene.reopen()
+    found = scene.store.versions.timeline("watch", "hr").rows
+    assert found == [Drawn(0, 119, 1, 0), Drawn(120, 179, 1, 120, 10), Drawn(240, 359, 2, 180)]
+    noises = {one.version: Noise.of(one) for one in COUNTS}
+    spans = history_of(found, noises).spans
+    assert [span[:1] + span[2:] for span in spans] == [
+        (1, 0, 119),
+        (0, 120, 129),
+        (1, 130, 169),
+        (0, 170, 179),
+        (2, 240, None),
+    ]
+    scene.store.close()
+
+
+def test_where_symbols_are_windows_are_not_counted_again(location: Location) -> None:
+    beside = TWO[0].model_copy(update={"windows": (HOUR,), "windows_guarantee": TWO[0].guarantee})
+    scene = Scene(location, policies=(beside,))
+    scene.receive([Received("watch", "hr", WindowFrame(1, "hour", -1, 5, 300, 60, 60, (30,)))])
+    assert rows(scene) == []
+    scene.store.close()
+
+
+def test_of_missing_ticks_any_version_between_may_have_been_in_force() -> None:
+    first, last = (Noise.of(one) for one in TWO)
+    middle = Noise.of(policy(2, table=NoiseTable.binary(SCALE // 9, SCALE // 9)))
+    far = [Drawn(0, 9, 1, 0), Drawn(30, 39, 3, 25)]
+    spans = history_of(far, {1: first, 2: middle, 3: last}).spans
+    assert [(span.version, span.first, span.last) for span in spans] == [(1, 0, 9), (0, 10, 24), (3, 30, None)]
+    assert spans[1].noise == middle
+    assert history_of(far, {1: first, 3: last}).spans[1].noise == first
+    assert history_of(far, {1: first, 2: None, 3: last}).spans[1].noise is None
+    assert not history_of([Drawn(5, 9, 1, 3)], {1: first}).complete
+
+
+def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
+    first, last = (Noise.of(one) for one in TWO)
+    stored = [Drawn(0, 99, 1, 0)]
+    named = history_of(stored, {1: first, 2: last}, Named(2, 150))
+    assert named.spans == (Span(1, first, 0, 99), Span(0, first, 100, 149), Span(2, last, 150))
+    answered = history_of(stored, {1: first, 2: last}, Named(2, None))
+    assert answered.spans == (Span(1, first, 0, 99), Span(0, first, 100), Span(2, last, None))
+    alone = history_of([], {1: first}, Named(1, 150))
+    assert alone.complete
+    assert not history_of([], {1: first, 2: last}, Named(2, 150)).complete
+
+
+def test_the_oldest_intervals_are_merged_or_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions_module, "MOST_INTERVALS", 4)
+    timeline = Timeline()
+    for begin in range(0, 80, 10):
+        timeline.add(Drawn(begin, begin + 4, 1, begin))
+    assert timeline.rows[0] == Drawn(0, 44, 1, 0)
+    assert len(timeline.rows) == 4
+    for begin in range(80, 120, 10):
+        timeline.add(Drawn(begin, begin + 4, 2, begin))
+    assert [row.version for row in timeline.rows] == [2] * 4 or timeline.rows[0].begin > 0
+    assert all(one.last < other.first for one, other in pairwise(timeline.rows))
