@@ -139,7 +139,7 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
     assert in_force(known) == Running(WEAK, False)
     assert Described.of(Running(WEAK, False)).description.guarantee.always
     rows = [(1, 0, 0, 999)]
-    known = InForce(catalogue([STRONG, WEAK]), lambda *_: drawn(*rows)("", ""))
+    known = InForce(catalogue([STRONG, WEAK]), rows=lambda *_: drawn(*rows)("", ""))
     known.named("watch", "hr", 1, 999)
     known.status("watch", status(2, 1000))
     described = Described.of(running(known)).description
@@ -159,8 +159,8 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
 
 def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     """Frames of 60 ticks have not come yet: perhaps they were of the weaker version."""
-    near = InForce(catalogue([STRONG, WEAK]), drawn((1, 0, 0, 899), (2, 900, 1000, 1100)))
-    far = InForce(catalogue([STRONG, WEAK]), drawn((1, 0, 0, 899), (2, 960, 1000, 1100)))
+    near = InForce(catalogue([STRONG, WEAK]), rows=drawn((1, 0, 0, 899), (2, 900, 1000, 1100)))
+    far = InForce(catalogue([STRONG, WEAK]), rows=drawn((1, 0, 0, 899), (2, 960, 1000, 1100)))
     ends = []
     for known in (near, far):
         known.named("watch", "hr", 1, 899)
@@ -170,7 +170,7 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
     assert far.history("watch", "hr").spans[1][2:] == (900, 959)
     assert near.history("watch", "hr").spans[1].first == 1000
     weak_first = [(2, 0, 0, 899), (1, 960, 1000, 1100)]
-    known = InForce(catalogue([STRONG, WEAK]), drawn(*weak_first))
+    known = InForce(catalogue([STRONG, WEAK]), rows=drawn(*weak_first))
     known.named("watch", "hr", 1, 1100)
     since = Described.of(running(known)).description.guarantee.since
     assert since is not None
@@ -178,7 +178,7 @@ def test_ticks_that_are_missing_may_be_of_either_version() -> None:
 
 
 def test_what_was_before_the_first_stored_tick_is_unknown() -> None:
-    known = InForce(catalogue([STRONG]), drawn((1, 500, 500, 600)))
+    known = InForce(catalogue([STRONG]), rows=drawn((1, 500, 500, 600)))
     known.named("watch", "hr", 1, 600)
     since = Described.of(running(known)).description.guarantee.since
     assert since is not None
