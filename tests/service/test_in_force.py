@@ -148,7 +148,6 @@ def test_a_promise_is_dated_by_the_ticks_of_all_versions_and_anew_after_a_rollba
     assert until is not None
     assert 900 < until < 999
     rows.append((2, 1000, 1000, 1499))
-    known.renew("watch", "hr")
     known.named("watch", "hr", 1, 1500)
     guarantee = Described.of(running(known)).description.guarantee
     assert guarantee.since is not None
