@@ -139,7 +139,8 @@ def errors(setting: Setting) -> Found:
         "A: the floor, w-event privacy. S: an hour against any side information, by the class that covers the "
         f"recording. Its hours without gaps; answers kept between 0 and the window; {trials} trials, fixed seeds. "
         f"Schemes publish blocks of {_BLOCK} minutes, which are added up; ours publishes the window itself. Uniform "
-        "and sample are windows of the device, too: of every block, and of one block in an hour.",
+        "and sample are windows of the device, too: of every block, and of one block in an hour, on a grid that never "
+        "moves.",
         "A window that is as long as the stretch has stretches inside it alone. So its rate is at most epsilon over "
         "the ticks of the stretch, whatever earlier windows left unspent: absorption cannot gain, and half of epsilon "
         "goes to the comparison.",
