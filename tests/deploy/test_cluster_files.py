@@ -90,6 +90,7 @@ def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[st
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
         assert ("ports" in service) == (name == "broker")
+        assert ("ulimits" in service) == (name == "broker")
         if "command" in service:
             (role,) = service["command"]
             check([*service["entrypoint"], role], role)
@@ -148,7 +149,7 @@ def test_kubernetes_starts_each_part_once_and_asks_each_whether_it_answers(
 
 def test_pods_are_alike_but_for_their_part_and_confined(manifests: dict[str, dict[str, Any]]) -> None:
     shard, fleet = (manifests[f"StatefulSet/fugu-{part}"] for part in ("shard", "fleet"))
-    told = yaml.safe_dump(shard).replace("fugu-shard", "fugu-fleet").replace("replicas: 4", "replicas: 1")
+    told = yaml.safe_dump(shard).replace("fugu-shard", "fugu-fleet").replace("replicas: 3", "replicas: 1")
     other = yaml.safe_load(told)
     other["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "FUGU_SHARD", "value": "fleet"}]
     assert other == fleet
