@@ -194,6 +194,7 @@ class Alone:
                 *(settings.releases, settings, link, store, catalogue, progress, counters),
                 monitor=monitor,
                 shared=settings.shards > 1,
+                history=describing.in_force.history,
             )
             loop.parts.append(self._releasing)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from fugu.contract.history import History
 from fugu.contract.reports import AlarmCode
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
@@ -39,7 +40,8 @@ _LOOK_SECONDS = 0.5
 class Releasing(Part):
     """Makes the releases of `settings.releases`; `progress` is how far devices are.
 
-    Where other processes have the devices, `shared`, it takes the ledger's place from whoever had it before.
+    Where other processes have the devices, `shared`, it takes the ledger's place from whoever had it before. `history`
+    is that of a device's stream, by default as the store has it.
     """
 
     def __init__(
@@ -54,10 +56,11 @@ class Releasing(Part):
         *,
         monitor: Monitor,
         shared: bool = False,
+        history: Callable[[str, str], History] | None = None,
     ) -> None:
         path = settings.ledger or ledger_beside(settings.store)
         lease = None if isinstance(path, Path) else Lease("releases", take=shared)
-        self._releases = made = open_releases(releases, path, store, catalogue, lease=lease)
+        self._releases = made = open_releases(releases, path, store, catalogue, lease=lease, history=history)
         self._monitor = monitor
         self._schedule = ReleaseSchedule(
             *(made.jobs, made.maker, progress, made.record, link, counters),

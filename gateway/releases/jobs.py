@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, get_args
@@ -9,6 +10,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fugu.chains.arrays import Ints
+from fugu.contract.history import Dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
@@ -30,7 +32,7 @@ from gateway.releases.entries import (
 from gateway.releases.inputs import Question
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 
-__all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
+__all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
 
 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
@@ -64,6 +66,19 @@ _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6
 
 
+class Counted(NamedTuple):
+    """Ticks of a stream that are counted, first..last, of one version of its policy; `dated` has its promise."""
+
+    policy: Policy
+    dated: Dated
+    first: int
+    last: int
+
+    def epsilon(self, ticks: int) -> float:
+        """Bound every stretch of so many ticks that has one of these; infinite without a bound."""
+        return self.dated.epsilon(self.policy.bound(), max(0, self.first - ticks + 1), self.last, ticks)
+
+
 class Job(NamedTuple):
     """One release of every window.
 
@@ -91,14 +106,14 @@ class Job(NamedTuple):
         assert self.audience is not None
         return self.audience.epsilon
 
-    def promise(self, counted: Sequence[Policy]) -> tuple[Audience, int]:
+    def promise(self, counted: Sequence[Counted]) -> tuple[Audience, int]:
         """The audience's promise as a frame tells it, and how many ticks in a row it is about.
 
-        Args:
-            counted: the policies that made what was counted. To the site they promise what they promise it anyway.
+        To the site it is what the policies of all that is counted promise it anyway. Raises ReleaseError if, beside a
+        change of policy, that has no bound.
         """
         if self.audience is None:
-            return _site(counted)
+            return _site(self.name, counted)
         return self.audience, self.audience.promise.ticks(self.clock.period_us)
 
 
@@ -271,12 +286,19 @@ def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     return rows if list(rows @ list(map(len, counts))) == list(map(len, query.groups)) else None
 
 
-def _site(policies: Sequence[Policy]) -> tuple[Audience, int]:
+def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
     """Promise to the site: the weakest of the streams' guarantees, about the shortest stretch of any of them."""
     ranks: tuple[Adversary, ...] = get_args(Adversary)
-    weakest = min((policy.guarantee.adversary for policy in policies), key=ranks.index)
-    ticks = min(policy.guarantee.stretch_ticks for policy in policies)
-    return Audience(epsilon=max(policy.bound().epsilon(ticks) for policy in policies), adversary=weakest), ticks
+    weakest = min((each.policy.guarantee.adversary for each in counted), key=ranks.index)
+    ticks = min(each.policy.guarantee.stretch_ticks for each in counted)
+    worst = max(counted, key=lambda each: each.epsilon(ticks))
+    if math.isinf(epsilon := worst.epsilon(ticks)):
+        stream = f"{worst.policy.device}/{worst.policy.stream}"
+        raise ReleaseError(
+            f"release {name}: ticks {worst.first}..{worst.last} of {stream} are next to a change of its policy over "
+            "which no epsilon is known: later windows have one"
+        )
+    return Audience(epsilon=epsilon, adversary=weakest), ticks
 
 
 def allowances(

@@ -15,6 +15,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
+from fugu.contract.history import History, dated
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
@@ -31,6 +32,7 @@ from gateway.releases.allowance import (
     moved_by_all,
     smallest_scale,
 )
+from gateway.releases.config import Audience
 from gateway.releases.entries import (
     SITE,
     Drawn,
@@ -44,7 +46,7 @@ from gateway.releases.entries import (
     units_below,
 )
 from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, canonical_table, symbols_variances
-from gateway.releases.jobs import Job, answers
+from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
 from gateway.store.store import Store
@@ -52,15 +54,24 @@ from gateway.store.store import Store
 __all__ = ["EmptyWindowError", "Maker"]
 
 
+Versions = dict[int, tuple[Policy, int, int]]
+"""Policies of a stream by version, with the first and last tick that was drawn under each."""
+
+
+def _take_in(versions: Versions, policy: Policy, first: int, last: int) -> None:
+    _, low, high = versions.get(policy.version, (policy, first, last))
+    versions[policy.version] = policy, min(low, first), max(high, last)
+
+
 class DeviceWindows(NamedTuple):
     """A device's own windows' answer, the largest scale of their noise, and how long a start leaves no states.
 
-    `shift` is by how much their tick numbers are ahead of the release's wall ticks; `policies` are those of the frames.
+    `shift` is by how much their tick numbers are ahead of the release's wall ticks; `versions` are those of the frames.
     """
 
     addend: Addend
     scale: Fraction
-    policies: tuple[Policy, ...]
+    versions: Versions
     beginning: int = 0
     shift: int = 0
 
@@ -68,12 +79,12 @@ class DeviceWindows(NamedTuple):
 class DeviceSymbols(NamedTuple):
     """A device's symbols of a release's wall ticks: (length,) for each table, -1 where it made none.
 
-    `shift` and `policies` are as for its windows.
+    `shift` and `versions` are as for its windows.
     """
 
     tables: dict[NoiseTable, Ints]
-    shift: int = 0
-    policies: tuple[Policy, ...] = ()
+    shift: int
+    versions: Versions
 
 
 def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
@@ -86,14 +97,14 @@ def device_symbols(store: Store, catalogue: Catalogue, question: Question, devic
     number = store.stream_id(device, stream)
     shift, _ = store.shifts(number).owner(wall, wall + length - 1)
     if number is None or shift is None:
-        return DeviceSymbols({})
+        return DeviceSymbols({}, 0, {})
     first = wall + shift
     ticks: dict[NoiseTable, Ints] = {}
-    policies: dict[int, Policy] = {}
+    versions: Versions = {}
     for frame in store.symbols.holding(number, first, first + length - 1):
         policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
         if policy.discretiser.states != question.labels:
-            return DeviceSymbols({})
+            return DeviceSymbols({}, 0, {})
         assert policy.table is not None  # it made these
         if frame.shift != shift:
             continue
@@ -101,9 +112,9 @@ def device_symbols(store: Store, catalogue: Catalogue, question: Question, devic
         low, high = max(frame.first, first), min(frame.last, first + length - 1)
         of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
         of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-        policies[policy.version] = policy
+        _take_in(versions, policy, low, high)
     tables = {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}
-    return DeviceSymbols(tables, shift, tuple(policies.values()))
+    return DeviceSymbols(tables, shift, versions)
 
 
 def device_windows(
@@ -121,7 +132,7 @@ def device_windows(
     frames = store.windows.within(number, first, first + question.length - 1)
     counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
     used: list[WindowFrame] = []
-    policies: dict[int, Policy] = {}
+    versions: Versions = {}
     for frame in frames:
         policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
         window = policy.window(frame.window)
@@ -134,12 +145,12 @@ def device_windows(
         counts.append(rows @ np.array(frame.counts, dtype=np.int64))
         scales.append(Fraction(window.scale))
         used.append(frame)
-        policies[policy.version] = policy
+        _take_in(versions, policy, frame.first, frame.last)
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
     addend = _windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
-    return DeviceWindows(addend, max(scales), tuple(policies.values()), beginning, shift)
+    return DeviceWindows(addend, max(scales), versions, beginning, shift)
 
 
 def _windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
@@ -189,7 +200,7 @@ class Counts:
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
         counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
-        policies: of all that is counted.
+        versions: of all that is counted: policies, with their first and last tick.
     """
 
     tally: SymbolCounter
@@ -198,7 +209,7 @@ class Counts:
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
     counted: dict[str, CountedSymbols] = field(default_factory=dict)
     shifts: dict[str, int] = field(default_factory=dict)
-    policies: list[Policy] = field(default_factory=list)
+    versions: list[tuple[Policy, int, int]] = field(default_factory=list)
 
     @property
     def inputs(self) -> Inputs:
@@ -226,7 +237,8 @@ class EmptyWindowError(ReleaseError):
 class Maker:
     """Inputs and tools of releases.
 
-    The catalogue has the policies that made the symbols in the store; draw(below) is uniform in range(below), from the
+    The catalogue has the policies that made the symbols in the store, and `history` which ticks of a device's stream
+    are of which of them; draw(below) is uniform in range(below), from the
     operating system.
     """
 
@@ -235,6 +247,7 @@ class Maker:
     ledger: Ledger
     draw: Callable[[int], int]
     now_us: Callable[[], int]
+    history: Callable[[str, str], History]
 
     def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
         """Release the window from a wall tick on; yields whether it waits for others, returns the reserved entry.
@@ -254,6 +267,11 @@ class Maker:
         scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
         spread = float_up(inputs.sensitivity / scale)
         to_site = job.plan.audience == SITE
+        counted: list[Counted] = []
+        for version in made.versions if to_site else ():
+            counted.append(self._dated(*version))
+            yield False
+        promise = job.promise(counted)
         charges = dict.fromkeys((*made.windows, *made.tables), 0)
         if basis is not None:
             charges = dict.fromkeys(charges, units_below(job.epsilon))
@@ -277,7 +295,7 @@ class Maker:
         )
         return self.ledger.reserve(
             release,
-            lambda number: self._drawn(job, release, made.policies, inputs.with_noise(scale, self.draw), number),
+            lambda number: self._drawn(job, release, promise, inputs.with_noise(scale, self.draw), number),
             time_us=self.now_us(),
             progress=progress,
         )
@@ -294,19 +312,19 @@ class Maker:
         return made
 
     def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
-        symbols, shift, policies = device_symbols(self.store, self.catalogue, question, device, first)
+        symbols, shift, versions = device_symbols(self.store, self.catalogue, question, device, first)
         windows = device_windows(self.store, self.catalogue, question, device, first)
         both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
         if windows is not None and (both or better(question, windows, symbols)):
             made.windows[device] = windows
             made.shifts[device] = windows.shift
-            made.policies += windows.policies
+            made.versions += windows.versions.values()
             if not both:
                 return
         if symbols:
             made.tables[device] = set(symbols)
             made.shifts[device] = shift
-            made.policies += policies
+            made.versions += versions.values()
             if question.mechanism == "wasserstein":
                 made.counted[device] = self._counted(question, device, symbols)
             for table, laid_out in symbols.items():
@@ -352,19 +370,22 @@ class Maker:
             )
         return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
-    def _drawn(self, job: Job, release: Release, policies: Sequence[Policy], drawn: Noisy, number: int) -> Drawn:
+    def _dated(self, policy: Policy, first: int, last: int) -> Counted:
+        return Counted(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
+
+    def _drawn(self, job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> Drawn:
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
-            _frame(job, release, policies, drawn, number).encode(),
+            _frame(job, release, promise, drawn, number).encode(),
             canonical(job.question.document()),
             canonical(drawn.document()),
             tuple(map(canonical_table, tables)),
         )
 
 
-def _frame(job: Job, release: Release, policies: Sequence[Policy], drawn: Noisy, number: int) -> ReleaseFrame:
+def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> ReleaseFrame:
     found, ticks = drawn.answer(job.question.query, job.plan.confidence)
-    promise, stretch_ticks = job.promise(policies)
+    told, stretch_ticks = promise
     return ReleaseFrame(
         name=job.name,
         stream=job.plan.stream,
@@ -381,8 +402,8 @@ def _frame(job: Job, release: Release, policies: Sequence[Policy], drawn: Noisy,
         high=tuple(found.high.tolist()),
         unit=job.question.query.asked.unit,
         confidence=job.plan.confidence,
-        epsilon=promise.epsilon,
-        adversary=promise.adversary,
+        epsilon=told.epsilon,
+        adversary=told.adversary,
         stretch_ticks=stretch_ticks,
         mechanism=release.mechanism,
         noise=release.noise,

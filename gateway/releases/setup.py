@@ -16,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
+from fugu.contract.history import History, Noise
 from fugu.contract.reports import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
@@ -35,6 +37,7 @@ from gateway.store.engine import Lease
 from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import Released, Store
+from gateway.store.versions import history_of
 
 __all__ = ["ReleaseRecord", "ledger_problem", "open_releases", "release_now", "resume_ledger", "set_progress"]
 
@@ -198,10 +201,12 @@ def open_releases(
     catalogue: Catalogue,
     now_us: Callable[[], int] | None = None,
     lease: Lease | None = None,
+    history: Callable[[str, str], History] | None = None,
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
 
     The ledger is made if it is not there and the store has published nothing. The catalogue has retired policies, too.
+    `history` is that of a device's stream, by default as the store has it.
     Raises FuguError with one line that says what is wrong.
     """
     now = now_us or (lambda: time.time_ns() // 1000)
@@ -222,7 +227,7 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        maker = Maker(store, catalogue, opened, secrets.randbelow, now)
+        maker = Maker(store, catalogue, opened, secrets.randbelow, now, history or partial(_stored, store, catalogue))
 
         def renew() -> None:
             (granted, problems), together = renewed(opened), streams_together(catalogue)
@@ -236,6 +241,11 @@ def open_releases(
         opened.close()
         raise
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
+
+
+def _stored(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
+    noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
+    return history_of(store.versions.timeline(device, stream).rows, noises)
 
 
 _ANSWER_SECONDS = 20.0

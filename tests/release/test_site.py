@@ -8,6 +8,7 @@ import pytest
 
 from fugu.contract.frames import WindowFrame
 from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import History, Noise, Span, dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
@@ -21,11 +22,11 @@ STRONG = NoiseTable.binary(2_000_000_000, 2_000_000_000)
 
 
 def promised(version: int, table: NoiseTable = BINARY, adversary: Adversary = "informed", ticks: int = 1) -> Policy:
-    """A policy that promises just what it loses."""
+    """A policy that promises what it loses, and a little for what leaks over a change."""
     loose = policy(version, table=table)
     about = Guarantee(epsilon=1e3, adversary=adversary, stretch_ticks=ticks)
     proven = loose.model_copy(update={"guarantee": about})
-    exact = proven.bound(proven.verify()).epsilon(ticks)
+    exact = proven.bound(proven.verify()).epsilon(ticks) * (1 + 2**-10)
     return loose.model_copy(update={"guarantee": about.model_copy(update={"epsilon": exact})})
 
 
@@ -60,12 +61,42 @@ def test_the_newest_policy_that_no_frame_has_says_nothing(tmp_path: Path, versio
 def test_half_way_through_a_rollout_the_largest_of_the_devices_counts(tmp_path: Path) -> None:
     fleet = WEAK_1, STRONG_2, of("ring", WEAK_1), of("ring", STRONG_2)
     scene = bench(tmp_path, *fleet)
-    scene.scene.record(*frames([20, 20, 20, 20], versions=[1, 2, 2, 2]))
-    scene.scene.record(*frames([30, 30, 20], versions=[1, 2, 2]), device="ring")
+    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
+    scene.scene.record(*frames([130, 110], versions=[1, 2]), device="ring")
     scene.work()
     by_window = {frame.first: frame.epsilon for frame in scene.frames}
     weak, strong = WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon
-    assert by_window == {0: weak, 20: weak, 40: strong}, "the ring's ticks to 29 are of version 1"
+    assert all(by_window[first] >= weak for first in range(0, 130, 20)), "the ring's ticks are of version 1"
+    assert by_window[200] == strong
+
+
+def test_beside_a_change_of_policy_more_is_told_until_the_new_promise_is_true(tmp_path: Path) -> None:
+    scene = bench(tmp_path, WEAK_1, STRONG_2)
+    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
+    scene.work()
+    history = History((Span(1, Noise.of(WEAK_1), 0, 19), Span(2, Noise.of(STRONG_2), 20)))
+    since = dated(STRONG_2, history).since
+    assert since is not None
+    assert 20 < since < 200
+    weak, strong = WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon
+    for frame in scene.frames:
+        assert (frame.epsilon == strong) == (frame.first >= since)
+        assert frame.epsilon >= strong
+    assert scene.frames[1].epsilon > 2 * strong
+    assert scene.frames[0].epsilon == weak
+
+
+def test_where_no_epsilon_is_known_over_a_change_nothing_is_released(tmp_path: Path) -> None:
+    """The states of version 1 were others: of its last ticks nobody can say what the later ones tell."""
+    edges = WEAK_1.discretiser.model_copy(update={"edges": (7.0,)})
+    scene = bench(tmp_path, WEAK_1.model_copy(update={"discretiser": edges}), STRONG_2)
+    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
+    scene.work()
+    assert scene.counters["releases_refused"] == 1
+    strong = STRONG_2.guarantee.epsilon
+    assert [frame.first for frame in scene.frames] == list(range(20, 220, 20))
+    assert scene.frames[0].epsilon > 2 * strong, "what the others leak is bounded by the class alone"
+    assert scene.frames[-1].epsilon == strong
 
 
 def test_a_policy_that_comes_while_the_gateway_runs_counts_from_its_first_frame(tmp_path: Path) -> None:
@@ -73,7 +104,7 @@ def test_a_policy_that_comes_while_the_gateway_runs_counts_from_its_first_frame(
     scene = bench(tmp_path, strong)
     begun, *later = frames([30, 30, 20], versions=[1, 2, 2])
     scene.scene.record(begun)
-    assert told(scene).epsilon == strong.guarantee.epsilon
+    assert told(scene).epsilon == strong.guarantee.epsilon, "nobody knows yet that a weaker one follows"
     scene.catalogue.add(weak)
     scene.scene.catalogue.add(weak)
     scene.scene.record(*later)
@@ -92,14 +123,15 @@ def test_it_is_against_the_weakest_adversary_and_of_the_shortest_stretch(tmp_pat
 
 def test_a_retired_version_counts_while_frames_of_it_do(tmp_path: Path) -> None:
     scene = bench(tmp_path, WEAK_1, STRONG_2)
-    scene.scene.record(*frames([20, 20, 20], versions=[1, 2, 2]))
+    scene.scene.record(*frames([20] * 12, versions=[1, *[2] * 11]))
     scene.fleet = (STRONG_2,)
     scene.ledger.close()
     scene.scene.policies = (STRONG_2,)
     scene.scene.reopen()
     scene.open()
     scene.work()
-    assert [frame.epsilon for frame in scene.frames][:2] == [WEAK_1.guarantee.epsilon, STRONG_2.guarantee.epsilon]
+    assert scene.frames[0].epsilon == WEAK_1.guarantee.epsilon
+    assert {frame.epsilon for frame in scene.frames[-3:]} == {STRONG_2.guarantee.epsilon}
 
 
 def test_windows_of_the_device_tell_their_own_version(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ class Home:
         self.fleet = FleetPolicies(self.registry, roots, self.catalogue, Counter())
         self.look()
         link = Link(Broker(), client_id="none")
-        self.describing = Describing(link, self.catalogue, Counter(), lambda _device: False, lambda _devices: None)
+        self.describing = Describing(
+            link, self.catalogue, self.scene.store.versions, Counter(), lambda _device: False, lambda _devices: None
+        )
         config = write_config(folder, scheduled(), audiences=(READERS if readers else "") + PUBLIC)
         if readers:
             (folder / "readers.json").write_text(
