@@ -154,7 +154,7 @@ def test_each_pod_of_kubernetes_runs_after_the_lines_in_its_head(tmp_path: Path,
     write_cluster_policies(tmp_path / "policies")
     for name in ("database-ca.pem", "database.crt", "database.key"):  # of an administrator of the database
         (tmp_path / name).touch()
-    volumes = {"fugu-gateway-file": {}, **dict.fromkeys(("kernels", "tmp"), {})}
+    volumes: dict[str, dict[str, bytes]] = {name: {} for name in ("fugu-gateway-file", "kernels", "tmp")}
     for line in commands(head(file), "kubectl"):
         words = shlex.split(line)
         if "create" in words and "namespace" not in words:
