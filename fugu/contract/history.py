@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from fugu.contract.chains import JointChains
+from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.frames import MAX_TICK
@@ -31,15 +31,36 @@ from fugu.contract.policy import Policy
 from fugu.contract.rounding import float_up, log_up
 from fugu.contract.stretches import StretchBound
 
-__all__ = ["SLACK", "UNCHANGED", "Dated", "History", "Noise", "Span", "dated"]
+__all__ = ["SLACK", "UNCHANGED", "Dated", "History", "Noise", "Span", "dated", "settling_ticks", "with_slack"]
 
 SLACK = Fraction(1, 1024)
 """The part of epsilon that a plan leaves to what leaks over a change of policy."""
 _HAIR = Decimal("1e-25")
+_INWARD = 1.0 - 2.0**-52
 _ACCURATE_ODDS = Decimal("1e30")
 """Above it, 1 - kappa has too few digits."""
 
 _Ratios = tuple[Fraction, Fraction]
+
+
+def with_slack(epsilon: float) -> float:
+    """The epsilon that noise is planned for, so that a promise of `epsilon` is true some ticks after a change."""
+    return epsilon * float(1 - SLACK) * _INWARD
+
+
+def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = None) -> int | None:
+    """The ticks after which a promise with slack is true, whatever policy was before; None if it never is.
+
+    `slack`: of epsilon, in nats; by default what a plan leaves.
+    """
+    odds = chains.worst_odds
+    if odds is None:
+        return None
+    with localcontext(CONTEXT):
+        root = as_decimal(odds).sqrt()
+        spare = as_decimal(SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
+        kappa, excess = (root - 1) / (root + 1), 2 * root.ln()
+        return _least(lambda ticks: excess * kappa**ticks + _HAIR <= spare) if excess else 0
 
 
 class Noise(NamedTuple):

@@ -130,7 +130,7 @@ def _option(request: Request, every: int) -> Option:
     chains = _sampled(request, every, adversary)
     transition = decimated_transition(np.array(request.transition), every)
     ticks = protected_ticks(request.protect, request.period_seconds and every * request.period_seconds)
-    found = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks)
+    found = calibrate(chains, request.epsilon, adversary, request.objective, stretch_ticks=ticks, slack=True)
     table, loss = found.table, found.loss
     distribution = stationary_distribution(transition)
     unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
@@ -149,7 +149,9 @@ def _unaware(request: Request, chosen: Option) -> Utility | None:
     try:
         chains = _decimated_class(request.chains, chosen.every)
         ticks = chosen.stretch_ticks
-        found = calibrate(chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks)
+        found = calibrate(
+            chains, request.epsilon, request.adversary, request.objective, stretch_ticks=ticks, slack=True
+        )
     except FuguError:
         return None
     return assess(found.table, chosen.transition, chains, request.ticks)

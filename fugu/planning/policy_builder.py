@@ -14,13 +14,13 @@ from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
+from fugu.contract.history import SLACK
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, set_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
-from fugu.contract.rounding import LOGARITHM
 from fugu.contract.sentences import LAST_US
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import LATENCY_SECONDS, frame_ticks
@@ -145,9 +145,9 @@ def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
     """Loss of the windows alone about a stretch of the guarantee."""
     promise = plan.guarantee
     bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
-    epsilon, ticks = bound.epsilon(promise.stretch_ticks), promise.stretch_ticks
-    if ticks > 1:  # a class of several states of one stream is named later, which moves its rate by a rounding
-        epsilon *= 1.0 + LOGARITHM
+    epsilon = bound.epsilon(promise.stretch_ticks) * float(
+        1 + SLACK
+    )  # far above the rounding that naming a class of several states can move a rate by
     return promise.model_copy(update={"epsilon": epsilon})
 
 

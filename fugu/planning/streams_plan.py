@@ -20,6 +20,7 @@ from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
@@ -178,11 +179,12 @@ def _alone_of(plan: StreamsPlan, windows: Loss) -> StretchBound:
 
 
 def _largest(loss: Callable[[float], float], epsilon: float) -> float:
-    """The largest rate whose loss is within epsilon, or a little less; losses grow with it, and never are below it."""
+    """The largest rate whose loss is within epsilon with its slack, or a little less; losses are above it, and grow."""
+    allowed = with_slack(epsilon)
 
     def excess(rate: float) -> float:
         try:
-            return min(loss(rate), 1e6) - epsilon
+            return min(loss(rate), 1e6) - allowed
         except GuaranteeError:
             return 1e6
 
@@ -198,7 +200,7 @@ def _largest(loss: Callable[[float], float], epsilon: float) -> float:
         return high
     rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
     for _ in range(_HALVINGS):
-        if loss(rate) <= epsilon:
+        if loss(rate) <= allowed:
             return rate
         rate *= _INWARD
     raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
@@ -253,7 +255,9 @@ def _alone(request: StreamsRequest, column: int) -> float | None:
             chains = FiniteChains(transitions=(matrix_rows(matrix),))
             if len(matrix) == 2 and min(q, r) > 0.0 and max(q, r) < 1.0:
                 chains = BinaryChains(q=(q, q), r=(r, r))
-        return math.log(min(allowed_ratios(chains, request.epsilon, request.adversary, request.stretch_ticks)))
+        return math.log(
+            min(allowed_ratios(chains, with_slack(request.epsilon), request.adversary, request.stretch_ticks))
+        )
     except (FuguError, ValueError):
         return None
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
+from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query
@@ -119,7 +120,7 @@ def joint_plan(
         )
     shares = shares_of(windows, symbols or 0.0)
     if mechanism == "chain":
-        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary, stretch_ticks)))
+        allowed = math.log(min(allowed_ratios(chains, with_slack(epsilon), adversary, stretch_ticks)))
     elif stretch_ticks > 1:
         raise PlanningError(f"a stretch of ticks is planned by the chain accountant: {mechanism} is for single ticks")
     elif symbols is not None:
@@ -130,11 +131,12 @@ def joint_plan(
             allowed = 1.0 / window_noise(request, mechanism).scale
         except ChainClassError as error:
             raise PlanningError(f"{mechanism} {error}") from None
-    planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
+    inner = guarantee.model_copy(update={"epsilon": with_slack(epsilon)}) if mechanism == "chain" else guarantee
+    planned = _scaled(chains, inner, windows, [share * allowed for share in shares], mechanism)
     alone = chains.ratio_loss(*chains.lasting_ratios(*StreamOutputs(None, planned).ratios), adversary)
     if symbols is None:
         return JointPlan(chains, guarantee, None, planned, alone, None)
-    found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks)
+    found = calibrate(chains, epsilon, adversary, objective, planned, stretch_ticks, slack=True)
     return JointPlan(chains, guarantee, found.table, planned, found.loss, alone)
 
 

@@ -23,6 +23,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
+from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up
@@ -75,6 +76,8 @@ def calibrate(
     objective: Objective = "information",
     beside: tuple[Window, ...] = (),
     stretch_ticks: int = 1,
+    *,
+    slack: bool = False,
 ) -> Calibration:
     """The table that keeps most under a guarantee; with more than two states every wrong symbol is equally likely.
 
@@ -84,6 +87,7 @@ def calibrate(
         objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use; "flips"
             minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
         beside: windows; the guarantee is that of both together.
+        slack: leave a part of epsilon to what leaks over a change of policy.
 
     Raises:
         CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
@@ -91,7 +95,8 @@ def calibrate(
     Source: docs/proofs/randomised-response.md, "From epsilon to noise".
     """
     k, told = stream_states(chains), float(exp_up(total_rate(beside)))
-    v01, v10 = (ratio / told for ratio in allowed_ratios(chains, epsilon, adversary, stretch_ticks))
+    inner = with_slack(epsilon) if slack else epsilon
+    v01, v10 = (ratio / told for ratio in allowed_ratios(chains, inner, adversary, stretch_ticks))
     if min(v01, v10) <= 1.0:
         raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
     if k > 2:
@@ -100,13 +105,14 @@ def calibrate(
         both = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
         flips = [Fraction(rho) for rho in both]
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=stretch_ticks)
+    checked = guarantee.model_copy(update={"epsilon": inner})
     for bump in range(_BUMPS):
         weights = [_rounded_up(rho * _SCALE) + bump for rho in flips]
         if sum(weights) >= _SCALE:
             break
         table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
         try:
-            achieved = check_outputs(chains, StreamOutputs(table, beside), guarantee)
+            achieved = check_outputs(chains, StreamOutputs(table, beside), checked)
         except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
             continue
         return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)

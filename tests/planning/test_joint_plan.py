@@ -83,11 +83,11 @@ def test_together_they_lose_epsilon_and_hardly_less(
 ) -> None:
     plan = joint_plan(chains, 1.0, adversary, [COUNT, HOUR], symbols)
     made = policy(plan)
-    assert 0.9999 < made.verify(1.0).epsilon <= 1.0
+    assert 0.9989 < made.verify(1.0).epsilon <= 1.0 - 2**-10
     assert (made.table is None) == (symbols is None)
     if symbols is None:
         less = [
-            window.model_copy(update={"scale": str(Fraction(window.scale) * Fraction(999, 1000))})
+            window.model_copy(update={"scale": str(Fraction(window.scale) * Fraction(998, 1000))})
             for window in made.windows
         ]
         with pytest.raises(GuaranteeError):
@@ -97,7 +97,7 @@ def test_together_they_lose_epsilon_and_hardly_less(
 def test_windows_alone_have_the_noise_that_the_accountant_allows() -> None:
     for adversary in ("ignorant", "informed", "universal"):
         (window,) = joint_plan(STICKY, 1.0, adversary, [COUNT]).windows
-        allowed = ChainAccountant(STICKY).allowance(1.0, adversary)
+        allowed = ChainAccountant(STICKY).allowance(1.0 - 2**-10, adversary)
         assert float(Fraction(window.scale)) == pytest.approx(1.0 / allowed, rel=1e-6)
 
 
@@ -144,10 +144,10 @@ def test_symbols_beside_next_to_nothing_are_those_of_a_stream_alone() -> None:
     tiny = WantedWindow("tiny", 10, (1,), share=1e-6)
     table = joint_plan(STICKY, 1.0, "informed", [tiny], 1.0 - 1e-6).table
     assert table is not None
-    assert np.allclose(table.weights(), calibrate(STICKY, 1.0, "informed").table.weights(), rtol=1e-4)
+    assert np.allclose(table.weights(), calibrate(STICKY, 1.0, "informed", slack=True).table.weights(), rtol=1e-4)
     kary = joint_plan(THREE, 1.0, "universal", [tiny], 1.0 - 1e-6).table
     assert kary is not None
-    assert np.allclose(kary.weights(), calibrate(THREE, 1.0, "universal").table.weights(), rtol=1e-4)
+    assert np.allclose(kary.weights(), calibrate(THREE, 1.0, "universal", slack=True).table.weights(), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

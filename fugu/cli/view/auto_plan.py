@@ -9,6 +9,7 @@ from typing import Any
 from fugu.attackers.evaluation import Attack, success_bound
 from fugu.attackers.stretches import StretchAttack
 from fugu.cli.view.guarantee import (
+    change_words,
     promise_document,
     promise_words,
     show_stretches,
@@ -78,6 +79,7 @@ def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
             say(_traffic(plan.recommended))
     if isinstance(policy, Policy):
         show_stretches(_stretches(policy), discretiser=policy.discretiser, changes=one.changes)
+        say(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
 
 
 def verdict(plan: AutoPlan) -> list[str]:

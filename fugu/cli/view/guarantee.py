@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from fugu.cli.view.terminal import show_table
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
+from fugu.contract.history import settling_ticks
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 
 __all__ = [
+    "change_words",
     "promise_document",
     "promise_words",
     "show_stretches",
     "stretch_documents",
     "stretch_lines",
     "stretch_words",
+    "time_words",
 ]
 
 
@@ -43,6 +47,22 @@ def stretch_words(seconds: int) -> str:
 def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]:
     """The same for JSON; `ticks` are the most of such a stretch."""
     return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
+
+
+def change_words(chains: ChainClass, epsilon: float, period_seconds: float | None = None) -> str:
+    """The time after which a planned promise is true, where another policy was before."""
+    if (ticks := settling_ticks(chains, epsilon)) is None:
+        return "after a change of policy the larger of both losses is told for ever: the class has an impossible step"
+    if not ticks:
+        return "after a change of policy the promise is true at once"
+    time = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"
+    return f"after a change of policy the promise is true from {ticks} ticks on{time} at the latest"
+
+
+def time_words(seconds: float) -> str:
+    """A time in the largest unit that it has at least one of."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}s"
 
 
 def show_stretches(

@@ -10,10 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.attackers.evaluation import success_bound
-from fugu.cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
+from fugu.cli.view.guarantee import change_words, promise_document, promise_words, show_stretches, stretch_documents
 from fugu.cli.view.terminal import answer, say, show_table
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.guarantee import StreamOutputs
+from fugu.contract.history import settling_ticks
 from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
@@ -53,6 +54,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     return {
         **_option_document(plan, chosen),
         **promise_document(request.epsilon, request.protect, chosen.stretch_ticks),
+        "settling_ticks": settling_ticks(chosen.chains, request.epsilon),
         "protected": protected_sentence(discretiser),
         "adversary": chosen.adversary,
         "adversary_asked": request.adversary,
@@ -106,6 +108,8 @@ def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser |
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
     show_stretches(chosen.stretches, discretiser=discretiser)
+    period = request.period_seconds and chosen.every * request.period_seconds
+    say(change_words(chosen.chains, request.epsilon, period))
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
@@ -363,6 +367,7 @@ def _show_joint(
         if plan.windows_loss is not None:
             say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick")
     show_stretches(_stretches(plan, period), discretiser=discretiser)
+    say(change_words(plan.chains, plan.guarantee.epsilon, period))
 
 
 def _joint_document(
@@ -370,6 +375,7 @@ def _joint_document(
 ) -> dict[str, Any]:
     return {
         **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks),
+        "settling_ticks": settling_ticks(plan.chains, plan.guarantee.epsilon),
         "protected": protected_sentence(discretiser),
         "epsilon": plan.guarantee.epsilon,
         "adversary": plan.guarantee.adversary,
@@ -491,6 +497,7 @@ def _show_streams(plan: StreamsPlan) -> None:
         )
     found = (stream_discretiser(one) for one in request.model.streams)
     show_stretches(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None))
+    say(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
 def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
@@ -502,6 +509,7 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     request = plan.request
     return {
         **promise_document(request.epsilon, request.protect, request.stretch_ticks),
+        "settling_ticks": settling_ticks(plan.chains, request.epsilon),
         "epsilon": request.epsilon,
         "adversary": request.adversary,
         "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
