@@ -145,9 +145,8 @@ def _windows_guarantee(plan: JointPlan, alone: Loss) -> Guarantee:
     """Loss of the windows alone about a stretch of the guarantee."""
     promise = plan.guarantee
     bound = StreamOutputs(None, plan.windows).bound(plan.chains, promise.adversary, alone.epsilon)
-    epsilon = bound.epsilon(promise.stretch_ticks) * float(
-        1 + SLACK
-    )  # far above the rounding that naming a class of several states can move a rate by
+    # Slack for changes of policy, and more than naming the class of a stream of several states later rounds.
+    epsilon = bound.epsilon(promise.stretch_ticks) * float(1 + SLACK)
     return promise.model_copy(update={"epsilon": epsilon})
 
 
