@@ -375,3 +375,15 @@ def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')
     with pytest.raises(RecordingError, match="breaks off or is broken"):
         read(tmp_path / "list.json")
+
+
+def test_columns_come_and_go_and_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"a": 1}, {"b": 2}, {"a": 3, "c": {"d": [True, None]}}]
+    (tmp_path / "lines").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    wanted = {"a": ["1", "", "3"], "b": ["", "2", ""], "c.d.0": ["", "", "true"], "c.d.1": ["", "", ""]}
+    for block in (1, 2, 100):
+        monkeypatch.setattr(recording_table, "_BLOCK", block)
+        assert read(tmp_path / "lines").columns == wanted
+    (tmp_path / "lines").write_text(json.dumps({f"k{place}": place for place in range(1_001)}))
+    with pytest.raises(RecordingError, match="more than 1000 columns: give a part"):
+        read(tmp_path / "lines")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import Record, table_of_records
-from fugu.recordings.table import Only, Table
+from fugu.recordings.table import Only, Record, Table, table_of_records
 
 __all__ = ["AnnotatedCsv", "LineProtocol"]
 
@@ -17,10 +17,11 @@ _ANNOTATIONS = (b"#datatype", b"#group", b"#default")
 _NOT_READINGS = ("", "result", "table", "_start", "_stop")
 _TIME, _VALUE = "_time", "_value"
 _LINE = re.compile(
-    r"(?P<series>(?:[^ \\#]|\\.)+) (?P<fields>(?:[^ \"\\]|\\.|\"(?:[^\"\\]|\\.)*\")+)(?: (?P<time>-?\d{9,19}))?\s*"
+    r"(?P<series>(?:[^ \\]++|\\.)++) (?P<fields>(?:[^ \"\\]++|\\.|\"(?:[^\"\\]++|\\.)*+\")++)"
+    r"(?: (?P<time>-?\d{9,19}))?\s*"
 )
-_PART = re.compile(r"((?:[^,=\\]|\\.)+)=(\"(?:[^\"\\]|\\.)*\"|(?:[^,\\]|\\.)*)(?:,|$)")
-_NAME = re.compile(r"((?:[^,\\]|\\.)+),?")
+_PART = re.compile(r"((?:[^,=\\]++|\\.)++)=(\"(?:[^\"\\]++|\\.)*+\"|(?:[^,\\]++|\\.)*+)(?:,|$)")
+_NAME = re.compile(r"((?:[^,\\]++|\\.)++),?")
 _FEWEST = 0.8
 
 
@@ -63,7 +64,7 @@ class AnnotatedCsv:
                             yield rows.line_num, record
 
         try:
-            table = table_of_records("InfluxDB's annotated CSV", file, records)
+            table = table_of_records("InfluxDB's annotated CSV", file, records())
         except csv.Error:
             raise RecordingError(f"{file.name} is no annotated CSV that can be read") from None
         return _of_series(table, _TIME, keys)._replace(value=_VALUE if _VALUE in table.columns else None)
@@ -91,16 +92,14 @@ class LineProtocol:
                     match = _LINE.fullmatch(line.rstrip("\r\n"))
                     if match is None:
                         raise RecordingError(f"{file.name}: line {number} is no line protocol")
-                    name = _NAME.match(match["series"])
-                    assert name is not None
-                    tags = {_plain(key): _plain(value) for key, value in _PART.findall(match["series"], name.end())}
-                    keys.update(dict.fromkeys(tags))
+                    series = _series(match["series"])
+                    keys.update(dict.fromkeys(series))
                     fields = {_plain(key): _field(value) for key, value in _PART.findall(match["fields"])}
-                    record = {"time": match["time"] or "", "measurement": _plain(name[1]), **tags, **fields}
+                    record = {"time": match["time"] or "", **series, **fields}
                     if all(record.get(key) == value for key, value in only.items()):
                         yield number, record
 
-        return _of_series(table_of_records("InfluxDB's line protocol", file, records), "time", keys)
+        return _of_series(table_of_records("InfluxDB's line protocol", file, records()), "time", keys)
 
 
 def _of_series(table: Table, time: str, keys: dict[str, None]) -> Table:
@@ -112,14 +111,22 @@ def _of_series(table: Table, time: str, keys: dict[str, None]) -> Table:
     )
 
 
+@lru_cache(maxsize=1024)
+def _series(text: str) -> Record:
+    """The measurement and the tags of a line."""
+    name = _NAME.match(text)
+    tags = _PART.findall(text, 0 if name is None else name.end())
+    return {"measurement": _plain(name[1] if name else "")} | {_plain(key): _plain(value) for key, value in tags}
+
+
 def _plain(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+    return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
 def _field(text: str) -> str:
     """A field's value: texts without quotes, whole numbers without their letter, truth values in words."""
     if text.startswith('"'):
         return _plain(text[1:-1])
-    if re.fullmatch(r"-?\d+[iu]", text):
+    if text[-1:] in ("i", "u") and text[:-1].lstrip("-").isdigit():
         return text[:-1]
     return {"t": "true", "f": "false"}.get(text.lower(), text)

@@ -9,8 +9,8 @@ from typing import Any
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import Record, cell, flat, items, parsed, table_of_records
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.forms.json_text import cell, flat, items, parsed
+from fugu.recordings.table import Only, Record, Table, table_of, table_of_records
 
 __all__ = ["FitbitDay", "FitbitExport", "GoogleFit", "GooglePlaces", "JsonLines", "JsonList"]
 
@@ -48,7 +48,7 @@ def _read(form: str, file: File, key: str, of_item: Callable[[Any], Iterator[Rec
             except (ValueError, TypeError, AttributeError, KeyError):
                 raise _broken(file, form) from None
 
-    return table_of_records(form, file, records, where="item", **meaning)
+    return table_of_records(form, file, records(), where="item", **meaning)
 
 
 def _broken(file: File, form: str) -> RecordingError:
@@ -195,7 +195,7 @@ class JsonLines:
                     elif line.strip() and "\t" not in line:
                         raise RecordingError(f"{file.name}: line {number} is no object of JSON")
 
-        return table_of_records("lines of JSON", file, records)
+        return table_of_records("lines of JSON", file, records())
 
 
 def _of_device(record: Record) -> Record:

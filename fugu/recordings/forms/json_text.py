@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from fugu.host.payload import quoted_key
-from fugu.recordings.errors import RecordingError
-from fugu.recordings.file import File
-from fugu.recordings.table import Table, table_of
+from fugu.recordings.table import Record
 
-__all__ = ["Record", "cell", "flat", "items", "parsed", "table_of_records"]
+__all__ = ["cell", "flat", "items", "parsed"]
 
-Record = dict[str, str]
-"""Cells by column; a column that is absent is empty."""
-
-_MOST_COLUMNS = 1_000
 _BLOCK = 1 << 16
 _MOST_ITEM = 1 << 22
 """Characters of an item of a list."""
@@ -88,20 +82,3 @@ def items(text: TextIO, key: str = "") -> Iterator[Any]:
         block = text.read(_BLOCK)
         ended = not block
         buffer += block
-
-
-def table_of_records(
-    form: str, file: File, records: Callable[[], Iterator[tuple[int, Record]]], **meaning: object
-) -> Table:
-    """Make a table of numbered records, which are gone through twice: for their columns, then for their cells.
-
-    Raises:
-        RecordingError: as of `table_of`, or there are too many columns.
-    """
-    header: dict[str, None] = {}
-    for _, record in records():
-        header |= dict.fromkeys(record)
-        if len(header) > _MOST_COLUMNS:
-            raise RecordingError(f"{file.name} has more than {_MOST_COLUMNS} columns: give a part of it")
-    rows = ((number, [record.get(name, "") for name in header]) for number, record in records())
-    return table_of(form, file, [*header], rows, **meaning)

@@ -13,8 +13,8 @@ from fugu.host.csv_file import moment
 from fugu.host.payload import MalformedError, ResentCheck, message
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import Record, cell, flat, parsed, table_of_records
-from fugu.recordings.table import Only, Table
+from fugu.recordings.forms.json_text import cell, flat, parsed
+from fugu.recordings.table import Only, Record, Table, table_of_records
 
 __all__ = ["MqttJsonLog", "MqttLog"]
 
@@ -111,7 +111,7 @@ def _table(file: File, messages: Callable[[], Iterator[_Message]], only: Only) -
             values = {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
             yield entry.line, own | {"topic": entry.topic} | values
 
-    table = table_of_records(_FORM, file, records, keys=("topic",))
+    table = table_of_records(_FORM, file, records(), keys=("topic",))
     notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
     return table._replace(notes=notes, time="time" if "time" in table.columns else None)
 
