@@ -9,13 +9,10 @@ from typing import NamedTuple, Protocol
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 
-__all__ = ["MOST_ROWS", "Form", "Only", "Record", "Table", "table_of", "table_of_records"]
+__all__ = ["MOST_ROWS", "Form", "Only", "Table", "table_of"]
 
 MOST_ROWS = 5_000_000
 _BLOCK = 100_000
-_MOST_COLUMNS = 1_000
-Record = dict[str, str]
-"""Cells by column; a column that is absent is empty."""
 Only = Mapping[str, str]
 """The rows that are wanted, as a value for each of some columns."""
 
@@ -68,48 +65,10 @@ def table_of(
     numbered = iter(rows)
     while block := list(islice(numbered, _BLOCK)):
         lines += [line for line, _ in block]
-        _check_rows(lines, file)
+        if len(lines) > MOST_ROWS:
+            raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
         for column, cells in zip(columns, zip(*(row for _, row in block), strict=True), strict=True):
             column += cells
-    _check_rows(lines, file, last=True)
-    return Table(form, dict(zip(header, columns, strict=True)), lines, **meaning)  # type: ignore[arg-type]
-
-
-def table_of_records(form: str, file: File, records: Iterable[tuple[int, Record]], **meaning: object) -> Table:
-    """Make a table of numbered records, whose columns are those that any of them has.
-
-    Raises:
-        RecordingError: as of `table_of`, or there are too many columns.
-    """
-    lines: list[int] = []
-    columns: dict[str, list[str]] = {}
-    block: list[list[str]] = []
-
-    def flush() -> None:
-        for column, cells in zip(columns.values(), zip(*block, strict=True), strict=False):
-            column += cells
-        block.clear()
-        _check_rows(lines, file)
-
-    for line, record in records:
-        if not record.keys() <= columns.keys():
-            flush()
-            for name in record:
-                columns.setdefault(name, [""] * len(lines))
-            if len(columns) > _MOST_COLUMNS:
-                raise RecordingError(f"{file.name} has more than {_MOST_COLUMNS} columns: give a part of it")
-        block.append([record.get(name, "") for name in columns])
-        lines.append(line)
-        if len(block) >= _BLOCK:
-            flush()
-    flush()
-    _check_rows(lines, file, last=True)
-    return Table(form, columns, lines, **meaning)  # type: ignore[arg-type]
-
-
-def _check_rows(lines: Sequence[int], file: File, *, last: bool = False) -> None:
-    """Raise a RecordingError if there are too many rows, or at the end none."""
-    if len(lines) > MOST_ROWS:
-        raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-    if last and not lines:
+    if not lines:
         raise RecordingError(f"{file.name} has no rows")
+    return Table(form, dict(zip(header, columns, strict=True)), lines, **meaning)  # type: ignore[arg-type]

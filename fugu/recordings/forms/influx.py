@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Record, Table, table_of_records
+from fugu.recordings.records import Record, table_of_records
+from fugu.recordings.table import Only, Table
 
 __all__ = ["AnnotatedCsv", "LineProtocol"]
 

@@ -10,7 +10,8 @@ from typing import Any
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.json_text import cell, flat, items, parsed
-from fugu.recordings.table import Only, Record, Table, table_of, table_of_records
+from fugu.recordings.records import Record, table_of_records
+from fugu.recordings.table import Only, Table, table_of
 
 __all__ = ["FitbitDay", "FitbitExport", "GoogleFit", "GooglePlaces", "JsonLines", "JsonList"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from fugu.host.payload import quoted_key
-from fugu.recordings.table import Record
+from fugu.recordings.records import Record
 
 __all__ = ["cell", "flat", "items", "parsed"]
 

@@ -14,7 +14,8 @@ from fugu.host.payload import MalformedError, ResentCheck, message
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.json_text import cell, flat, parsed
-from fugu.recordings.table import Only, Record, Table, table_of_records
+from fugu.recordings.records import Record, table_of_records
+from fugu.recordings.table import Only, Table
 
 __all__ = ["MqttJsonLog", "MqttLog"]
 
