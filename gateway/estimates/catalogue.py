@@ -27,6 +27,7 @@ class Catalogue:
 
     Attributes:
         may_run: whether a device may run a version that it was never seen to run.
+        pushed: whether a version is sent to a device, and in no file.
         charges: counts changes of what `charged` gives, but for policies that come.
     """
 
@@ -38,6 +39,7 @@ class Catalogue:
         self._stored: dict[tuple[str, str], set[int]] = {}
         self._ran: dict[tuple[str, str], set[int]] = {}
         self.may_run: Callable[[str, int], bool] = lambda _device, _version: True
+        self.pushed: Callable[[str, int], bool] = lambda _device, _version: False
         self.charges = 0
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
@@ -153,6 +155,12 @@ class Catalogue:
         """The policies of a stream of symbols that count for its audiences: those that it ran, and may run."""
         ran = self._ran.get((device, stream), ())
         return [one for one in self.policies(device, stream) if one.version in ran or self.may_run(device, one.version)]
+
+    def running(self, device: str, stream: str) -> list[Policy]:
+        """Of these, those that it ran, and those in files: what follows from one stays, whatever the device answers."""
+        ran = self._ran.get((device, stream), ())
+        every = self.policies(device, stream)
+        return [one for one in every if one.version in ran or not self.pushed(device, one.version)]
 
     def planned(self, device: str, stream: str) -> list[Policy]:
         """The same, or, where a device may run none yet, all that it may get."""

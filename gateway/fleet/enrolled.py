@@ -72,6 +72,7 @@ class FleetPolicies:
         self._numbered = 0
         self._refused: dict[str, int] = {}
         catalogue.may_run = self.may_run
+        catalogue.pushed = lambda device, version: (device, version) in self._pushed
 
     @property
     def devices(self) -> set[str]:

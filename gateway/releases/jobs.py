@@ -38,12 +38,15 @@ __all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     """The streams of each joint chain, or of several chains that share some; of policies in force and retired.
 
+    A document that was only sent ties none: its device may refuse it, and the ledger ties streams for ever. Nothing is
+    released of its ticks before there are frames of it.
+
     Raises ReleaseConfigError if such streams do not have one clock, so that nothing can be charged to their ticks.
     """
     found: list[frozenset[Stream]] = []
     clocks: dict[Stream, set[Clock]] = {}
     for device, stream in catalogue.symbol_streams():
-        for policy in catalogue.charged(device, stream):
+        for policy in catalogue.running(device, stream):
             if named := named_streams(policy.chains, device):
                 clocks.setdefault((device, stream), set()).add(policy.clock)
                 touched = [each for each in found if each & named]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame, WindowFrame
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
@@ -22,6 +24,7 @@ from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
 from gateway.journal import Heard, Received
 from gateway.release_part import Releasing
+from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.settings import GatewaySettings
 from tests.support.enrolled import add
@@ -64,6 +67,7 @@ class Home:
                 ' "epsilon": 1.4935, "adversary": "informed"}]}'
             )
         settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
+        self.ledger = folder / "s-ledger.sqlite"
         progress = StoreProgress(self.scene.store, self.scene.recorder.known)
         self.noted = Noted()
         args = config, settings, link, self.scene.store, self.catalogue, progress, Counter[str]()
@@ -105,6 +109,12 @@ class Home:
         while self.part.busy:
             self.part.pump(idle=True)
         return self.part._releases.ledger.newest
+
+    @property
+    def tied(self) -> set[tuple[str, str]]:
+        """Streams that the ledger charges together."""
+        with closing(Ledger(self.ledger, create=False)) as ledger:
+            return set(ledger._db.execute("SELECT device, stream FROM together").fetchall())
 
     @property
     def impossible(self) -> bool:
@@ -216,6 +226,28 @@ def test_of_a_file_it_counts_at_once(tmp_path: Path) -> None:
         it.catalogue.add(LOUD_2)
         it.part.renew()
         assert it.impossible
+
+
+def test_streams_of_a_document_are_tied_once_it_runs_and_not_while_it_may_be_refused(tmp_path: Path) -> None:
+    chains = JointChains(
+        streams=tuple(Shown(name=name, states=2, rate=3.0) for name in ("hr", "steps")),
+        period_us=1_000_000,
+        shows=((0, 0), (0, 1), (1, 0), (1, 1)),
+        odds_ratio=4.0,
+    )
+    joint = policy(2, chains=chains).model_copy(update={"guarantee": Guarantee(epsilon=50.0, adversary="universal")})
+    with home(tmp_path, joint) as it:
+        it.push(2)
+        it.send(2)
+        assert it.released() == 1
+        assert it.tied == set()
+        it.answer(2, "ceiling")
+        it.released()
+        assert it.tied == set()
+        it.answer(2)
+        it.store(frames([10] * 4, versions=[1, 1, 1, 2])[3])
+        it.released()
+        assert it.tied == {("watch", "hr"), ("watch", "steps")}
 
 
 def test_releases_go_on_when_what_a_readers_limit_forbids_is_refused(
