@@ -36,7 +36,9 @@ def check_printed(sentence: str, *values: float) -> None:
         sentence: a literal, since `test_proof_pages` reads it, with {} for each number that is computed.
         values: in order.
     """
-    found = [match for page in (PRIVACY, *PROOFS) for match in sentence_pattern(sentence).finditer(one_line(page))]
+    found = [
+        match for page in (PRIVACY, CAUTIONS, *PROOFS) for match in sentence_pattern(sentence).finditer(one_line(page))
+    ]
     assert len(found) == 1, f"{len(found)} times on the pages: {sentence}"
     for printed, value in zip(found[0].groups(), values, strict=True):
         assert abs(float(printed) - value) <= last_digit(printed), f"{printed} is {value}: {sentence}"

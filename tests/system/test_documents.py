@@ -276,6 +276,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "audit",
         "backup",
         "broker",
+        "building",
         "demo",
         "deploy",
         "firmware",
