@@ -372,6 +372,11 @@ def test_a_day_of_fitbit_has_the_date_of_its_document(tmp_path: Path) -> None:
     assert table.columns == {"time": ["2026-03-01T00:00:05", "2026-03-01T00:01:00"], "value": ["64", "65"]}
 
 
+def test_times_of_an_old_recorder_say_that_they_are_utc(tmp_path: Path) -> None:
+    FORMS["old-home-assistant_v2.db"](tmp_path / "old.db", TIMES, VALUES)
+    assert read(tmp_path / "old.db").columns["last_updated"][0] == "2026-03-01 00:00:00.000000+00:00"
+
+
 def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')
     with pytest.raises(RecordingError, match="breaks off or is broken"):

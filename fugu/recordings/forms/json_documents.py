@@ -65,6 +65,11 @@ class FitbitExport(_Document):
         """Return whether it is a list of items with a dateTime and a value."""
         return bool(re.match(rb'\s*\[\s*\{\s*"dateTime"\s*:\s*"\d\d/\d\d/\d\d \d\d:\d\d:\d\d"\s*,\s*"value"', head))
 
+    def read(self, file: File, only: Only) -> Table:
+        """Read the items; of a heart rate the beats a minute are the value."""
+        table = super().read(file, only)
+        return table._replace(value=next((name for name in ("bpm", "value") if name in table.columns), None))
+
     def records(self, item: Any) -> Iterator[Record]:
         """A record an item."""
         if isinstance(item, dict):

@@ -37,7 +37,8 @@ class Recorder:
             f"SELECT states.rowid, {entity}, states.state, states.{time} FROM states{join}{where}",
             values,
         )
-        cells = ((number, [*map(_text, row)]) for number, *row in rows)
+        end = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
+        cells = ((number, [_text(name), _text(state), _text(at) + end]) for number, name, state, at in rows)
         meaning = {"time": _TIME, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
         return table_of("Home Assistant's recorder", file, [_ENTITY, _STATE, _TIME], cells, **meaning)
 
