@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import WindowFrame
+from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import History, Noise, Span, dated
 from fugu.contract.leakage import Adversary
@@ -14,6 +14,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import Window
+from gateway.describe import InForce
 from gateway.journal import Received
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import BINARY, frames, policy
@@ -84,6 +85,21 @@ def test_beside_a_change_of_policy_more_is_told_until_the_new_promise_is_true(tm
         assert frame.epsilon >= strong
     assert scene.frames[1].epsilon > 2 * strong
     assert scene.frames[0].epsilon == weak
+
+
+def test_a_weaker_policy_that_a_status_names_counts_before_its_first_frame(tmp_path: Path) -> None:
+    strong, weak = promised(1, STRONG), promised(2)
+    scene = bench(tmp_path, strong, weak)
+    rows = scene.scene.store.versions.timeline
+    running = InForce(scene.catalogue, rows=lambda device, stream: rows(device, stream).rows)
+    scene.ledger.close()
+    scene.open(running.history)
+    scene.scene.record(*frames([20] * 11))
+    status = Status(True, "1", 0, (), (StreamStatus("hr", 2, 220),))
+    assert running.status("watch", status)
+    scene.work()
+    assert scene.frames[-1].first == 180
+    assert scene.frames[-1].epsilon > 2 * strong.guarantee.epsilon, "later ticks leak into its last ones"
 
 
 def test_where_no_epsilon_is_known_over_a_change_nothing_is_released(tmp_path: Path) -> None:

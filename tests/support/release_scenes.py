@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from fugu.contract.history import History
 from fugu.contract.policy import Policy
 from fugu.contract.reports import AlarmCode, ReleaseFrame
 from fugu.mqtt import Broker, Link
@@ -63,11 +64,13 @@ class Bench:
         self.scene = Scene(folder / "s.sqlite", 8, fleet)
         self.open()
 
-    def open(self) -> None:
-        """Open the ledger and begin, with nothing in memory."""
+    def open(self, history: Callable[[str, str], History] | None = None) -> None:
+        """Open the ledger and begin, with nothing in memory; `history` is of streams, by default as stored."""
         known = catalogue(self.fleet)
         known.retire(self.scene.store.policy_documents())
-        opened = open_releases(self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us)
+        opened = open_releases(
+            self.config, self.folder / "l.sqlite", self.scene.store, known, lambda: self.now_us, history=history
+        )
         self.ledger: Ledger = opened.ledger
         self.catalogue = known
         link = Link(Broker(), client_id="none")
