@@ -34,6 +34,7 @@ from gateway.retention import Retention
 from gateway.settings import GatewaySettings, SettingsError
 from gateway.shard_watch import ShardChannel, ShardWatch, channel_of
 from gateway.shards import Shard, own_account
+from gateway.shared_subscriptions import SharedSubscriptions
 from gateway.store.engine import Lease
 from gateway.store.store import Store
 
@@ -177,6 +178,11 @@ class Alone:
         taken = (link, catalogue, store.versions, counters, has_left, refusing, is_enrolled)
         describing = Describing(*taken, shared=settings.shards > 1)
         loop.parts.append(describing)
+
+        def hold_shared(details: Mapping[str, str]) -> None:
+            monitor.hold(AlarmCode.SUBSCRIPTIONS, details, details)
+
+        loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
         if enrolled is not None and settings.enrolled is not None:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
             loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))

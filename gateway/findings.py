@@ -151,6 +151,11 @@ KINDS = {
         *("critical", "the gateway signs no time, as its clock may be wrong, or a device says that it is far ahead"),
         "set the gateway's clock right; a device that is named then needs fugu-agent set-back",
     ),
+    AlarmCode.SUBSCRIPTIONS: Kind(
+        *("warning", "the broker has more shared subscriptions than accounts, which take its time"),
+        "run fugu doctor on the broker's machine, which names the account by the broker's log, and remove the account",
+        holds=60.0,
+    ),
 }
 """By code, in the order in which alarms are told."""
 

@@ -416,6 +416,7 @@ class AlarmCode(StrEnum):
     SHARD = "shard"
     CERTIFICATE = "certificate"
     CLOCK = "clock"
+    SUBSCRIPTIONS = "subscriptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +437,7 @@ class HealthAlarm(JsonMessage):
 class Health(JsonMessage):
     """State of a gateway."""
 
-    MOST: ClassVar[int] = 36 << 10
+    MOST: ClassVar[int] = 38 << 10
 
     format: Annotated[str, Constant(FORMAT_NAME)] = field(default=FORMAT_NAME, init=False)
     online: Annotated[bool, Flag(), "False is the last will: nothing else is known then."]

@@ -11,15 +11,17 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, printable
 from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
@@ -50,6 +52,9 @@ _PATCHED = " (before 2.0.21 it needs a distribution's security updates: CVE-2023
 """Each lets a client use up the broker's memory. Mosquitto's ChangeLog: mended in 2.0.16, but CVE-2023-28366 as a whole
 only in 2.0.21. Debian 12 has them in 2.0.11-1.2+deb12u2."""
 _SHORT_LIST = (2, 0, 21)
+_MANY_SHARED = 100
+"""Different ones of an account: a reader needs few."""
+_MOST_LOG = 1 << 25
 _DROPS = (
     f" (it drops clients that ask for all of max_keepalive, which is {MAX_KEEP_ALIVE} by 'fugu deploy': ask for less)"
 )
@@ -126,7 +131,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     version = mosquitto_version()
     findings += _mosquitto(version)
     if found.broker is not None:
-        findings += _running(found.broker.port, version)
+        for process, config in _brokers(found.broker.port):
+            findings += [*_running(process, config, version), *_shared(process)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
@@ -256,36 +262,67 @@ def _mosquitto(version: tuple[int, int, int] | None) -> Iterator[Finding]:
         yield Finding("Mosquitto", "ok", text + (_DROPS if version == _SHORT_LIST else ""))
 
 
-def _running(port: int, version: tuple[int, int, int] | None) -> Iterator[Finding]:
-    """Settings of a Mosquitto at a port of this machine, if this account may see its configuration.
-
-    They are how many files it may open, and whether this version drops connections by its `max_keepalive`.
-    """
+def _brokers(port: int) -> Iterator[tuple[Path, str]]:
+    """Find each Mosquitto at a port of this machine whose configuration this account may see, and that."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().decode().split("\0")
             if Path(words[0]).name != "mosquitto" or "-c" not in words:
                 continue
             config = (process / "cwd" / words[words.index("-c") + 1]).read_text()
-            limits = (process / "limits").read_text()
         except (OSError, UnicodeDecodeError, IndexError):  # it has ended, or is another account's
             continue
-        most = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
-        open_files = re.search(r"^Max open files +(\w+)", limits, re.MULTILINE)
-        if not re.search(rf"^listener {port}\b", config, re.MULTILINE):
-            continue
-        silence = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
-        if version == _SHORT_LIST and silence is not None and 0 < int(silence[1]) < MAX_KEEP_ALIVE:
-            text = f"2.0.21 drops connections at max_keepalive {silence[1]}: write {MAX_KEEP_ALIVE}, and restart it"
-            yield Finding("broker's keep-alive", "warn", text)
-        if most is None or open_files is None:
-            continue
-        wanted = int(most[1]) + SPARE_FILES
-        if open_files[1].isdecimal() and int(open_files[1]) <= wanted:
-            yield Finding("broker's connections", "ok", f"at most {open_files[1]} files, before TLS too")
-        else:
-            text = f"max_connections does not hold before TLS, and it may open {open_files[1]} files"
-            yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {wanted}, or by its unit")
+        if re.search(rf"^listener {port}\b", config, re.MULTILINE):
+            yield process, config
+
+
+def _shared(process: Path) -> Iterator[Finding]:
+    """Name the account that has shared very many subscriptions, by the log of a Mosquitto."""
+    log = _log(process)
+    if log is None:
+        return
+    every = set(re.findall(r"^(?:\d+: )?(\S+) [012] (\$share/.*)$", log, re.MULTILINE))
+    accounts = Counter(name for name, _ in every)
+    for name, count in accounts.most_common(1):
+        if count > _MANY_SHARED:
+            text = f"account {printable(name)[:64]} has shared {count:,} of them: remove it with fugu deploy remove"
+            yield Finding("broker's subscriptions", "FAIL", text)
+            return
+    yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
+
+
+def _log(process: Path) -> str | None:
+    """Newest lines of a process's log: of the file that it writes to, or else of the journal; None without either."""
+    try:
+        with (process / "fd" / "2").open("rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG))
+                return file.read(_MOST_LOG).decode(errors="replace")
+        words = ["journalctl", f"_PID={process.name}", "--output=cat", "--lines=300000", "--quiet"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True, errors="replace").stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _running(process: Path, config: str, version: tuple[int, int, int] | None) -> Iterator[Finding]:
+    """Look at how many files a Mosquitto may open, and whether it drops connections by its `max_keepalive`."""
+    silence = re.search(r"^max_keepalive (\d+)$", config, re.MULTILINE)
+    if version == _SHORT_LIST and silence is not None and 0 < int(silence[1]) < MAX_KEEP_ALIVE:
+        text = f"2.0.21 drops connections at max_keepalive {silence[1]}: write {MAX_KEEP_ALIVE}, and restart it"
+        yield Finding("broker's keep-alive", "warn", text)
+    most = re.search(r"^max_connections (\d+)$", config, re.MULTILINE)
+    try:
+        open_files = re.search(r"^Max open files +(\w+)", (process / "limits").read_text(), re.MULTILINE)
+    except OSError:  # it has ended
+        return
+    if most is None or open_files is None:
+        return
+    wanted = int(most[1]) + SPARE_FILES
+    if open_files[1].isdecimal() and int(open_files[1]) <= wanted:
+        yield Finding("broker's connections", "ok", f"at most {open_files[1]} files, before TLS too")
+    else:
+        text = f"max_connections does not hold before TLS, and it may open {open_files[1]} files"
+        yield Finding("broker's connections", "warn", f"{text}: start it with ulimit -n {wanted}, or by its unit")
 
 
 def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, connected: bool) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from fugu.contract._document import Document
 from fugu.contract.leakage import Adversary
 from fugu.contract.topics import NAME_PATTERN, available_topic, discovery_topic
 from gateway.deployment.units import BROKER, unit
+from gateway.shared_subscriptions import SharedSubscriptions
 
 __all__ = [
     "AUTHORITY_DAYS",
@@ -149,6 +150,7 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         granted = [*_TOPICS.get(account.role, ()), *readable, *(cleared if account.role == "operator" else [])]
         lines += [_line("topic", root, entry) for entry in granted]
         lines += [f"topic {entry}" for entry in discovery.get(account.role, ())]
+        lines += [f"topic read {topic}" for topic in SharedSubscriptions.topics if account.role == "gateway"]
     return "\n".join(lines) + "\n"
 
 
@@ -328,9 +330,11 @@ max_keepalive {MAX_KEEP_ALIVE}
 memory_limit {most.heap}
 max_packet_size {settings.largest + _AROUND}
 set_tcp_nodelay true
-sys_interval 0
+# How many shared subscriptions there are, for the gateway's alarm; whose they are, in the log, for 'fugu doctor'.
+sys_interval 10
 log_dest stderr
 log_type error
 log_type warning
 log_type notice
+log_type subscribe
 """

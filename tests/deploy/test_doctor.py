@@ -46,6 +46,11 @@ def tmp_path(disk: Path) -> Path:
     return disk
 
 
+def says_of_running(port: int, version: tuple[int, int, int]) -> list[Finding]:
+    """What doctor says of the running broker at a port."""
+    return [one for process, config in doctor._brokers(port) for one in doctor._running(process, config, version)]
+
+
 def worst(findings: list[Finding], check: str) -> str:
     """The worst verdict of a check."""
     found = [finding.verdict for finding in findings if finding.check == check]
@@ -245,8 +250,8 @@ def test_a_broker_that_may_open_more_files_than_its_connections_need_is_named(tm
         command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
         most = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (files, files))
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL, preexec_fn=most) as process:
-            wait_until(lambda: [*doctor._running(port, (2, 0, 22))], "the broker")
-            found = [*doctor._running(port, (2, 0, 22))]
+            wait_until(lambda: [*says_of_running(port, (2, 0, 22))], "the broker")
+            found = [*says_of_running(port, (2, 0, 22))]
             process.terminate()
         assert [one.verdict for one in found] == [verdict]
         assert str(files) in found[0].text
@@ -265,8 +270,8 @@ def test_a_running_broker_that_drops_connections_is_named(
     (tmp_path / "mosquitto.conf").write_text(lines)
     command = [shutil.which("mosquitto", path="/usr/sbin:/usr/bin") or "mosquitto", "-c", "mosquitto.conf"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: [*doctor._running(port, version)], "the broker")
-        found = [one for one in doctor._running(port, version) if one.check == "broker's keep-alive"]
+        wait_until(lambda: [*says_of_running(port, version)], "the broker")
+        found = [one for one in says_of_running(port, version) if one.check == "broker's keep-alive"]
         process.terminate()
     assert [one.verdict for one in found] == verdicts
     assert not found or "max_keepalive 60: write 600" in found[0].text

@@ -100,6 +100,7 @@ ROOMS: dict[str, set[str]] = {
         *("fugu.places", "gateway.estimates", "gateway.journal", "gateway.part", "gateway.recorder"),
         "gateway.store",
     },
+    "gateway.shared_subscriptions": {"gateway.estimates", "gateway.part"},
     "gateway.shard_watch": {"fugu.contract", "fugu.host", "gateway.location", "gateway.releases", "gateway.store"},
     "gateway.settings": {"fugu.contract", "fugu.mqtt", *_SET},
     "gateway.release_part": {
@@ -112,7 +113,7 @@ ROOMS: dict[str, set[str]] = {
         *("gateway.contradictions", "gateway.describe", "gateway.estimates", "gateway.fleet", "gateway.health"),
         *("gateway.home_assistant", "gateway.location", "gateway.part", "gateway.place_tables", "gateway.publisher"),
         *("gateway.recorder", "gateway.release_part", "gateway.releases", "gateway.retention", "gateway.settings"),
-        *("gateway.shard_watch", "gateway.shards", "gateway.store"),
+        *("gateway.shard_watch", "gateway.shards", "gateway.shared_subscriptions", "gateway.store"),
     },
     "gateway.loop": {
         *_EDGE,
@@ -129,7 +130,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.deployment": {
         *_EDGE,
         *("gateway.config", "gateway.estimates", "gateway.health", "gateway.location"),
-        *("gateway.releases", "gateway.shards", "gateway.store"),
+        *("gateway.releases", "gateway.shards", "gateway.shared_subscriptions", "gateway.store"),
     },
     "gateway.cluster": {
         *("fugu.contract", "fugu.host", "gateway.estimates"),

@@ -1,0 +1,68 @@
+"""One account's many shared subscriptions at the shipped broker: an alarm, and doctor names the account."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fugu.contract.reports import AlarmCode
+from gateway.deployment import doctor
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
+from gateway.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
+from tests.support.brokers import wait_until
+from tests.support.scenes import POLICIES, catalogue, write_policies
+from tests.support.shipped import Shipped
+
+
+def test_more_of_them_than_accounts_are_an_alarm_and_as_many_are_none() -> None:
+    held: list[dict[str, str]] = []
+    part = SharedSubscriptions(catalogue(POLICIES), lambda details: held.append(dict(details)))  # two devices
+
+    def says(topic: str, payload: bytes) -> None:
+        assert part.heard(topic, payload)
+        part.pump()
+
+    says(SHARED_TOPIC, b"3")
+    assert held[-1] == {}
+    says(SHARED_TOPIC, b"4")
+    assert held[-1] == {"": "4 of at least 3 accounts"}
+    says(CLIENTS_TOPIC, b"4")
+    assert held[-1] == {}
+    for nonsense in (b"", b"-5", b"many", b"9" * 13, b"\xb2"):
+        says(SHARED_TOPIC, nonsense)
+    assert held[-1] == {}
+    assert not part.heard("fugu/2/home/watch/status", b"5")
+
+
+def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_it(tmp_path: Path) -> None:
+    broker = Shipped(tmp_path)
+    for kind, name in (("device", "watch"), ("device", "ring"), ("gateway", "gateway")):
+        broker.add(kind, name)
+    configuration = broker.folder / "mosquitto.conf"
+    text = re.sub("(?m)^sys_interval 10$", "sys_interval 1", configuration.read_text())
+    assert text != configuration.read_text()
+    configuration.write_text(text)
+    policies = write_policies(tmp_path / "policies")
+    gateway = Gateway(GatewaySettings("home", broker.address("gateway"), tmp_path / "s.sqlite", policies))
+
+    def alarms() -> set[AlarmCode]:
+        return {alarm.code for alarm in gateway._monitor.latest.alarms}
+
+    def said() -> list[tuple[str, str]]:
+        findings = [one for process, _ in doctor._brokers(broker.port) for one in doctor._shared(process)]
+        return [(one.verdict, one.text) for one in findings]
+
+    with broker, broker.client("watch") as watch, broker.client("ring") as ring:
+        gateway.start()
+        try:
+            ring.subscribe_many(["$share/group/fugu/2/home/time"])
+            wait_until(lambda: gateway._link.subscribed, "the gateway's subscriptions")
+            assert [verdict for verdict, _ in said()] == ["ok"]
+            watch.subscribe_many([f"$share/g{number}/fugu/2/home/+/symbols/+" for number in range(200)])
+            wait_until(lambda: AlarmCode.SUBSCRIPTIONS in alarms(), "the alarm")
+            ((verdict, text),) = said()
+            assert verdict == "FAIL"
+            assert "account watch has shared 200 of them" in text
+        finally:
+            gateway.stop()
