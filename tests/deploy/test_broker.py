@@ -22,6 +22,7 @@ from gateway.deployment.mosquitto import MAX_KEEP_ALIVE
 from gateway.shared_subscriptions import SharedSubscriptions
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
+from tests.support.wiretap import Wiretap
 
 SYMBOLS = topic_of("symbols", "home", "watch", "hr")
 POLICY = "fugu/2/home/watch/policy/set"
@@ -383,6 +384,14 @@ def test_the_installed_broker_puts_nobody_out_when_a_second_begins(tmp_path: Pat
             assert watch.publish(SYMBOLS) == 0
             watch.live()
         assert watch.lost == 0
+
+
+def test_each_third_connection_that_ends_within_the_handshake_is_begun_again(fleet: Shipped) -> None:
+    with Wiretap(fleet.port, drops=lambda number: number % 3 == 0) as tap:
+        for _ in range(5):
+            with Client(replace(fleet.address("watch"), port=tap.port)) as watch:
+                assert watch.publish(SYMBOLS) == 0
+        assert tap.accepted == 7
 
 
 def refused(address: Broker, context: ssl.SSLContext | None) -> bool:

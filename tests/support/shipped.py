@@ -155,7 +155,7 @@ class Client:
     def __enter__(self) -> Self:
         """Connect, and wait for the answer; ConnectionError if there is none three times."""
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
                 self._client.connect(self._broker.host, self._broker.port, self._keep_alive, **self._session)
                 self._until(lambda: self.reason is not None or self.lost, "an answer to CONNECT")
             if self.reason is not None:
