@@ -41,8 +41,8 @@ REPLAY_LATE_US = 10_000_000
 IDLE_SECONDS = 1.0
 _SLICE_US = 250_000
 """For so long, ticks are drawn for before the agent looks at anything else."""
-_JUDGING_US = 100_000
-_JUDGING_SHARE = 5
+_JUDGING_US = 200_000
+_JUDGING_SHARE = 6
 """A piece of a watch's judgement has so long, and at most one part in so many of the shortest period."""
 MADE_UP = 8
 """A live stream's ticks are at least a period apart, less one part in so many."""
