@@ -36,8 +36,7 @@ from scipy import special
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.planning.question import Question, choose_states, protected_seconds, protected_ticks
-from fugu.planning.readings import read_readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.privacy.chain_model import clopper_pearson, count_transitions
 from fugu.privacy.covering_class import (
     SHORTEST,
@@ -47,6 +46,7 @@ from fugu.privacy.covering_class import (
     local_transitions,
     stretch_lengths,
 )
+from fugu.recordings.readings import read_readings
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))

@@ -37,8 +37,8 @@ from fugu.mqtt.subscription import Subscription
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.policy_builder import Whose
 from fugu.planning.question import Question
-from fugu.planning.readings import read_readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
+from fugu.recordings.readings import read_readings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

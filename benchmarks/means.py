@@ -26,9 +26,10 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
 from fugu.planning.candidates import window_lengths
 from fugu.planning.question import Part, Question, protected_seconds, protected_ticks, three_sets
-from fugu.planning.readings import read_readings
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 LEVELS, CUT = (2, 3, 4, 6), (0.001, 0.01, 0.05)  # the share of readings beyond each end of the range
@@ -85,7 +86,7 @@ def planned(values: Floats, segments: Ints, ticks: int, lengths: list[int], epsi
 
 def row(file: Path, column: str | None, epsilon: float, seed: int) -> str:
     """The row of a recording."""
-    readings = read_readings(file, column)
+    readings = read_readings(file, ReadOptions(column=column))
     assert not isinstance(readings.values, list)
     inside = readings.present
     values, segments, period = readings.values[inside], readings.segments[inside], readings.period

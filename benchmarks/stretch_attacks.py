@@ -22,10 +22,11 @@ from fugu.attackers.outputs import release_counts
 from fugu.attackers.stretches import StretchAttack, attack_stretches
 from fugu.chains.arrays import Ints
 from fugu.contract.discretisers import Categories, Thresholds
-from fugu.planning.readings import read_readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 
 DATA = Path(__file__).resolve().parent.parent / "fugu" / "cli" / "demo" / "data"
 RECORDINGS = (("office", "occupancy"), ("a room's motion", "motion"), ("water", "water"))
@@ -78,7 +79,7 @@ def attacked(name: str, file: Path) -> list[dict[str, object]]:
 
 def minutes(file: Path) -> Ints:
     """The states of a recording, minute by minute."""
-    readings = read_readings(file, "state")
+    readings = read_readings(file, ReadOptions(column="state"))
     discretiser: Categories | Thresholds = Thresholds(edges=(0.5,), states=("off", "on"))
     return states_of(discretiser, readings.values, readings.segments)
 

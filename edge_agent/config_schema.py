@@ -41,6 +41,8 @@ class Replay(Document):
     Attributes:
         time: the column of times, if the rows are changes: each value holds until the next.
         every: seconds from tick to tick then.
+        only: rows of one sensor of several, as "sensor=hall".
+        missing_values: cells that are no reading, as codes of a failed sensor.
         rows: replay these only, one after another: pairs of the first, from 0, and the one after the last; of changes
             they are ticks.
     """
@@ -51,6 +53,8 @@ class Replay(Document):
     loop: bool = True
     time: str | None = None
     every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    only: tuple[Annotated[str, Field(pattern="^[^=]+=")], ...] = ()
+    missing_values: tuple[str, ...] = ()
     rows: tuple[tuple[int, int], ...] | None = Field(default=None, min_length=1)
     silence: Silence = "samples"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fugu.library.history import history as history
     from fugu.library.plans import Plan as Plan
     from fugu.library.plans import plan as plan
+    from fugu.library.recordings import read as read
     from fugu.mqtt.broker import Broker as Broker
     from fugu.mqtt.readings import CountReading as CountReading
     from fugu.mqtt.readings import EstimateReading as EstimateReading
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fugu.mqtt.readings import SymbolReading as SymbolReading
     from fugu.mqtt.subscription import AsyncSubscription as AsyncSubscription
     from fugu.mqtt.subscription import Subscription as Subscription
+    from fugu.recordings.errors import QuestionError as QuestionError
 
 _HOME = {
     "contract.errors": "FuguError",
@@ -43,8 +45,10 @@ _HOME = {
     "library.checks": "Check attack check load_policy",
     "library.history": "history",
     "library.plans": "Plan plan",
+    "library.recordings": "read",
     "mqtt.broker": "Broker",
     "mqtt.readings": "CountReading EstimateReading PointReading ReleaseReading SymbolReading",
+    "recordings.errors": "QuestionError",
     "mqtt.subscription": "AsyncSubscription Subscription",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}

@@ -16,10 +16,10 @@ from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.leakage import Adversary
 from fugu.planning.attacked import Trial
 from fugu.planning.errors import PlanningError
-from fugu.planning.readings import Readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
+from fugu.recordings.readings import Readings
 
 __all__ = ["attack_classes", "class_of_halves", "two_states"]
 

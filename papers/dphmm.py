@@ -19,7 +19,9 @@ from fugu.places.hull import complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
+from fugu.planning.grid_model import GridModel, fit_grid
+from fugu.recordings.places import Traces, read_traces
+from fugu.recordings.readings import AS_FOUND
 from papers.facts import printed
 from papers.graphs import explicit, one_step, within_radius
 from papers.mqm import seconds
@@ -327,7 +329,7 @@ def traces(setting: Setting) -> Found:
     """Figures 11 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
     if setting.traces is None:
         return Found((Row("location traces", "none given: python -m papers dphmm-traces --traces FILE"),))
-    given = read_traces(setting.traces)
+    given = read_traces(setting.traces, AS_FOUND)
     model = _cells(given)
     place = {tuple(cell): number for number, cell in enumerate(model.cells.tolist())}
     cells = np.floor((given.places - np.array(model.origin)) / np.array(model.step))[:, ::-1]

@@ -12,13 +12,14 @@ from fugu.attackers.evaluation import furthest_learner, success_bound
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
 from fugu.contract.leakage import Adversary
-from fugu.planning.readings import read_readings
 from fugu.planning.true_class import count_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import wasserstein_count
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 from papers.attacked import attack_classes, two_states
 from papers.baselines import baselines
 from papers.bdp import point
@@ -144,7 +145,7 @@ _BASELINES = (None, 300, 100, 30)
 def _hearts(recordings: Path, quick: bool) -> Iterator[tuple[str, str, Ints, Ints]]:
     """Recording, state in words, states and segments."""
     for name in HEARTS[:1] if quick else HEARTS:
-        readings = read_readings(recordings / f"hr_sleep_{name}.csv.gz", "value")
+        readings = read_readings(recordings / f"hr_sleep_{name}.csv.gz", ReadOptions(column="value"))
         for ticks in _BASELINES[1:2] if quick else _BASELINES:
             words, states = two_states(readings, ticks, None)
             yield name, words, states, readings.segments

@@ -167,10 +167,11 @@ def _replay(config: dict[str, Any]) -> Sensor:
     from edge_agent.recording import read_changes, read_recording
 
     file, column = Path(config["file"]), config["column"]
+    chosen = config.get("only", ()), config.get("missing_values", ())
     if (every := config.get("every")) is None:
-        values = read_recording(file, column)
+        values = read_recording(file, column, *chosen)
     else:
-        values = read_changes(file, column, config["time"], every)
+        values = read_changes(file, column, config["time"], every, *chosen)
     if (spans := config.get("rows")) is not None:
         if max(end for _, end in spans) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -19,6 +21,8 @@ from typer.core import TyperGroup
 from fugu.cli import edge
 from fugu.cli.connection import BROKER_HELP
 from fugu.cli.errors import CommandLineError
+from fugu.contract.errors import printable
+from fugu.recordings.errors import QuestionError
 
 __all__ = ["BrokerOption", "ConfigArgument", "JsonOption", "UnitOption", "command", "command_group", "run"]
 
@@ -33,6 +37,7 @@ COMMANDS = {
     "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
     "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
     "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
+    "read": ("read:app", "Say what a recording is: its columns, times and gaps."),
     "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
     "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),
     "plan window": ("plan:app:window", "Plan windows of ticks."),
@@ -136,6 +141,8 @@ def run(words: list[str]) -> int:
     """
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
+    except QuestionError as error:
+        return _ask(error, as_json="--json" in words)
     except typer.Abort:
         return 130
     except typer.TyperException as error:
@@ -146,6 +153,18 @@ def run(words: list[str]) -> int:
         path = context.command_path if context is not None else "fugu"
         raise CommandLineError(f"{error.format_message()} (try '{path} --help')") from None
     return int(code or 0)
+
+
+def _ask(error: QuestionError, *, as_json: bool) -> int:
+    """Print a question, with its options to paste; returns the exit code of what has to be said first."""
+    if as_json:
+        print(json.dumps(error.document(), indent=2))
+        return 2
+    words = [shlex.join(option.words) for option in error.options]
+    width = max(map(len, words))
+    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
+    print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
+    return 2
 
 
 @app.callback(invoke_without_command=True)

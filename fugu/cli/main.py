@@ -3,8 +3,8 @@
 `fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that they
 start fast and run where it is not installed. Whatever goes wrong is one line on stderr.
 
-Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read, 3
-for a plan that recommends nothing, 130 when it was interrupted.
+Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read or a
+recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 when it was interrupted.
 """
 
 from __future__ import annotations

@@ -11,32 +11,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["ENTITY_COLUMN", "TIME_COLUMNS", "Recorded", "Rows", "csv_rows", "moment"]
+__all__ = ["csv_rows", "moment"]
 
-TIME_COLUMNS = ("t", "time", "timestamp", "datetime", "date", "last_changed", "last_updated")
-"""Usual names, in small letters, of a column that says when."""
-ENTITY_COLUMN = "entity_id"
-"""Whose row it is, as home automation exports them."""
 LATEST = 1e11
 """Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
 
 NumberedRows = Iterator[tuple[int, list[str]]]
-
-
-class Rows(NamedTuple):
-    """A table in memory, its cells as text: it is read as a CSV file is. Its first row is number 1 in errors."""
-
-    name: str
-    header: list[str]
-    rows: list[list[str]]
-
-
-Recorded = Path | Rows
-"""Where a recording is."""
 
 
 def moment(cell: str) -> float:
@@ -53,18 +36,13 @@ def moment(cell: str) -> float:
 
 
 @contextmanager
-def csv_rows(
-    path: Recorded, refused: type[FuguError], *, uneven: bool = False
-) -> Iterator[tuple[list[str], NumberedRows]]:
+def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
     """The header of a CSV file (gzip if .gz), and its other rows with line numbers; empty lines are left out.
 
     Cells are separated by the commas of its header, else its semicolons, else its tabs. `uneven` takes rows of other
     lengths than the header's, missing cells empty; else they are `refused`, as what is no CSV file. OSError: it cannot
     be read.
     """
-    if isinstance(path, Rows):
-        yield path.header, iter(enumerate(path.rows, 1))
-        return
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:

@@ -70,7 +70,7 @@ def check(
     recording: Source | None = None,
     *,
     ceiling: float | str | None = None,
-    period: float | None = None,
+    **read: Any,
 ) -> Check:
     """Check a policy as a device does: derive its guarantee anew.
 
@@ -78,7 +78,8 @@ def check(
         policy: A policy, or its file.
         recording: Somebody's readings, as for `plan`: are they in the policy's class?
         ceiling: Largest epsilon that is accepted, of a tick (1), or about any stretch of a time ("1@1h").
-        period: Seconds from row to row of a recording without times.
+        read: How the recording is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`,
+            `period`, `gap`, `as_it_is`. A log of changes is looked at once a tick of the policy.
 
     Raises:
         GuaranteeError: the promise does not hold, or is above the ceiling.
@@ -95,8 +96,10 @@ def check(
         if recording is not None:
             from fugu.library.recordings import recorded
             from fugu.planning.true_class import recorded_class
+            from fugu.recordings.words import read_options
 
-            found = recorded_class(policy, recorded(recording, period=period)[0])
+            options = read_options(**read)
+            found = recorded_class(policy, recorded(recording, options)[0], options)
         return Check(policy, bound.epsilon(policy.guarantee.stretch_ticks), rows, found, loss, alone)
     policy.verify(None if accepted is None else accepted.epsilon)
     if recording is not None:
@@ -114,18 +117,16 @@ def attack(
     policy: AnyPolicy | str | Path | None,
     recording: Source,
     *,
-    column: str | None = None,
-    period: float | None = None,
     known: int | None = None,
+    **read: Any,
 ) -> tuple[Trial, ...]:
     """Attack what a device with a policy would release of a recording, which is the truth that attackers are judged by.
 
     Args:
         policy: A policy, or its file.
         recording: Readings, as for `plan`; or a list of recordings.
-        column: Column of the readings.
-        period: Seconds from row to row of a recording without times.
         known: Attackers are told every so many states; 2: both neighbours of each.
+        read: How a recording is read, as for `check`.
 
     Returns:
         A trial for each release and recording: its `attacks`, the most successful first.
@@ -133,11 +134,13 @@ def attack(
     Raises:
         FuguError: the policy or a recording cannot be read, or measures points.
     """
-    from fugu.library.recordings import readings_of, several
+    from fugu.library.recordings import recorded, several
     from fugu.planning.attacked import attack_policy
+    from fugu.recordings.words import read_options
 
     made = _policy(policy)
     if not isinstance(made, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
-    readings = [readings_of([one], column, period=period) for one in several(recording)]
-    return tuple(trial for one in readings for trial in attack_policy(made, one, known))
+    options = read_options(**read)
+    tables = [recorded(one, options)[0] for one in several(recording)]
+    return tuple(trial for one in tables for trial in attack_policy(made, one, options, known))

@@ -40,7 +40,8 @@ from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read
 from fugu.planning.candidates import Candidate
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
-from fugu.planning.recording import place_columns
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.words import read_options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -266,27 +267,35 @@ def _agent_configuration(
 
     `broker` has the keys of its connection.
     """
-    time: list[str] = []
+    lines: list[str] = []
     rows: NDArray[np.int64] | None
+    step = 1
     if isinstance(policy, MeasurePolicy):
         assert isinstance(plan, PlacePlan)
         ceilings = [
             f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
             f"measurement_ceiling = {float(policy.epsilon)!r}",
         ]
-        column, rows, step = ",".join(place_columns(recording) or ()), plan.traces.at, 1
+        column, rows, only = ",".join(plan.traces.columns), plan.traces.at, plan.traces.facts.only
+        if not plan.traces.facts.plain:
+            rows = None
     else:
         assert isinstance(plan, AutoPlan)
-        one, ceiling = plan.readings, repr(float(policy.guarantee.epsilon))
+        readings, ceiling = plan.readings, repr(float(policy.guarantee.epsilon))
         if plan.question.protect:
             ceiling = f"{{ epsilon = {ceiling}, seconds = {plan.question.protect} }}"
-        ceilings, column, rows, step = [f"ceiling = {ceiling}"], one.column, one.rows, 1
-        if one.changes:
+        ceilings, facts = [f"ceiling = {ceiling}"], readings.facts[0]
+        column, rows, only = facts.column, readings.rows, facts.only
+        if readings.changes:
             step = plan.recommended.every
-            time = [
-                f"time = {json.dumps(one.time)}  # its rows are changes, each holds until the next",
+            lines = [
+                f"time = {json.dumps(facts.time)}  # its rows are changes, each holds until the next",
                 f"every = {policy.clock.period_us / 1e6!r}  # seconds",
             ]
+        if facts.codes:
+            lines.append(f"missing_values = {json.dumps(facts.codes)}  # they are no readings")
+    if only:
+        lines.append(f"only = {json.dumps([f'{name}={cell}' for name, cell in only])}")
     if sensor is not None:
         pass
     elif rows is None:
@@ -296,7 +305,7 @@ def _agent_configuration(
             'kind = "replay"  # for a trial: a row a tick; docs/deploy.md has the sensors of real devices',
             f"file = {json.dumps(str(recording.resolve()))}",
             f"column = {json.dumps(column)}",
-            *time,
+            *lines,
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             _held_back(rows, plan.held_back, step),
         ]
@@ -360,7 +369,13 @@ def plan(
     protect: str | float | None = None,
     column: str | None = None,
     time: str | None = None,
+    only: Mapping[str, str] | str | None = None,
+    zone: str | None = None,
+    missing_values: Sequence[str | float] | None = None,
+    rows: str | None = None,
     period: float | None = None,
+    gap: str | None = None,
+    as_it_is: Sequence[str] = (),
     fleet: str = "home",
     device: str = "device-1",
     stream: str | None = None,
@@ -373,15 +388,21 @@ def plan(
     file, whose columns have the same meaning.
 
     Args:
-        recording: A CSV path, a pandas Series or DataFrame, or a numpy array; a list of several people's recordings.
+        recording: A path, a pandas Series or DataFrame, or a numpy array; a list of several people's recordings.
         question: "now" (the state), "share" (of time), "histogram" (of states), "profile" (of the parts of a day),
             "place"; by default what suits the readings.
         epsilon: The most that may be lost, in nats, about any stretch of `protect`: see `epsilon_to_odds`.
         protect: A time as "10m" or "1h", or seconds; "tick" for a single reading. By default 10 minutes where ticks
             are 30 s or more apart, else a tick.
         column: Column of the readings, where there are several.
-        time: Column of the times.
+        time: Column of the times, with their unit if that is to be said, as "time:ms".
+        only: Cells that wanted rows have, as {"sensor": "hall"}.
+        zone: Zone of times that have none, as "Europe/Berlin".
+        missing_values: Cells that are no reading, as -127 and 85.
+        rows: What rows are: "events", "samples" or "changes".
         period: Seconds from row to row, if there are no times; for a log of changes, how often to look.
+        gap: No value of a log of changes holds longer, as "8h".
+        as_it_is: Names of rules that need not ask.
         fleet: Whose policy it is.
         device: Of which device.
         stream: Which of its streams (default: after the column).
@@ -390,15 +411,26 @@ def plan(
             `window`, `missing`, `cell`: the options of `fugu plan auto`, with the same words.
 
     Raises:
+        QuestionError: the recording can be read in more than one way; its `options` are the answers.
         FuguError: the recording does not fit, or cannot answer such a question. One line says what to do.
         OSError: a file cannot be read.
     """
     with _python_words():
         asked = question_of(question, epsilon, protect, **options)
-        if period is not None:
-            period = arguments.positive(float(period), "period")
+        how = read_options(
+            time=time,
+            column=column,
+            only=only,
+            zone=zone,
+            missing_values=missing_values,
+            rows=rows,
+            period=period,
+            gap=gap,
+            as_it_is=as_it_is,
+            day_parts=asked.day_parts,
+        )
         whose = whose_of(fleet, device, stream)
-        return planner(several(recording), asked, whose, column=column, time=time, period=period)(asked, seed=seed)
+        return planner(several(recording), asked, whose, how)(asked, seed=seed)
 
 
 @contextmanager
@@ -407,7 +439,8 @@ def _python_words() -> Iterator[None]:
     try:
         yield
     except FuguError as error:
-        error.args = (re.sub(r"--([a-z]+)", r"\1=", str(error)),)
+        words = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: f"{match[1].replace('-', '_')}=", str(error))
+        error.args = (words,)
         raise
 
 
@@ -415,27 +448,25 @@ def planner(
     sources: Sequence[Source],
     question: Question,
     whose: Whose,
-    *,
-    column: str | None = None,
-    time: str | None = None,
-    period: float | None = None,
+    options: ReadOptions,
 ) -> Planner:
     """Read recordings once, to plan from them with one question or several; errors as `plan`.
 
     The question says whether they are read as readings or as places.
     """
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
-    tables = [recorded(one, column=column, time=time, period=period) for one in sources]
+    tables = [recorded(one, options)[0] for one in sources]
     find: Callable[..., AutoPlan | PlacePlan]
-    if question.of_places(tables[0][0], column or time):
+    if question.of_places(tables[0], options.column or options.time):
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
-        traces = read_places(tables[0][0], period)
+        traces = read_places(tables[0], options)
 
         def find(*words: Any, **progress: Any) -> PlacePlan:
             return plan_places(*traces, *words, **progress)
     else:
-        readings = readings_of(sources, column, time, period)
+        file_tables = [table if table.path else one for table, one in zip(tables, sources, strict=True)]
+        readings = readings_of(file_tables, options)
 
         def find(*words: Any, **progress: Any) -> AutoPlan:
             return plan_auto(readings, *words, **progress)

@@ -1,9 +1,10 @@
-"""Recordings that are already in memory: pandas and numpy, as a CSV file would have them."""
+"""Recordings that are already in memory: pandas and numpy, as a file would have them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,22 @@ from typing import Any
 import numpy as np
 
 from fugu.contract.errors import UsageError
-from fugu.host.csv_file import ENTITY_COLUMN, TIME_COLUMNS, Recorded, Rows
-from fugu.planning.readings import Readings, joined, read_readings
-from fugu.planning.recording import BOUNDARIES
+from fugu.recordings.columns import time_rank
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.places import place_columns, read_traces
+from fugu.recordings.readings import AS_FOUND, Loaded, Readings, joined, load, read_readings
+from fugu.recordings.summary import Recording
+from fugu.recordings.table import Table
+from fugu.recordings.words import read_options
 
-__all__ = ["Source", "readings_of", "recorded", "several"]
+__all__ = ["Source", "read", "readings_of", "recorded", "several"]
 
 Source = Any
-"""A CSV path, a pandas Series or DataFrame, or a numpy array; pandas is not loaded to tell."""
+"""A path of a file, a pandas Series or DataFrame, or a numpy array; pandas is not loaded to tell."""
 
 _TIME = "time"
-_MEANT = {*TIME_COLUMNS, *BOUNDARIES, ENTITY_COLUMN}
-"""Columns of a table that are no readings."""
-_WANTED = "a CSV path, a pandas Series or DataFrame, or a numpy array"
+_WANTED = "the path of a file, a pandas Series or DataFrame, or a numpy array"
 
 
 def several(source: Source | Sequence[Source]) -> list[Source]:
@@ -31,75 +35,107 @@ def several(source: Source | Sequence[Source]) -> list[Source]:
     return [*source] if isinstance(source, list | tuple) else [source]
 
 
-def readings_of(
-    sources: Sequence[Source], column: str | None = None, time: str | None = None, period: float | None = None
-) -> Readings:
-    """Read recordings as a plan does, one after another; `period` is in seconds.
+def read(recording: Source, **options: Any) -> Recording:
+    """Understand a recording: its columns, its times, its gaps.
+
+    Args:
+        recording: A path, a pandas Series or DataFrame, or a numpy array.
+        options: How it is read, as for `plan`: `time`, `column`, `only`, `zone`, `missing_values`, `rows`, `period`,
+            `gap`, `as_it_is`.
 
     Raises:
-        FuguError: a recording does not fit: one line says what, where, and what to do.
+        QuestionError: it can be read in more than one way; its `options` are the answers.
+        FuguError: it cannot be read; one line says what to do.
         OSError: a file cannot be read.
     """
-    return joined([_readings(source, column, time, period) for source in sources])
+    how = read_options(**options)
+    loaded, _ = recorded(recording, how)
+    if place_columns(loaded) is not None and how.column is None:
+        traces = read_traces(loaded, how)
+        return Recording(None, traces, traces.facts, loaded.name)
+    readings = readings_of([recording if loaded.path is None else loaded], how)
+    return Recording(readings, None, readings.facts[0], loaded.name)
 
 
-def _readings(source: Source, column: str | None, time: str | None, period: float | None) -> Readings:
-    found, timed = recorded(source, column=column, time=time, period=period)
-    readings = read_readings(found, column, time, period if timed else None)
-    if isinstance(found, Rows):
-        readings = readings._replace(rows=None)  # no agent could replay them
+def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> Readings:
+    """Read recordings as a plan does, one after another.
+
+    Raises:
+        RecordingError: a recording does not fit: one line says what, where, and what to do.
+        QuestionError: one can be read in more than one way.
+        OSError: a file cannot be read.
+    """
+    return joined([_readings(source, options) for source in sources])
+
+
+def _readings(source: Source, options: ReadOptions) -> Readings:
+    loaded, timed = recorded(source, options)
+    readings = read_readings(loaded, options if timed else replace(options, period=None))
     return readings if timed else readings._replace(moments=None)  # nobody knows the time of day
 
 
-def recorded(
-    source: Source, *, column: str | None = None, time: str | None = None, period: float | None = None
-) -> tuple[Recorded, bool]:
-    """A recording as something that is read like a CSV file; and whether its times are known, or only its period.
+def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
+    """A recording as a table; and whether its times are known, or only its period.
 
-    Columns have the meaning that they have in a CSV file. An index of times is a column `time`; without times,
-    `period` says how many seconds lie between any two rows.
+    Columns have the meaning that they have in a file. An index of times is a column `time`; without times, the period
+    says how many seconds lie between any two rows.
 
     Raises:
         UsageError: it is no recording, or nobody knows its times.
+        RecordingError: it is of no form, or cannot be read.
+        OSError: it cannot be read.
     """
     match source:
+        case Loaded():
+            return source, True
         case str() | Path():
-            return Path(source), True
+            return load(Path(source), options), True
         case np.ndarray():
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")
-            return _rows("the array", {column or "value": _cells(source.tolist(), "value")}, None, time, period)
+            return _table("the array", {options.column or "value": _cells(source.tolist(), "value")}, None, options)
     kind = {one.__name__ for one in type(source).__mro__ if one.__module__.partition(".")[0] == "pandas"}
     if "Series" in kind:
-        name = "value" if source.name is None or str(source.name).lower() in _MEANT else str(source.name)
-        return _rows("the Series", {name: _cells(source, name)}, source.index, time, period)
+        name = "value" if source.name is None or time_rank(str(source.name)) is not None else str(source.name)
+        return _table("the Series", {name: _cells(source, name)}, source.index, options)
     if "DataFrame" not in kind:
         raise UsageError(f"a recording is {_WANTED}, got {type(source).__name__}")
     names = [str(name) for name in source.columns]
     if again := [name for place, name in enumerate(names) if name in names[:place]]:
         raise UsageError(f"the DataFrame has two columns {again[0]!r}: rename or drop one of them")
-    used = [name for name in names if column not in names or name in (column, time) or name.lower() in _MEANT]
-    times = {name for name in used if name == time or name.lower() in TIME_COLUMNS}
-    cells = {name: _cells(source.iloc[:, names.index(name)], name, name in times) for name in used}
-    return _rows("the DataFrame", cells, source.index, time, period)
+    cells = {}
+    for place, name in enumerate(names):
+        try:
+            cells[name] = _cells(source.iloc[:, place], name, _is_time(name, options))
+        except UsageError:
+            if name == options.column or options.column not in names:
+                raise
+    return _table("the DataFrame", cells, source.index, options)
 
 
-def _rows(
-    name: str, cells: dict[str, list[str]], index: Any, time: str | None, period: float | None
-) -> tuple[Rows, bool]:
-    named = time or next((one for one in cells if one.lower() in TIME_COLUMNS), None)
+def _is_time(name: str, options: ReadOptions) -> bool:
+    """Return whether a column is called like one of times."""
+    return name == options.time or time_rank(name) is not None
+
+
+def _table(name: str, cells: dict[str, list[str]], index: Any, options: ReadOptions) -> tuple[Loaded, bool]:
+    ranked = [(rank, one) for one in cells if (rank := time_rank(one)) is not None]
+    named = options.time or min(ranked, default=(0, None))[1]
     indexed = hasattr(index, "tz_convert") and type(index).__name__ == "DatetimeIndex"
-    if indexed and named is not None and time is None:
+    if indexed and named is not None and options.time is None:
         raise UsageError(f"{name} has times in its index and in column {named!r}: drop one, or name that by time=")
     timed = indexed or named is not None
-    if not timed and period is None:
+    if not timed and options.period is None:
         raise UsageError(f"{name} has no times: give it an index of times (a DatetimeIndex), or period= in seconds")
     if indexed and named is None:
-        cells = {_TIME: _cells(index, _TIME, True), **cells}
+        named, cells = _TIME, {_TIME: _cells(index, _TIME, True), **cells}
+    length = len(next(iter(cells.values()), []))
     if not timed:
-        length = len(next(iter(cells.values()), []))
-        cells = {_TIME: [repr(row * float(period or 1.0)) for row in range(length)], **cells}
-    return Rows(name, [*cells], [list(row) for row in zip(*cells.values(), strict=True)]), timed
+        named, cells = _TIME, {_TIME: [repr(row * float(options.period or 1.0)) for row in range(length)], **cells}
+    if not length:
+        raise RecordingError(f"{name} has no rows")
+    changes = None if timed else False
+    return Loaded(name, Table("a table in memory", cells, range(1, length + 1), time=named, changes=changes)), timed
 
 
 def _cells(values: Iterable[Any], column: str, times: bool = False) -> list[str]:
@@ -127,7 +163,7 @@ def _cell(value: Any) -> str | None:
 
 
 def _at(value: Any) -> str | None:
-    """A time as text: a date in seconds; UTC where it has no zone."""
+    """A time as text: a date in seconds; in ISO 8601 where it has no zone."""
     if isinstance(value, datetime) and type(value).__name__ != "NaTType":
-        return repr((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+        return repr(value.timestamp()) if value.tzinfo else value.isoformat()
     return _cell(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,9 @@ from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
-from fugu.planning.readings import Readings, read_readings
-from fugu.planning.recording import states_of
+from fugu.planning.own_clock import states_by
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import Recorded
 
 __all__ = [
     "StretchTrial",
@@ -55,36 +55,39 @@ class Trial(NamedTuple):
         return next(one for one in self.attacks if one.attacker == "forward-backward")
 
 
-def attack_policy(policy: Policy, readings: Readings, known: int | None = None) -> Iterator[Trial]:
+def attack_policy(
+    policy: Policy, recording: Recorded, options: ReadOptions, known: int | None = None
+) -> Iterator[Trial]:
     """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
 
-    Rows are the policy's ticks; attackers are given the true state of every `known`-th one.
+    The recording is read at the policy's clock; attackers are given the true state of every `known`-th tick.
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
+        RecordingError: the recording cannot be read.
+        QuestionError: it can be read in more than one way.
     """
-    states, releases = _released(policy, readings)
+    source, states, segments, releases = _released(policy, recording, options)
     k = len(policy.discretiser.states)
     chains = f"class of the policy ({policy.guarantee.adversary})"
     for released, noise, epsilon, outputs in releases:
-        found = attack(states, readings.segments, outputs, epsilon, known=known_every(states, known))
-        yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, found)
+        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
+        yield Trial(source, f"{k} states of the policy", chains, released, noise, epsilon, found)
 
 
-def attack_policy_stretches(policy: Policy, file: Path, column: str | None) -> list[StretchTrial]:
+def attack_policy_stretches(policy: Policy, recording: Recorded, options: ReadOptions) -> list[StretchTrial]:
     """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
-    readings = read_readings(file, column)
-    states, releases = _released(policy, readings)
+    source, states, segments, releases = _released(policy, recording, options)
     alone = [(what, one) for what, _, _, one in releases if isinstance(one, SymbolOutputs) or one.beside is None]
-    return attack_published_stretches(policy, readings.source, states, readings.segments, alone)
+    return attack_published_stretches(policy, source, states, segments, alone)
 
 
-def _released(policy: Policy, readings: Readings) -> tuple[Ints, list[tuple[str, float, float, Outputs]]]:
+def _released(
+    policy: Policy, recording: Recorded, options: ReadOptions
+) -> tuple[str, Ints, Ints, list[tuple[str, float, float, Outputs]]]:
     """The states of a recording, and what is released of them: a name, noise and epsilon about a tick of each."""
-    segments, names = readings.segments, policy.discretiser.states
-    states = states_of(policy.discretiser, readings.values, segments)
-    if not (states >= 0).any():
-        raise PlanningError(f"{readings.source}: no reading has a state under this policy")
+    readings, states, segments = states_by(policy, recording, options)
+    names = policy.discretiser.states
     generator, k = np.random.default_rng(1), len(names)
     seen = None if policy.table is None else release_symbols(states, policy.table, generator)
     releases: list[tuple[str, float, float, Outputs]] = []
@@ -106,7 +109,7 @@ def _released(policy: Policy, readings: Readings) -> tuple[Ints, list[tuple[str,
             releases.append((f"symbols, {window.name}", float(scale), whole, both))
     if not releases:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
-    return states, releases
+    return readings.source, states, segments, releases
 
 
 class StretchTrial(NamedTuple):

@@ -56,12 +56,12 @@ from fugu.planning.question import (
     sampled,
     three_sets,
 )
-from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING
+from fugu.planning.states import MOST_MISSING
 from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union, widened
+from fugu.recordings.readings import Readings
 
 __all__ = [
     "AIM",

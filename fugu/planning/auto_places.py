@@ -24,7 +24,6 @@ from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.host.csv_file import Recorded
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
@@ -32,20 +31,21 @@ from fugu.planning.candidates import Candidate, nothing, sent
 from fugu.planning.errors import PlanningError, TooShortError
 from fugu.planning.grid_model import (
     GridModel,
-    Traces,
     fit_grid,
-    read_traces,
-    resampled,
 )
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import Whose, build_measure_policy
 from fugu.planning.question import Cut, Part, Question, frame_ticks, one_in, three_sets
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.planning.true_class import beyond_ceiling, strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.places import Traces, read_traces, resampled
+from fugu.recordings.readings import AS_FOUND, Recorded
 
 __all__ = ["PlacePlan", "place_policy", "plan_places", "read_places"]
 
@@ -109,16 +109,17 @@ class _Grid(NamedTuple):
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
 
 
-def read_places(file: Recorded, period: float | None) -> tuple[Traces, float]:
+def read_places(recording: Recorded, options: ReadOptions = AS_FOUND) -> tuple[Traces, float]:
     """Read traces, a place every so many seconds: by default as often as they have one; without times, row by row.
 
     Raises:
-        PlanningError: one line that says what is wrong, and where.
+        RecordingError: one line that says what is wrong, and where.
+        QuestionError: it can be read in more than one way.
     """
-    traces = read_traces(file)
-    period = period or traces.median_step
+    traces = read_traces(recording, options)
+    period = options.period or traces.median_step
     if period is None:
-        raise PlanningError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
+        raise RecordingError(f"{traces.source}: no times say how far apart its rows are: give --period, in seconds")
     return (traces if traces.times is None else resampled(traces, period)), period
 
 

@@ -1,12 +1,13 @@
 """Read two or three streams of one device or room, on one clock: columns of one file, or files with times.
 
-Files are put side by side by column t: a tick is a period of the first, and those are kept that every stream has.
+Files are put side by side by their times: a tick is a period of the first, and those are kept that every stream has.
 Wherever a tick is left out, and wherever one of the files begins a segment, no transition is counted across.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,14 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
-from fugu.planning.recording import Recording, median_period, read_states
+from fugu.planning.states import Recording, recording_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import JointModel, transition_matrix
 from fugu.privacy.covering_class import smoothed
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import load, read_readings
 
-__all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "read_joint"]
+__all__ = ["JointRecording", "StreamRule", "joint_class", "marginal", "read_joint", "read_stream"]
 
 
 _US = 1_000_000
@@ -80,7 +83,7 @@ _ALIKE = 0.02
 
 
 class StreamRule(NamedTuple):
-    """How the states of one stream come about; `column`, `threshold` and `baseline` as for `read_states`."""
+    """How the states of one stream come about; `threshold` and `baseline` as for `recording_of`."""
 
     path: Path
     column: str | None = None
@@ -89,7 +92,7 @@ class StreamRule(NamedTuple):
 
 
 class JointRecording(NamedTuple):
-    """(n, streams) states of several streams at the same ticks; `left_out` are the longest one's other rows."""
+    """(n, streams) states of several streams at the same ticks; `left_out` are the longest one's other ticks."""
 
     states: Ints
     segments: Ints
@@ -98,14 +101,33 @@ class JointRecording(NamedTuple):
     left_out: int
 
 
-def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
+def read_stream(rule: StreamRule, options: ReadOptions) -> Recording:
+    """Read the states of a stream. The column is by default `state`, or `value` with a threshold or a baseline.
+
+    Raises:
+        PlanningError: its readings are no states.
+        RecordingError: it cannot be read.
+        QuestionError: it can be read in more than one way.
+    """
+    loaded = load(rule.path, options)
+    column = rule.column
+    if column is None:
+        usual = "state" if rule.threshold is None and rule.baseline is None else "value"
+        column = usual if usual in loaded.table.columns else None
+    return recording_of(read_readings(loaded, replace(options, column=column)), rule.threshold, rule.baseline)
+
+
+def read_joint(rules: Sequence[StreamRule], options: ReadOptions) -> JointRecording:
     """Read streams, and keep the ticks at which all of them have a state.
 
     Raises:
-        PlanningError: a file cannot be read as states, the files do not have one clock, or no ticks in common.
+        PlanningError: the files do not have one clock, or no ticks in common.
+        RecordingError: a file cannot be read.
+        QuestionError: a file can be read in more than one way.
     """
-    streams = tuple(read_states(*rule) for rule in rules)
-    if len({rule.path for rule in rules}) == 1:
+    streams = tuple(read_stream(rule, options) for rule in rules)
+    first = streams[0].moments
+    if len({rule.path for rule in rules}) == 1 and all(_same(one.moments, first) for one in streams):
         rows = [np.arange(streams[0].states.size)] * len(streams)
         breaks = np.zeros(streams[0].states.size, dtype=np.int64)
     else:
@@ -116,26 +138,27 @@ def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
         breaks = breaks + np.cumsum(np.diff(one.segments[row], prepend=0) != 0)
     selected = (states >= 0).all(axis=1)
     segments = (breaks + np.cumsum(~selected))[selected]
-    first = streams[0].times
-    period = median_period(None if first is None else first[rows[0]][selected], segments)
-    longest = max(one.states.size for one in streams)
-    return JointRecording(states[selected], segments, period, streams, longest - int(selected.sum()))
+    longest = max(int((one.states >= 0).sum()) for one in streams)
+    left_out = max(longest - int(selected.sum()), 0)
+    return JointRecording(states[selected], segments, streams[0].period_seconds, streams, left_out)
+
+
+def _same(moments: Floats | None, others: Floats | None) -> bool:
+    if moments is None or others is None:
+        return moments is others
+    return np.array_equal(moments, others)
 
 
 def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[list[Ints], Ints]:
     periods, starts = [], []
     for rule, one in zip(rules, streams, strict=True):
         period = one.period_seconds
-        if one.times is None or period is None:
-            raise PlanningError(
-                f"{rule.path.name} has no column t: without times nobody knows which rows belong together"
-            )
-        if np.isnan(one.times).any() or (np.diff(one.times) <= 0.0).any():
-            raise PlanningError(
-                f"{rule.path.name}: times in column t do not rise: of several people give the columns of one file"
-            )
+        if one.moments is None or period is None:
+            raise PlanningError(f"{rule.path.name} has no times: nobody knows which rows belong together")
+        if (np.diff(one.moments) <= 0.0).any():
+            raise PlanningError(f"{rule.path.name}: times do not rise: of several people give the columns of one file")
         periods.append(period)
-        starts.append(float(one.times[0]))
+        starts.append(float(one.moments[0]))
     for rule, period in zip(rules, periods, strict=True):
         if abs(period / periods[0] - 1.0) > _ALIKE:
             raise PlanningError(
@@ -144,8 +167,8 @@ def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[
             )
     every = []
     for one in streams:
-        assert one.times is not None
-        ticks, rows = np.unique(np.rint((one.times - starts[0]) / periods[0]).astype(np.int64), return_index=True)
+        assert one.moments is not None
+        ticks, rows = np.unique(np.rint((one.moments - starts[0]) / periods[0]).astype(np.int64), return_index=True)
         every.append((ticks, rows))
     common = every[0][0]
     for ticks, _ in every[1:]:

@@ -31,9 +31,9 @@ from fugu.planning.answers import Shares, group_error, noisy_shares, true_shares
 from fugu.planning.candidates import Bins, Candidate, nothing, sent, window_message, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
-from fugu.planning.readings import Readings
 from fugu.planning.window_plan import WantedWindow
 from fugu.privacy.covering_class import CoveringChains
+from fugu.recordings.readings import Readings
 
 __all__ = ["Profile", "profile_blocks"]
 

@@ -28,10 +28,10 @@ from fugu.contract.discretisers import Baseline, Categories, Discretiser, Thresh
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.leakage import Adversary
 from fugu.contract.stretches import stretch_ticks
-from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError, TooShortError
-from fugu.planning.readings import Readings
-from fugu.planning.recording import MOST_MISSING, place_columns, states_of
+from fugu.planning.states import MOST_MISSING, states_of
+from fugu.recordings.places import place_columns
+from fugu.recordings.readings import Loaded, Readings
 
 __all__ = [
     "LATENCY_SECONDS",
@@ -146,10 +146,15 @@ class Question:
     missing: Literal["ignore"] | None = None
     cell: float | None = None
 
-    def of_places(self, file: Recorded, column: str | None) -> bool:
+    def of_places(self, recording: Loaded, column: str | None) -> bool:
         """True if it is about places: it says so, or asks for nothing else of a file that has them."""
         other = self.want or column or self.states or self.baseline or self.threshold is not None
-        return self.want == "place" or self.cell is not None or (not other and place_columns(file) is not None)
+        return self.want == "place" or self.cell is not None or (not other and place_columns(recording) is not None)
+
+    @property
+    def day_parts(self) -> str | None:
+        """The zone in which parts of the day are asked for; None if they are not."""
+        return (self.blocks.partition("/")[2] or "UTC") if self.want == "profile" else None
 
     @property
     def gathering_seconds(self) -> float:

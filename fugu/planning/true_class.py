@@ -24,15 +24,15 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
-from fugu.host.csv_file import Recorded
 from fugu.planning.errors import PlanningError
-from fugu.planning.question import one_in, states_of_some
-from fugu.planning.readings import read_readings
+from fugu.planning.own_clock import states_by
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import AS_FOUND, Recorded
 
 __all__ = [
     "RecordedClass",
@@ -257,9 +257,6 @@ def symbols_of(states: Ints, epsilon: float) -> Attacked:
     return attacked
 
 
-_SAME_PERIOD = 0.05
-
-
 class RecordedClass(NamedTuple):
     """A recording beside the class of a policy.
 
@@ -276,33 +273,24 @@ class RecordedClass(NamedTuple):
     adversary: Adversary
 
 
-def recorded_class(policy: Policy, path: Recorded) -> RecordedClass:
-    """Hold the class that covers a recording, with the policy's own states and period, against the policy's.
+def recorded_class(policy: Policy, recording: Recorded, options: ReadOptions = AS_FOUND) -> RecordedClass:
+    """Hold the class that covers a recording, with the policy's own states and clock, against the policy's.
 
     The policy's class is of two-state intervals, or of a largest odds ratio.
 
     Raises:
         PlanningError: the policy's class is another, or the recording has other ticks.
         ModelError: the recording is too short to tell.
+        RecordingError: it cannot be read.
+        QuestionError: it can be read in more than one way.
     """
     declared = policy.chains
     if not isinstance(declared, BinaryChains | BoundedChains):
         raise PlanningError(
             "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
         )
-    readings = read_readings(path)
-    every = 1
-    if readings.steady and readings.period_seconds:
-        ticks = policy.clock.period_us / 1e6 / readings.period_seconds
-        every = round(ticks)
-        if every < 1 or abs(ticks - every) > _SAME_PERIOD * every:
-            raise PlanningError(
-                f"{path.name} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
-                f"{policy.clock.period_us / 1e6:g} s: no whole number of readings is a tick"
-            )
-    selected = one_in(readings.segments, every)
-    states = states_of_some(policy.discretiser, readings, selected)
-    recorded = covering_class(states, readings.segments[selected], len(policy.discretiser.states)).chains
+    _, states, segments = states_by(policy, recording, options)
+    recorded = covering_class(states, segments, len(policy.discretiser.states)).chains
     of_recording = recorded
     if declared.changes:
         of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)

@@ -1,9 +1,9 @@
-"""Errors of recordings: what cannot be read, and what the file alone does not say."""
+"""Errors of recordings: what cannot be read, and what a file alone does not say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError, UsageError
 
@@ -22,15 +22,19 @@ class Option(NamedTuple):
 
 
 class QuestionError(UsageError):
-    """A recording can be read in more than one way, and the options say which.
+    """A recording can be read in more than one way. Its text has no reading; its options may.
 
     Attributes:
-        rule: the name of the question, which `--as-it-is` takes.
+        rule: the name of the question.
         question: one line that says what is not clear.
-        options: the answers.
+        options: the answers; names or codes of the recording may be among them.
     """
 
     def __init__(self, rule: str, question: str, options: Sequence[Option]) -> None:
+        super().__init__(question)
         self.rule, self.question, self.options = rule, question, tuple(options)
-        answers = [f"{' '.join(option.words)} ({option.meaning})" for option in options]
-        super().__init__(f"{question}: {'; '.join(answers)}")
+
+    def document(self) -> dict[str, Any]:
+        """The question and its options, for JSON."""
+        options = [{"words": list(option.words), "meaning": option.meaning} for option in self.options]
+        return {"rule": self.rule, "question": self.question, "options": options}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 
-__all__ = ["MOST_ROWS", "Form", "Only", "Table", "table_of"]
+__all__ = ["BLOCK", "MOST_ROWS", "Form", "Numbered", "Only", "Table", "table_of", "table_of_blocks"]
 
 MOST_ROWS = 5_000_000
-_BLOCK = 100_000
+BLOCK = 20_000
 Only = Mapping[str, str]
 """The rows that are wanted, as a value for each of some columns."""
 
@@ -52,6 +52,10 @@ class Form(Protocol):
         """
 
 
+Numbered = tuple[Sequence[int], Sequence[Sequence[str]]]
+"""Rows, with the line of each."""
+
+
 def table_of(
     form: str, file: File, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], **meaning: object
 ) -> Table:
@@ -60,14 +64,26 @@ def table_of(
     Raises:
         RecordingError: there are no rows, or too many.
     """
+    return table_of_blocks(form, file, header, _blocks(rows), **meaning)
+
+
+def _blocks(rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Numbered]:
+    numbered = iter(rows)
+    while block := list(islice(numbered, BLOCK)):
+        yield [line for line, _ in block], [row for _, row in block]
+
+
+def table_of_blocks(
+    form: str, file: File, header: Sequence[str], blocks: Iterable[Numbered], **meaning: object
+) -> Table:
+    """Make a table of blocks of rows; else as `table_of`."""
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
-    numbered = iter(rows)
-    while block := list(islice(numbered, _BLOCK)):
-        lines += [line for line, _ in block]
+    for numbers, rows in blocks:
+        lines += numbers
         if len(lines) > MOST_ROWS:
             raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-        for column, cells in zip(columns, zip(*(row for _, row in block), strict=True), strict=True):
+        for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
             column += cells
     if not lines:
         raise RecordingError(f"{file.name} has no rows")

@@ -21,9 +21,9 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
-from fugu.planning.readings import Readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.privacy.chain_class import MarkovChain
+from fugu.recordings.readings import Readings
 from gateway.audit.mechanism import AuditError, Definition, windows
 from gateway.releases.statistics import two_valued
 

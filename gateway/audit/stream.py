@@ -30,10 +30,10 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches, attacked_stretches, unknown_ticks
-from fugu.planning.readings import Readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import Bets, why_off
+from fugu.recordings.readings import Readings
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains

@@ -27,7 +27,7 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     window = Window(name="high", length=25, stride=25, states=("high",), scale="40")
     file = tmp_path / "policy.json"
     file.write_text(policy(epoch_us=0, period_us=1_000_000, windows=(window,)).to_json())
-    done = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--json")
+    done = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--as-it-is", "keys", "--json")
     assert done.code == 0, done.err
     trials = done.json()["trials"]
     assert [one["released"] for one in trials] == ["symbols", "window high", "symbols, high"]
@@ -37,9 +37,12 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
         assert all(0 <= found["low"] <= found["success"] <= found["high"] <= 1 for found in one["attacks"])
     alone = tmp_path / "alone.json"
     alone.write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
-    known = fugu("check", "attack", recording, "--policy", alone, "--column", "value", "--known", 2, "--json").json()
+    known = fugu(
+        *("check", "attack", recording, "--policy", alone, "--column", "value", "--as-it-is", "keys"),
+        *("--known", 2, "--json"),
+    ).json()
     assert known["trials"][0]["attacks"][0]["guess"] > 0.8 > 0.6 > trials[0]["attacks"][0]["guess"]
-    shown = fugu("check", "attack", recording, "--policy", file, "--column", "value")
+    shown = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--as-it-is", "keys")
     assert "forward-backward" in shown.out
     said = " ".join(shown.out.split())
     assert "proven if the readings are in the class" in said

@@ -25,8 +25,8 @@ from edge_agent.sensors.opening import open_sensor
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.planning.question import three_sets
-from fugu.planning.readings import read_readings
 from fugu.planning.true_class import recorded_class
+from fugu.recordings.readings import read_readings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.home_assistant import Listener
@@ -208,8 +208,9 @@ def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, P
 def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, planned: tuple[Path, Path]) -> None:
     done = fugu(*AUTO, planned[0])
     words = " ".join(done.out.split())
-    assert words.startswith("Yes: release the share of 'on' over")
-    assert words.index("promise: any single tick, epsilon 1") < words.index("9000 ticks")
+    assert words.startswith("motion.csv: a delimited table, 9000 rows; readings in column value")
+    assert " Yes: release the share of 'on' over" in words
+    assert words.index("rows are samples") < words.index("promise: any single tick, epsilon 1")
     assert max(map(len, done.out.split("What was compared")[1].splitlines()[1:12])) <= 80
     assert "No symbol stream is useful at epsilon 1" in words
     assert "always guessing is off by" in words
@@ -223,7 +224,7 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
     done = fugu(*AUTO, planned[0], "--epsilon", ".03", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
     assert done.code == 3
-    assert words.startswith("No: nothing is recommended at epsilon 0.03.")
+    assert " No: nothing is recommended at epsilon 0.03." in words
     assert re.search(r"is off by \S+ % or more on average; always guessing is off by \S+ %\.", words)
     assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
@@ -282,11 +283,11 @@ def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_pat
     if document["recommended"]["kind"] != "none":
         written = (tmp_path / "plan" / "agent.toml").read_text()
         sensor = tomllib.loads(written)["streams"][0]["sensor"]
-        assert (sensor["column"], sensor["time"], sensor["every"]) == ("binary_sensor.hall", "last_changed", 60.0)
+        assert (sensor["column"], sensor["time"], sensor["every"]) == ("state", "last_changed", 60.0)
         readings = read_readings(file)
         held_back = three_sets(readings.segments, 0).test.rows
         (first, end), *_ = sensor["rows"]
-        values = read_changes(file, "binary_sensor.hall", "last_changed", 60.0)
+        values = read_changes(file, "state", "last_changed", 60.0)
         assert list(values[first:end]) == [readings.values[row] for row in held_back[: end - first]]
         assert json.loads((tmp_path / "plan" / "policy.json").read_text())["stream"] == "hall"
 
@@ -309,7 +310,7 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
     done = fugu(*AUTO, tmp_path / "night.csv", "--period", 60, "--epsilon", 4, "-o", tmp_path / "plan")
     told, *offers = done.out.splitlines()
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
-    assert offers[0].endswith("--epsilon 4.0 --protect tick --baseline 50 --period 60.0")
+    assert offers[0].endswith("--period 60.0 --epsilon 4.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].partition(": fugu ")[2])).code == 0
     assert not (tmp_path / "plan").exists()
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
@@ -436,7 +437,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert re.match(r"\d+ m\), for a point every .* for cells of \d+ m$", guessing)
     pasted = fugu(*shlex.split(line)[1:])
     assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
-    assert words.startswith("No: nothing is recommended at epsilon 1. promise: any single tick")
+    assert " No: nothing is recommended at epsilon 1. promise: any single tick" in words
     assert re.search(r"is off by \d+ m or more on average, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
     assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))

@@ -26,7 +26,8 @@ binary_sensor.hall,off,2026-01-01T00:05:00.500Z
 def test_a_log_of_changes_is_replayed_as_it_was_exported(tmp_path: Path) -> None:
     """Rows in any order; a value holds until the next, and of rows with one time the last one counts."""
     (tmp_path / "history.csv").write_text(CHANGES)
-    config = {"kind": "replay", "file": "history.csv", "column": "binary_sensor.hall", "loop": False}
+    config = {"kind": "replay", "file": "history.csv", "column": "state", "loop": False}
+    config |= {"only": ("entity_id=binary_sensor.hall",)}
     checked = StreamConfig.model_validate({"policy": "x", "sensor": {**config, "time": "last_changed", "every": 60}})
     sensor = open_sensor(sensor_values(checked, tmp_path, Broker()))
     assert [reading.reveal() for tick in range(6) if (reading := sensor.read(tick))] == [
@@ -46,17 +47,28 @@ def test_changes_of_numbers_are_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "time", "every", "text"),
+    ("only", "time", "every", "text"),
     [
-        ("binary_sensor.hall", "when", 60.0, "has no column 'when'"),
-        ("binary_sensor.loft", "last_changed", 60.0, "has no rows"),
-        ("binary_sensor.hall", "entity_id", 60.0, "cells that are no time"),
-        ("binary_sensor.hall", "last_changed", 1e-6, "more than 5000000 ticks"),
+        ("entity_id=binary_sensor.hall", "when", 60.0, "has no column 'when'"),
+        ("entity=binary_sensor.hall", "last_changed", 60.0, "has no column 'entity'"),
+        ("entity_id=binary_sensor.loft", "last_changed", 60.0, "has no rows"),
+        ("entity_id=binary_sensor.hall", "entity_id", 60.0, "cells that are no time"),
+        ("entity_id=binary_sensor.hall", "last_changed", 1e-6, "more than 5000000 ticks"),
     ],
 )
 def test_a_log_of_changes_that_cannot_be_replayed_is_one_line(
-    tmp_path: Path, column: str, time: str, every: float, text: str
+    tmp_path: Path, only: str, time: str, every: float, text: str
 ) -> None:
     (tmp_path / "history.csv").write_text(CHANGES)
     with pytest.raises(ConfigError, match=text):
-        read_changes(tmp_path / "history.csv", column, time, every)
+        read_changes(tmp_path / "history.csv", "state", time, every, [only])
+
+
+def test_codes_of_a_failed_sensor_are_no_readings(tmp_path: Path) -> None:
+    """A cell is a code as it is written; other rows stay rows."""
+    (tmp_path / "bath.csv").write_text("sensor,value\nbath,20.5\nhall,19\nbath,-127\nbath,21\n")
+    config = {"kind": "replay", "file": "bath.csv", "only": ("sensor=bath",), "missing_values": ("-127",)}
+    checked = StreamConfig.model_validate({"policy": "x", "sensor": {**config, "loop": False}})
+    sensor = open_sensor(sensor_values(checked, tmp_path, Broker()))
+    assert [reading.reveal() if (reading := sensor.read(tick)) else None for tick in range(3)] == ["20.5", None, "21"]
+    assert sensor.finished(3)

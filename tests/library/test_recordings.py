@@ -12,7 +12,8 @@ import pytest
 
 import fugu
 from fugu.library.recordings import readings_of
-from fugu.planning.readings import Readings, read_readings
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import Readings, read_readings
 
 SECRET = 71.4142
 TIMES = pd.date_range("2026-03-01", periods=400, freq="5min")
@@ -47,7 +48,8 @@ def test_a_series_is_read_as_its_csv_file(case: str, tmp_path: Path) -> None:
             series = series.tz_localize("Europe/Berlin")
     file = tmp_path / "pulse.csv"
     series.rename_axis("time").to_csv(file)
-    found, expected = readings_of([series]), read_readings(file)
+    sort = ReadOptions(as_it_is=frozenset(["order"]))
+    found, expected = readings_of([series], sort), read_readings(file, sort)
     same(found, expected)
     assert found.moments is not None
     assert np.allclose(found.moments, expected.moments)
@@ -64,15 +66,15 @@ def test_a_frame_that_was_read_from_a_file_is_read_as_the_file(tmp_path: Path) -
     assert np.array_equal(found.segments, expected.segments)
     parsed = pd.read_csv(file, parse_dates=["time"])
     assert readings_of([parsed]).values == expected.values
-    chosen = readings_of([parsed], "row")
+    chosen = readings_of([parsed], ReadOptions(column="row"))
     assert np.array_equal(chosen.values, np.arange(400.0))
 
 
 def test_an_array_has_the_period_that_is_given_and_no_time_of_day() -> None:
-    readings = readings_of([NUMBERS], period=30.0)
+    readings = readings_of([NUMBERS], ReadOptions(period=30.0))
     assert (readings.period_seconds, readings.steady, readings.moments, readings.rows) == (30.0, True, None, None)
     assert np.array_equal(readings.values, NUMBERS)
-    truth = readings_of([NUMBERS > 60.0], period=30.0)
+    truth = readings_of([NUMBERS > 60.0], ReadOptions(period=30.0))
     assert truth.kind == "on/off"
 
 
@@ -82,7 +84,7 @@ def test_several_people_are_several_recordings() -> None:
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "a list of numbers": ([SECRET, 2.0], {}, "a recording is a CSV path, a pandas Series .* got float"),
+    "a list of numbers": ([SECRET, 2.0], {}, "a recording is the path of a file, a pandas Series .* got float"),
     "no times": (pd.Series([SECRET, 1.0]), {}, "no times: give it an index of times .* or period="),
     "numbers as times": (pd.Series([SECRET, 1.0], [0.0, 60.0]), {}, "no times"),
     "an array without period": (np.array([SECRET, 1.0]), {}, "no times"),
@@ -91,7 +93,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a period and times": (pd.Series(NUMBERS, TIMES), {"period": 60.0}, "period= is for logs of changes"),
     "times twice": (pd.DataFrame({"t": NUMBERS, "value": NUMBERS}, TIMES), {}, "in its index and in column 't'"),
     "names twice": (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), {"period": 1.0}, "two columns 'a'"),
-    "several columns": (pd.DataFrame({"a": NUMBERS, "b": NUMBERS}, TIMES), {}, "choose a column by column="),
+    "several columns": (pd.DataFrame({"a": NUMBERS, "b": NUMBERS}, TIMES), {}, "2 columns that may be the readings"),
     "no such column": (pd.DataFrame({"a": NUMBERS}, TIMES), {"column": "b"}, "no column 'b'; it has time, a"),
     "complex": (pd.Series([SECRET + 1j, 1.0], TIMES[:2]), {}, "line 1, column value is of type complex"),
     "dates as readings": (pd.Series([TIMES[0]] * 2, TIMES[:2]), {}, "line 1, column value is of type Timestamp"),
@@ -139,6 +141,6 @@ def test_an_option_that_there_is_not_is_refused_by_its_name() -> None:
 
 def test_a_time_of_a_frame_without_zone_is_in_utc() -> None:
     frame = pd.DataFrame({"when": [datetime(2026, 3, 1, 0, k) for k in range(5)], "value": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    moments = readings_of([frame], "value", "when").moments
+    moments = readings_of([frame], ReadOptions(column="value", time="when")).moments
     assert moments is not None
     assert moments[0] == datetime(2026, 3, 1, tzinfo=UTC).timestamp()

@@ -16,8 +16,9 @@ from fugu.attackers.outputs import Knowledge, release_symbols
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
-from fugu.planning.readings import read_readings
 from fugu.privacy.randomised_response import calibrate
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 from papers.attacked import attack_classes, class_of_halves, two_states
 from tests.support.proofs import check_printed
 
@@ -119,7 +120,7 @@ ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)
 
 
 def night(name, baseline):
-    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value")
+    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", ReadOptions(column="value"))
     return two_states(readings, baseline, None)[1], readings.segments
 
 

@@ -22,8 +22,8 @@ from fugu.planning.auto import AutoPlan, _least_epsilon, _too_few, auto_policy, 
 from fugu.planning.candidates import LEAST_JUDGED, assess_now
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
-from fugu.planning.readings import Readings, read_readings
 from fugu.privacy.randomised_response import calibrate
+from fugu.recordings.readings import Readings, read_readings
 from tests.support.plans import planned_once
 from tests.support.soak import only
 

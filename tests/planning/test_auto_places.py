@@ -10,10 +10,12 @@ import pytest
 
 from fugu.chains.arrays import Floats
 from fugu.contract.discretisers import Cells
+from fugu.contract.errors import FuguError
 from fugu.places.composition import stream_loss, verify_stream
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question
+from fugu.recordings.readings import AS_FOUND, load
 from tests.support.plans import planned_once
 
 STEP = np.array([0.0045, 0.0073])
@@ -40,7 +42,7 @@ def walk(folder: Path, size: int, jump: float, ticks: int = 4_000) -> Path:
 
 
 def planned(file: Path, epsilon: float) -> PlacePlan:
-    traces, period = read_places(file, None)
+    traces, period = read_places(file)
     question = Question(epsilon=epsilon, want="place")
     return plan_places(traces, period, question, np.random.default_rng(1), lambda _part, _share: None)
 
@@ -102,13 +104,15 @@ def test_places_that_forget_quickly_get_points_whose_policy_keeps_the_epsilon_of
 
 def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) -> None:
     file = walk(tmp_path, 3, 0.0, 5)
-    assert Question().of_places(file, None)
-    assert not Question().of_places(file, "lat")
-    assert not Question(want="share").of_places(file, None)
-    assert not Question(threshold=0.0).of_places(file, None)
+    places = load(file, AS_FOUND)
+    assert Question().of_places(places, None)
+    assert not Question().of_places(places, "lat")
+    assert not Question(want="share").of_places(places, None)
+    assert not Question(threshold=0.0).of_places(places, None)
     (tmp_path / "other.csv").write_text("t,value\n0,1\n")
-    assert not Question().of_places(tmp_path / "other.csv", None)
-    assert Question(want="place").of_places(tmp_path / "other.csv", None)
+    other = load(tmp_path / "other.csv", AS_FOUND)
+    assert not Question().of_places(other, None)
+    assert Question(want="place").of_places(other, None)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,7 @@ def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) 
 def test_what_cannot_be_planned_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(text)
-    with pytest.raises(PlanningError, match=words) as refused:
+    with pytest.raises(FuguError, match=words) as refused:
         planned(file, 1.0)
     assert "\n" not in str(refused.value)
 
@@ -143,7 +147,7 @@ def test_traces_that_go_far_now_and_then_get_a_verdict_with_cells_that_are_left_
         latitude, longitude = np.array([52.002, 4.003]) + np.array([at, at % 2]) * STEP * 4 + far
         rows.append(f"{tick * 60},{latitude},{longitude}")
     (tmp_path / "trips.csv").write_text("\n".join(rows) + "\n")
-    traces, period = read_places(tmp_path / "trips.csv", None)
+    traces, period = read_places(tmp_path / "trips.csv")
     plan = plan_places(traces, period, Question(cell=3_000.0), np.random.default_rng(1))
     assert plan.candidates
     for one in plan.candidates:

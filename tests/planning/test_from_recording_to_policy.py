@@ -13,6 +13,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.planning.chain_source import file_source, interval_source
 from fugu.planning.errors import PlanningError
+from fugu.planning.joint_recording import StreamRule, read_stream
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
@@ -23,9 +24,10 @@ from fugu.planning.policy_builder import (
     missing_fields,
     thresholds,
 )
-from fugu.planning.recording import read_recording
+from fugu.planning.states import with_states
 from fugu.privacy.chain_fit import fit
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
+from fugu.recordings.readings import AS_FOUND
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0
@@ -43,7 +45,7 @@ def plan() -> StreamPlan:
 def test_a_recording_becomes_a_policy_that_its_device_accepts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    recording = read_recording(RECORDINGS / "hr_sleep_N10.csv.gz", "state", None)
+    recording = with_states(read_stream(StreamRule(RECORDINGS / "hr_sleep_N10.csv.gz", "state"), AS_FOUND))
     model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds)
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())

@@ -16,8 +16,8 @@ from fugu.planning.candidates import wanted_window
 from fugu.planning.errors import PlanningError
 from fugu.planning.gaps import gaps_of
 from fugu.planning.question import Cut, Question
-from fugu.planning.readings import Readings
 from fugu.privacy.covering_class import covering_class
+from fugu.recordings.readings import Readings
 
 Q, R, TICKS, LENGTH, SCALE = 0.15, 0.25, 6, 3, 4
 CHAIN = np.array([[1 - Q, Q], [R, 1 - R]])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fugu.planning.question import Question, choose_states, sampled, three_sets
-from fugu.planning.readings import read_readings
 from fugu.privacy.covering_class import covering_class
+from fugu.recordings.readings import read_readings
 from tests.support.command import runner
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,8 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import Whose
 from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
-from fugu.planning.readings import Readings, joined, read_readings
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import Readings, joined, read_readings
 from tests.support.plans import planned_once
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
@@ -144,7 +145,7 @@ def test_ticks_have_the_times_of_their_rows(tmp_path: Path) -> None:
     changes.write_text(
         "last_changed,state\n2026-03-01T00:00:00+01:00,on\n2026-03-01T00:02:30+01:00,off\n2026-03-01T00:04:10+01:00,on\n"
     )
-    log = read_readings(changes, period=60.0)
+    log = read_readings(changes, ReadOptions(period=60.0))
     assert log.moments is not None
     assert log.moments.tolist() == [SINCE - 3600 + 60 * n for n in range(len(log.segments))]
     assert (even.offsets, log.offsets) == ((), ("+01:00",))

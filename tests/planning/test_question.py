@@ -11,8 +11,8 @@ from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import DEFAULT_BASELINE, Cut, Question, choose_states, merged_states
-from fugu.planning.readings import Kind, Readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
+from fugu.recordings.readings import Kind, Readings
 
 
 def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:

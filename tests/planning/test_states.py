@@ -9,7 +9,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
 from fugu.planning.question import _ON_OFF as ON_OFF
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)
 NUMBERS: tuple[Discretiser, ...] = (

@@ -17,15 +17,16 @@ from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import lawful_scale
 from fugu.planning.answers import window_error
-from fugu.planning.readings import read_readings
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, true_class
 from fugu.privacy.covering_class import covering_class
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 
 
 def night(name: str, baseline: int | None) -> Ints:
     """States of a night of heartbeats: above its own mean, or above the running mean of so many beats."""
-    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", column="value", time=None)
+    readings = read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz", ReadOptions(column="value"))
     values = np.asarray(readings.values, dtype=np.float64)
     if baseline is None:
         return (values >= values.mean()).astype(np.int64)

@@ -15,11 +15,13 @@ from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.planning.recording import read_recording
+from fugu.planning.joint_recording import StreamRule, read_stream
+from fugu.planning.states import with_states
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, bounded_class, class_odds, covering_class, local_transitions, widened
 from fugu.privacy.covering_class import _outward as outward
 from fugu.privacy.window_mechanisms import WindowRequest, least_noise
+from fugu.recordings.readings import AS_FOUND
 from tests.support.proofs import check_printed
 from tests.support.soak import only
 
@@ -132,7 +134,7 @@ def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, 
 
     That joins the slowest rate of one stretch with the slowest of another, which N10 never has together.
     """
-    recording = read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")
+    recording = with_states(read_stream(StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean"), AS_FOUND))
     found = covering_class(recording.states, recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
@@ -147,7 +149,7 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
 
     Sampling error is a part of the 14; at the office nobody comes for whole stretches of 1,000 minutes, too.
     """
-    recording = read_recording(DATA / f"{name}.csv.gz", "value", 0.5)
+    recording = with_states(read_stream(StreamRule(DATA / f"{name}.csv.gz", "value", 0.5), AS_FOUND))
     found = covering_class(recording.states, recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
@@ -160,7 +162,7 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
 @pytest.mark.long
 def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> None:
     """Of an office nobody comes to for days, half as much tells no rarer steps, whichever stays count as a regime."""
-    recording = read_recording(DATA / "occupancy_office.csv.gz", "value", 0.5)
+    recording = with_states(read_stream(StreamRule(DATA / "occupancy_office.csv.gz", "value", 0.5), AS_FOUND))
     for part in (slice(0, 10_000), slice(5_000, 15_000)):
         found = covering_class(recording.states[part], recording.segments[part], 2)
         longest = max(length.transitions.length for length in found.lengths)

@@ -143,23 +143,27 @@ ROOMS: dict[str, set[str]] = {
     },
     "gateway.audit": {
         *(_NUMBERS | _EXACT),
-        *("fugu.attackers", "fugu.audit", "fugu.host", "fugu.planning"),
+        *("fugu.attackers", "fugu.audit", "fugu.host", "fugu.planning", "fugu.recordings"),
         *("gateway.deployment", "gateway.location", "gateway.releases", "gateway.store"),
     },
     "fugu.cli.view": {
         *(_EDGE | _NUMBERS | _SITE),
-        *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
+        *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.recordings", "fugu.svg"),
     },
     "fugu.library": {
         *("fugu.attackers", "fugu.cli.view", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places"),
-        *("fugu.planning", "gateway.config", "gateway.history"),
+        *("fugu.planning", "fugu.recordings", "gateway.config", "gateway.history"),
     },
     "fugu.cli": {
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
-        *("fugu.cli.view", "fugu.library"),
+        *("fugu.cli.view", "fugu.library", "fugu.recordings"),
     },
-    "papers": {*_NUMBERS, "fugu.attackers", "fugu.places", "fugu.planning", "fugu.cli", "fugu.cli.view", "fugu.svg"},
+    "papers": {
+        *_NUMBERS,
+        *("fugu.attackers", "fugu.places", "fugu.planning", "fugu.recordings"),
+        *("fugu.cli", "fugu.cli.view", "fugu.svg"),
+    },
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""
 TOPS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")

@@ -22,6 +22,7 @@ from fugu.cli.demo import wizard
 from fugu.cli.demo.wizard import refuse_beside_gateway
 from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker, Link
+from fugu.recordings.errors import Option, QuestionError
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
 from tests.support.browser import Browser
@@ -150,6 +151,31 @@ def test_two_uploads_of_one_name_do_not_mix_and_all_together_have_a_limit(
         for body in (b"12345", b"67890"):  # one replaces the other
             assert visitor.ask("POST", "/upload?name=c.csv", body)[0] == 201
         assert data_files(tmp_path) == ["67890"]
+
+
+def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path: Path) -> None:
+    """At once when the file is here; an answer fills its field of the form, beside answers that were given before."""
+    rows = [f"{60 * k + place},{room},{(k // 7 + place) % 2}" for k in range(90) for place, room in enumerate("ab")]
+    with wizard_in(tmp_path) as visitor:
+        visitor.ask("POST", "/upload?name=two.csv", "\n".join(["time,sensor,value", *rows, ""]).encode())
+        state = visitor.state()
+        assert "column sensor has 2 names" in state["stalled"]
+        assert [offer["options"] for offer in state["offers"]] == [
+            {"only": "sensor=a"},
+            {"only": "sensor=b"},
+            {"as_it_is": "keys"},
+        ]
+        one = [row for row in rows if ",a," in row]
+        visitor.ask("POST", "/upload?name=one.csv", "\n".join(["time,sensor,value", *one, ""]).encode())
+        state = visitor.state()
+        assert (state["stalled"], state["offers"]) == ("", [])
+        assert "readings in column value, times in column time" in state["stage"]
+    asked = dict.fromkeys(wizard._FIELDS, "") | {"as_it_is": "codes", "rows": "samples", "only": "a=b,c=d"}
+    question = QuestionError("order", "", [Option(("--as-it-is", "order"), ""), Option(("--events",), "")])
+    answers = [offer["options"] for offer in wizard._answers(question, asked)]
+    assert answers == [{"as_it_is": "codes,order"}, {"rows": "events"}]
+    options = wizard._options(asked | answers[0])
+    assert (options.as_it_is, options.samples, options.only) == (["codes", "order"], True, ["a=b", "c=d"])
 
 
 def test_an_error_that_nobody_thought_of_ends_nothing_and_tells_no_reading(

@@ -29,7 +29,8 @@ from fugu.host.arguments import positive
 from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
-from fugu.planning.readings import read_readings
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
 from gateway.audit.access import Listed, planned_audiences
 from gateway.audit.recordings import Message, heard_topics, read_messages
 from gateway.audit.statement import Finding, Statement, policy_statement
@@ -225,7 +226,7 @@ def stream(
         elif live is not None:
             topics = heard_topics(policies[0])
             messages = listen(at, topics, positive(live, "live"))
-        readings = read_readings(truth, column) if truth is not None else None
+        readings = read_readings(truth, ReadOptions(column=column)) if truth is not None else None
         found = audit_stream(
             policies, told, config,
             messages=messages, readings=readings, loop=loop, known=known, trials=trials,

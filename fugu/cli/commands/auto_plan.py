@@ -9,26 +9,37 @@ from pathlib import Path
 
 import typer
 
-from fugu.cli.commands.plan_options import AutoOptions
+from fugu.cli.commands.plan_options import AutoOptions, RecordingOptions
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.auto_plan import percent, tell_auto
 from fugu.cli.view.plan_page import tell_places
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
-from fugu.host import arguments
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.words import read_options
 
-__all__ = ["Offer", "asked_words", "offer_line", "offers_of", "other_options", "plan_recordings", "question_asked"]
+__all__ = [
+    "Offer",
+    "asked_words",
+    "offer_line",
+    "offers_of",
+    "other_options",
+    "plan_recordings",
+    "question_asked",
+    "reading_asked",
+]
 
 Offer = tuple[str, AutoOptions]
 """An answer that is useful, with its error and that of guessing, in words; and its settings."""
 
-_READ_BY = ("column", "time", "period", "fleet", "device", "stream", "epoch", "broker")
+_NAMED = ("fleet", "device", "stream", "epoch", "broker")
+_READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
 """Options that are no part of the question."""
 _BASELINE, _EPSILON = 50, 4.0
 """Settings that a plan which recommends nothing tries instead."""
@@ -36,7 +47,10 @@ _HELD_BACK = (
     "agent.toml replays only what was held back: no answer was chosen by it, and the policy has two digits of it, "
     "those of its class. In earnest a sensor takes its place."
 )
-_STDIN = "agent.toml reads standard input, a reading a line: no recording is replayed. Put a sensor in its place."
+_STDIN = (
+    "agent.toml reads standard input, a reading a line: this recording cannot be replayed as it is (fugu read FILE -o "
+    "plain.csv makes one that can). Put a sensor in its place."
+)
 
 
 def plan_recordings(
@@ -50,14 +64,15 @@ def plan_recordings(
     """
     if output is not None and not force:
         refuse_overwriting(output)
-    question, period = question_asked(options), arguments.period(options.period)
+    question = question_asked(options)
+    reading = reading_asked(options, question)
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     plan: Plan | None = None
     short = ""
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
-        find = planner(files, question, whose, column=options.column, time=options.time, period=period)
+        find = planner(files, question, whose, reading)
         try:
             plan = find(question, progress=progress)
         except TooShortError as error:
@@ -119,8 +134,14 @@ def offer_line(offer: Offer, command: Sequence[str]) -> str:
 
 def asked_words(options: AutoOptions) -> list[str]:
     """The options that are not the usual ones, as words of a command."""
-    given = [(field.name, str(getattr(options, field.name)), str(field.default)) for field in fields(options)]
-    return [word for name, value, usual in given if value != usual for word in (f"--{name}", value)]
+    words: list[str] = []
+    for field in fields(options):
+        value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value is True:
+            words.append(name)
+        elif str(value) != str(field.default):
+            words += [word for text in (value if isinstance(value, list) else [value]) for word in (name, str(text))]
+    return words
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
@@ -144,6 +165,11 @@ def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[
 def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
     if baseline_ticks > _BASELINE:
         yield replace(options, baseline=str(_BASELINE))
+
+
+def reading_asked(options: RecordingOptions, question: Question) -> ReadOptions:
+    """The options by which a recording is read for a question. UsageError: one cannot be read."""
+    return read_options(**options.words(), day_parts=question.day_parts)
 
 
 def question_asked(options: AutoOptions) -> Question:

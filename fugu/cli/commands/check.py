@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fugu.cli.app import JsonOption, command, command_group
-from fugu.cli.commands.plan_options import ChainOptions, StartOption
+from fugu.cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import tell_measure_policy, tell_policy
 from fugu.cli.view.terminal import working
@@ -26,7 +26,12 @@ app = command_group("Check what is promised, and what is lost.")
 
 @command(app, "policy")
 def policy(
-    file: Path, *, ceiling: str | None = None, recording: Path | None = None, as_json: JsonOption = False
+    file: Path,
+    *,
+    ceiling: str | None = None,
+    recording: Path | None = None,
+    reading: RecordingOptions,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a policy as a device does.
 
@@ -48,7 +53,7 @@ def policy(
         recording (FILE): Somebody's readings: are they in the policy's class?
     """
     with working("deriving what the streams lose"):
-        found = checked(file, recording, ceiling=ceiling)
+        found = checked(file, recording, ceiling=ceiling, **reading.words())
     made, recorded = found.policy, found.recorded
     if isinstance(made, Policy):
         tell_policy(as_json, made, found.loss, found.windows, recorded)
@@ -77,7 +82,7 @@ def attack(
     files: list[Path],
     *,
     policy: Path,
-    column: str | None = None,
+    reading: RecordingOptions,
     known: int | None = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,23 +97,24 @@ def attack(
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
 
     Args:
-        files (RECORDING...): Recordings: CSV (also gzipped).
+        files (RECORDING...): Recordings of any form that fugu read knows; they are read at the policy's clock.
         policy (FILE): What a device with this policy releases.
-        column: Column to read.
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
     from fugu.cli.view.audit import tell_attacks
     from fugu.planning.attacked import attack_policy_stretches
+    from fugu.recordings.words import read_options
 
     made = load_policy(policy)
     trials: list[Trial] = []
     stretches: list[StretchTrial] = []
+    options = read_options(**reading.words())
     with working("attacking") as told:
         for file in files:
             told(file.name)
-            trials += attacked(made, file, column=column, known=known)
+            trials += attacked(made, file, known=known, **reading.words())
             if isinstance(made, Policy):
-                stretches += attack_policy_stretches(made, file, column)
+                stretches += attack_policy_stretches(made, file, options)
     tell_attacks(as_json, trials, stretches)
 
 

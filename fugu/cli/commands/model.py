@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from fugu.cli.app import JsonOption, command, command_group
+from fugu.cli.commands.plan_options import RecordingOptions
 from fugu.cli.errors import CommandLineError
 from fugu.host.arguments import StateRules
 
@@ -18,7 +20,7 @@ def fit(
     context: typer.Context,
     files: list[Path],
     *,
-    column: str | None = None,
+    reading: RecordingOptions,
     threshold: str | None = None,
     baseline: str | None = None,
     name: str | None = None,
@@ -26,7 +28,6 @@ def fit(
     epsilon: float | None = None,
     grid: bool = False,
     cell: float | None = None,
-    period: float | None = None,
     output: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -34,7 +35,7 @@ def fit(
 
     And find the class that covers every stretch.
 
-    Two or three files with a column t, or --column A,B of one, are streams that move together, with one chain of their
+    Two or three files with times, or --column A,B of one, are streams that move together, with one chain of their
     joint states. Options of each stream then stand in its order, with commas between them and - where one has none.
 
     \b
@@ -50,30 +51,30 @@ def fit(
       fugu plan model walks.csv --grid --order 2 -o pairs.json
 
     Args:
-        files (FILE.csv[.gz]...): Recording with a header, one row per tick.
-        column: Column to read (default: state, or value with --threshold).
+        files (FILE...): Recording of any form that fugu read knows.
         threshold (mean|NUMBER): Make two states of a measured column: value >= NUMBER.
         baseline (TICKS): Instead: above or below the running mean of so many ticks.
         name (A,B[,C]): Streams that move together: their names (default: columns, or files).
         order (1..2): 2: the next state depends on this one and on the one before.
         epsilon: Attack the class at this epsilon, widen it as needed, compare other states and periods.
-        grid: Places (columns lat, lon, and if you like trace and t) over square cells.
+        grid: Places (columns lat, lon, and if you like trace and a time) over square cells.
         cell (METRES): Grid: side of a cell (default: 500).
-        period (SECONDS): Grid: one place every so long, by column t.
         output (-o FILE): Write chain.json.
     """
     from fugu.cli.commands.model_fit import fit_places, fit_recordings
+    from fugu.recordings.words import read_options
 
     if grid:
-        of_states = ("column", "threshold", "baseline", "name", "epsilon")
+        of_states = ("threshold", "baseline", "name", "epsilon")
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
-        fit_places(files[0], cell, period, order, output, as_json=as_json)
+        fit_places(files[0], read_options(**reading.words()), cell, order, output, as_json=as_json)
         return
-    _refuse(context, "only with --grid", ("cell", "period"))
-    rules = StateRules(column, threshold, baseline, name, order)
-    fit_recordings(files, rules, epsilon, output, as_json=as_json)
+    _refuse(context, "only with --grid", ("cell",))
+    rules = StateRules(reading.column, threshold, baseline, name, order)
+    options = replace(read_options(**reading.words()), column=None)
+    fit_recordings(files, options, rules, epsilon, output, as_json=as_json)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

@@ -16,12 +16,14 @@ from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import StateRules, number, positive
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import WARNING, fit_grid, grid_document, order_two_document, read_traces, resampled
-from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint
-from fugu.planning.recording import Recording, read_recording
+from fugu.planning.grid_model import WARNING, fit_grid, grid_document, order_two_document
+from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint, read_stream
+from fugu.planning.states import Recording, with_states
 from fugu.planning.true_class import attack_model, attack_streams
 from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.places import read_traces, resampled
 
 __all__ = ["fit_places", "fit_recordings"]
 
@@ -30,7 +32,13 @@ _SEED = 20201
 
 
 def fit_streams(
-    files: Sequence[Path], given: StateRules, epsilon: float | None, output: Path | None, *, as_json: bool
+    files: Sequence[Path],
+    options: ReadOptions,
+    given: StateRules,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Fit a joint chain to recordings, print it, and write it if a file is named.
 
@@ -45,7 +53,7 @@ def fit_streams(
     if not 1 <= len(rules) <= MOST_STREAMS:
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
-        recording = read_joint(rules)
+        recording = read_joint(rules, options)
         names = _named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
         states, segments, period = recording.states, recording.segments, recording.period_seconds
@@ -130,6 +138,7 @@ _METRES = 500.0
 
 def fit_recordings(
     files: Sequence[Path],
+    options: ReadOptions,
     given: StateRules,
     epsilon: float | None,
     output: Path | None,
@@ -145,20 +154,28 @@ def fit_recordings(
     if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
         if given.name is not None:
             raise CommandLineError("--name: only with several streams, or --order 2")
-        _fit_chain(files[0], given, epsilon, output, as_json=as_json)
+        _fit_chain(files[0], options, given, epsilon, output, as_json=as_json)
         return
     if epsilon is not None and given.order == 2:
         raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
-    fit_streams(files, given, epsilon, output, as_json=as_json)
+    fit_streams(files, options, given, epsilon, output, as_json=as_json)
 
 
-def _fit_chain(file: Path, given: StateRules, epsilon: float | None, output: Path | None, *, as_json: bool) -> None:
+def _fit_chain(
+    file: Path,
+    options: ReadOptions,
+    given: StateRules,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.baseline is not None and given.threshold is not None:
         raise CommandLineError("--baseline makes the states of every reading: without --threshold")
     edge, ticks = _state_edge(given.threshold), _baseline_ticks(given.baseline)
     with working(f"fitting {file.name}") as told:
-        recording = read_recording(file, given.column, edge, ticks)
+        recording = with_states(read_stream(StreamRule(file, given.column, edge, ticks), options))
         model = fit(
             recording.states,
             recording.segments,
@@ -180,8 +197,8 @@ def _fit_chain(file: Path, given: StateRules, epsilon: float | None, output: Pat
 
 def fit_places(
     file: Path,
+    options: ReadOptions,
     cell: float | None,
-    period: float | None,
     order: int,
     output: Path | None,
     *,
@@ -195,10 +212,10 @@ def fit_places(
     """
     metres = _METRES if cell is None else positive(cell, "cell")
     with working(f"fitting {file.name}"):
-        traces = read_traces(file)
-        if period is not None:
-            traces = resampled(traces, positive(period, "period"))
-        model = fit_grid(traces, metres, period_seconds=period)
+        traces = read_traces(file, options)
+        if options.period is not None:
+            traces = resampled(traces, options.period)
+        model = fit_grid(traces, metres, period_seconds=options.period)
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ __all__ = [
     "HeaderOptions",
     "JointOptions",
     "ProtectOption",
+    "RecordingOptions",
     "StartOption",
     "StreamOptions",
     "TrialOptions",
@@ -197,12 +198,55 @@ class DiscretiserOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialOptions:
+class RecordingOptions:
+    """Options that say how a recording is read; without them it is found out, or asked.
+
+    Attributes:
+        column (NAME): Column of the readings, or a series of a log of several (default: value or state).
+        time (NAME[:UNIT]): Column of the times (default: found); UNIT is s, ms, us, ns, days (of Excel), dd/mm
+            or mm/dd.
+        only (COLUMN=CELL): Rows of one sensor of several, as sensor=hall; again for more columns.
+        zone (ZONE): Of times that have none: Europe/Berlin (default: UTC).
+        missing_values (VALUE,VALUE...): Cells that are no reading, such as codes of a failed sensor: -127,85.
+        events: Each row is a tick, as a heartbeat is.
+        samples: Rows are on a clock; absent ones are ticks without a reading.
+        changes: Each row holds until the next.
+        period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
+            (default: 60; as they are).
+        gap (TIME): No value of a log of changes holds longer, as 8h: what does is a gap.
+        as_it_is (RULE): Do not ask: keys, step, order, codes, hold or zone; again for more.
+    """
+
+    column: str | None = None
+    time: str | None = None
+    only: list[str] | None = None
+    zone: str | None = None
+    missing_values: str | None = None
+    events: bool = False
+    samples: bool = False
+    changes: bool = False
+    period: float | None = None
+    gap: str | None = None
+    as_it_is: list[str] | None = None
+
+    def words(self) -> dict[str, Any]:
+        """The arguments that `fugu.recordings.words.read_options` takes.
+
+        Raises:
+            CommandLineError: two options contradict each other.
+        """
+        kinds = [name for name in ("events", "samples", "changes") if getattr(self, name)]
+        if len(kinds) > 1:
+            raise CommandLineError(f"rows are of one kind: --{kinds[0]} or --{kinds[1]}")
+        names = ("column", "time", "only", "zone", "missing_values", "period", "gap", "as_it_is")
+        return {name: getattr(self, name) for name in names} | {"rows": kinds[0] if kinds else None}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOptions(RecordingOptions):
     """Options for a plan from a recording, as many as a first trial needs.
 
     Attributes:
-        column (NAME): Column of the readings, or entity of a log of several (default: value or state).
-        time (NAME): Column of the times: seconds, or ISO 8601 (default: t, time, ...).
         want: now (the state), share (of time), histogram (of states), profile (share of each part of the day), place;
             default: share of two, histogram of more, place of a file with lat and lon, and a profile where no share is
             useful.
@@ -212,12 +256,8 @@ class TrialOptions:
         missing (ignore): Ticks without a reading have no state; only if they do not depend on states (default: a state
             of its own, if they are more than 1 %).
         within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
-        period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
-            (default: 60; as they are).
     """
 
-    column: str | None = None
-    time: str | None = None
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
     want: str | None = None
@@ -226,7 +266,6 @@ class TrialOptions:
     states: str | None = None
     missing: str | None = None
     within: str | None = None
-    period: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from fugu.contract.sentences import epsilon_to_odds
 from fugu.host.csv_file import csv_rows
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
-from fugu.planning.recording import states_of
+from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.quilts import group_dp_scale, mqm_exact

@@ -24,6 +24,7 @@ from fugu.cli.commands.auto_plan import (
     offers_of,
     other_options,
     question_asked,
+    reading_asked,
 )
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.demo.evaluation import Replay, Results, summary
@@ -34,12 +35,11 @@ from fugu.cli.demo.topic_sensor import column_path, topic_sensor
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.terminal import say, working
 from fugu.contract.policy import Policy
-from fugu.host.arguments import period
 from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.policy_builder import Whose
-from fugu.planning.readings import Readings
-from fugu.planning.recording import place_columns, states_of
+from fugu.planning.states import states_of
+from fugu.recordings.readings import Readings
 
 __all__ = ["plan_and_replay", "prepared_plan"]
 
@@ -55,7 +55,8 @@ _HELD_BACK = "The part that was held back: no answer was chosen by it"
 _LONGER = "A recording of more days may do."
 _NOTHING = "Nothing would leave: no answer to this question is of use."
 _NOT_REPLAYED = (
-    "Not replayed: only counts of one device's windows are, no symbols, averages of groups or points of places. "
+    "Not replayed: only counts of one device's windows are, of plain files (fugu read FILE -o plain.csv makes one); no "
+    "symbols, averages of groups or points of places. "
     "The verdict is of the part of the recording that was held back."
 )
 
@@ -99,11 +100,18 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
         page.show_replay(0, live=_PREPARED)
     shown = []
     for offer in offers:
-        values = {name: getattr(offer[1], name) for name in form}
-        texts = {name: "" if value is None else str(value) for name, value in values.items()}
+        texts = {name: _field(offer[1], name) for name in form}
         shown.append({"words": offer_line(offer, []).replace("--", ""), "options": texts})
     page.show(stage=_PLANNED if plan.useful else _NO_ANSWER, done=0.0, ended=True, offers=shown)
     return plan
+
+
+def _field(options: AutoOptions, name: str) -> str:
+    """The text of an option in a form."""
+    if name == "rows":
+        return next((kind for kind in ("events", "samples", "changes") if getattr(options, kind)), "")
+    value = getattr(options, name)
+    return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _shown_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
@@ -121,9 +129,8 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
     """
     question = question_asked(options)
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
-    if readings is None or question.of_places(path, options.column or options.time):
-        ticks = period(options.period)
-        find = planner([path], question, whose, column=options.column, time=options.time, period=ticks)
+    if readings is None:
+        find = planner([path], question, whose, reading_asked(options, question))
     else:
         find = _planner(readings, path, whose)
     with working("planning", measured=True) as progress:
@@ -152,6 +159,8 @@ def _replay_of(plan: Plan) -> Replay | None:
     """
     details = plan.details
     if not isinstance(details, AutoPlan) or details.recommended.kind != "windows" or details.recommended.devices > 1:
+        return None
+    if details.readings.rows is None:  # no agent can read the file as it is
         return None
     plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
     policy = plan.policy
@@ -197,7 +206,8 @@ def _values(read: list[float | str | None]) -> Floats | list[str | None]:
 
 def _block(plan: Plan, path: Path, asked: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
-    column = plan.details.readings.column if isinstance(plan.details, AutoPlan) else ",".join(place_columns(path) or ())
+    details = plan.details
+    column = details.readings.facts[0].column if isinstance(details, AutoPlan) else ",".join(details.traces.columns)
     topic = Mqtt(kind="mqtt", port=_PORT, topic=_TOPIC, path=column_path(column))
     configuration = plan.configuration(sensor=topic_sensor(plan, topic))
     command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fugu.cli.commands.auto_plan import question_asked, reading_asked
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.pictures import reading_picture
 from fugu.cli.demo.processes import find_mosquitto
-from fugu.host.arguments import period
-from fugu.planning.errors import PlanningError
-from fugu.planning.readings import Readings, read_readings
-from fugu.planning.recording import place_columns
+from fugu.recordings.readings import Readings, load, read_readings
 
 __all__ = ["recorded", "run", "show_recording"]
 
@@ -37,13 +35,13 @@ def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
 
 
 def recorded(path: Path, options: AutoOptions) -> Readings | None:
-    """The readings of a recording; `None` for places, which are none. Errors as of `run`."""
-    try:
-        readings = read_readings(path, options.column, options.time, period(options.period))
-    except PlanningError:
-        if options.column or place_columns(path) is None:
-            raise
+    """The readings of a recording; `None` if it is planned as places. Errors as of `run`."""
+    question = question_asked(options)
+    reading = reading_asked(options, question)
+    loaded = load(path, reading)
+    if question.of_places(loaded, options.column or options.time):
         return None
+    readings = read_readings(loaded, reading)
     return readings if readings.period else None  # which is refused where nobody has said it
 
 

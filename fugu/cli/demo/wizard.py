@@ -41,9 +41,11 @@ from fugu.cli.view.terminal import say
 from fugu.contract._document import first_problem
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.topics import topic_of
-from fugu.host.arguments import number
+from fugu.host.arguments import number, one_of
 from fugu.host.database import STORE
+from fugu.library.recordings import read
 from fugu.mqtt import Broker
+from fugu.recordings.errors import QuestionError
 
 if TYPE_CHECKING:
     from fugu.library.plans import Plan
@@ -63,9 +65,15 @@ _INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
 """Where a gateway is if it is installed."""
 _DOES = ("record", "plan", "write", "finish")
 _QUESTION = (
-    *("column", "time", "period", "epsilon", "protect", "baseline", "threshold", "states", "missing", "window"),
+    *("column", "time", "only", "zone", "missing_values", "rows", "gap", "as_it_is"),
+    *("period", "epsilon", "protect", "baseline", "threshold", "states", "missing", "window"),
     *("fleet", "device", "broker"),
 )
+_LISTS = {"only": re.compile(",(?=[^,=]+=)"), "as_it_is": re.compile(",")}
+"""Fields that hold several words, with what is between them."""
+_KINDS = ("events", "samples", "changes")
+_MOST_READ = 10 << 20
+"""Of an upload that is read at once."""
 _FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
 _BEGIN = "Choose a file, or record a topic."
 _RUN = "Run it", "This is all that the sensor's machine needs. The recording is deleted when this program ends."
@@ -178,8 +186,20 @@ class _Wizard:
             self._recording = path
             if not self._busy:
                 self._delete_older()
-        self.page.show(stage=_here(path), stalled="")
+        self._tell_of(path)
         return HTTPStatus.CREATED
+
+    def _tell_of(self, path: Path) -> None:
+        """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
+        stage, stalled, offers = _here(path), "", list[dict[str, Any]]()
+        if path.stat().st_size <= _MOST_READ:
+            try:
+                stage = " ".join([stage, *read(path).summary])
+            except QuestionError as error:
+                stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
+            except (FuguError, OSError) as error:
+                stalled = _line(error)
+        self.page.show(stage=stage, stalled=stalled, offers=offers)
 
     def _delete_older(self) -> None:
         """Delete uploads that nothing will be planned from; the lock is held."""
@@ -202,7 +222,8 @@ class _Wizard:
                 does[asked["do"]](asked)
             except Exception as error:  # of whatever kind: a day's recording must not end with it
                 stage = _BEGIN if self._recording is None else _here(self._recording)
-                self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)))
+                offers = _answers(error, asked) if isinstance(error, QuestionError) else []
+                self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
                 with self._lock:
                     self._busy = False
@@ -336,8 +357,25 @@ class _TopicFiles:
 def _options(asked: dict[str, str]) -> AutoOptions:
     """The options of a plan that the form has; empty ones are the usual ones."""
     words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
+    words |= {name: pattern.split(words[name]) for name, pattern in _LISTS.items() if name in words}
+    if kind := words.pop("rows", ""):
+        words[one_of(kind, "rows", _KINDS)] = True
     words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
     return AutoOptions(**words)
+
+
+def _answers(question: QuestionError, asked: dict[str, str]) -> list[dict[str, Any]]:
+    """Buttons that answer a question, beside what was answered before."""
+    buttons = []
+    for words, meaning in question.options:
+        name, *value = (words[0].removeprefix("--").replace("-", "_"), *words[1:])
+        if value and value[0].rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
+            continue
+        field, text = (name, value[0]) if value else ("rows", name)
+        if field in _LISTS and asked[field]:
+            text = f"{asked[field]},{text}"
+        buttons.append({"words": f"{' '.join(words)}: {meaning}".removeprefix("--"), "options": {field: text}})
+    return buttons
 
 
 def _sensor(asked: dict[str, str]) -> Mqtt:

@@ -27,6 +27,7 @@ from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
 from fugu.planning.gaps import Gaps
 from fugu.privacy.chain_model import covered_words
+from fugu.recordings.summary import summary
 
 __all__ = [
     "answer_words",
@@ -58,11 +59,12 @@ def tell_auto(as_json: bool, plan: AutoPlan, policy: AnyPolicy | None, offers: S
 
 def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
     one, question = plan.readings, plan.question
+    for facts in one.facts:
+        for line in summary(one.source, facts):
+            say(line)
     first, *more = verdict(plan)
     say(first, style="bold")
     say(promise_words(question.epsilon, question.protect or 0), style="bold")
-    about = f"{'one' if one.steady else 'typically one'} every {time_words(one.period)}"
-    say(f"{one.source}, column {one.column}: {len(one.segments)} ticks, {about}")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
     if plan.gaps is not None:
@@ -441,6 +443,7 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
             "period_seconds": one.period,
             "notes": [*one.notes, *plan.states.notes],
         },
+        "read": [facts._asdict() for facts in one.facts],
     }
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.sentences import protected_sentence
-from fugu.planning.grid_model import GridModel, Traces
+from fugu.planning.grid_model import GridModel
 from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, SlowRegime, Stretches
+from fugu.recordings.places import Traces
 
 if TYPE_CHECKING:
     from gateway.audit.model_watch import WatchedStream

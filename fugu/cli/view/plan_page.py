@@ -21,6 +21,7 @@ from fugu.places.composition import measured_stretches
 from fugu.planning.auto import AutoPlan, Curve
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
+from fugu.recordings.summary import summary
 from fugu.svg import points, svg
 
 __all__ = [
@@ -264,6 +265,8 @@ def tell_places(as_json: bool, plan: PlacePlan, policy: AnyPolicy | None, offers
 
 
 def _show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
+    for line in summary(plan.traces.source, plan.traces.facts):
+        say(line)
     first, *more = place_verdict(plan)
     say(first, style="bold")
     say(promise_words(plan.question.epsilon, 0), style="bold")

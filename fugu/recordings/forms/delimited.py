@@ -5,22 +5,21 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import Any
 
 from fugu.contract.errors import cause
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.table import BLOCK, Numbered, Only, Table, table_of_blocks
 
 __all__ = ["Delimited", "is_data"]
 
 _SIGNS = ",;\t|"
 _LOOKED_AT = 60
 """Lines that are looked at for a header."""
-_FEWEST_ROWS = 3
 _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
 
@@ -44,7 +43,7 @@ class Delimited:
                 if is_data(header, body):
                     raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
                 names = _names(header)
-                table = table_of("a delimited table", file, names, _numbered(rows, len(names), at, file.name))
+                table = table_of_blocks("a delimited table", file, names, _blocks(rows, len(names), at, file.name))
             except csv.Error as error:
                 raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
         signed = next((known for known in ",;\t" if known in lines[at]), ",")
@@ -65,15 +64,8 @@ def _layout(lines: list[str]) -> tuple[str, int]:
         return sign, first
     width = _usual([len(row) for row in cells.values()])
     body = [place for place, row in cells.items() if len(row) == width]
-    at = next(iter(cells))
-    if len(cells[at]) < width or _filled(cells[at]) < len(cells[at]) or any(map(_is_amount, cells[at])):
-        at = body[0]
-    for place, below in pairwise(body):
-        if below != place + 1 or any(map(_is_amount, cells[place])) or _filled(cells[place]) < width:
-            continue
-        if any(map(_is_amount, cells[below])):
-            at = place
-    return sign, at
+    first = next(iter(cells))
+    return sign, body[0] if _is_header(cells[body[0]]) or not _is_header(cells[first]) else first
 
 
 def _regular(lines: list[str], sign: str) -> tuple[float, int]:
@@ -98,8 +90,8 @@ def _cells(line: str, sign: str) -> list[str]:
         return [line]
 
 
-def _filled(row: list[str]) -> int:
-    return sum(bool(cell.strip()) for cell in row)
+def _is_header(row: list[str]) -> bool:
+    return all(cell.strip() and not _is_amount(cell) for cell in row)
 
 
 def _is_amount(cell: str) -> bool:
@@ -123,10 +115,25 @@ def _names(header: list[str]) -> list[str]:
     return names
 
 
-def _numbered(rows: Any, width: int, before: int, file: str) -> Iterator[tuple[int, list[str]]]:
-    for row in rows:
-        if row:
-            line = before + rows.line_num
-            if len(row) != width:
-                raise RecordingError(f"{file}: line {line} has {len(row)} columns, not {width}")
-            yield line, row
+def _blocks(rows: Any, width: int, before: int, file: str) -> Iterator[Numbered]:
+    while True:
+        first = rows.line_num
+        block = list(islice(rows, BLOCK))
+        if not block:
+            return
+        lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
+        if len(lines) != len(block) or not all(
+            block
+        ):  # cells of several lines, and empty lines, are counted one by one
+            places, place = [], before + first
+            for row in block:
+                place += 1 + sum(cell.count("\n") for cell in row)
+                places.append(place)
+            filled = [(line, row) for line, row in zip(places, block, strict=True) if row]
+            lines, block = [line for line, _ in filled], [row for _, row in filled]
+        if not block:
+            continue
+        if set(map(len, block)) - {width}:
+            line, row = next((line, row) for line, row in zip(lines, block, strict=True) if len(row) != width)
+            raise RecordingError(f"{file}: line {line} has {len(row)} columns, not {width}")
+        yield lines, block

@@ -109,7 +109,7 @@ def _without_means(table: Table, time: str, *, plain: bool) -> Table:
     rest = [place for place in range(len(table.lines)) if place not in out]
     columns = {name: [cells[place] for place in rest] for name, cells in table.columns.items()}
     note = f"{len(out)} means of hours before the first change were left out"
-    lines = [table.lines[place] for place in rest]
+    lines = [table.lines[place] for place in rest]  # no longer plain: an agent would begin with them
     return table._replace(columns=columns, lines=lines, notes=(*table.notes, note))
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.planning.errors import PlanningError
-from fugu.planning.readings import Readings, read_readings
+from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import Readings, read_readings
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -39,9 +40,9 @@ def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
     found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"))
     assert list(found.values) == [3.5, 4.5, 5.0]
     assert (found.period_seconds, found.kind) == (None, "numbers")
-    with pytest.raises(PlanningError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
+    with pytest.raises(RecordingError, match=r"^sensor\.csv: no times say how far apart its rows are: give --period"):
         _ = found.period
-    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), period=60.0)
+    found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), ReadOptions(period=60.0))
     assert (found.period, found.steady, found.moments) == (60.0, True, None)
 
 
@@ -91,16 +92,25 @@ def test_home_automation_changes_hold_until_the_next(tmp_path: Path) -> None:
 def test_of_several_entities_one_is_chosen(tmp_path: Path) -> None:
     rows = "".join(f"sensor.{'ab'[n % 2]},{n % 5}.5,{MONDAY.isoformat()[:17]}{n:02d}\n" for n in range(60))
     file = csv(tmp_path, "entity_id,state,last_changed\n" + rows)
-    with pytest.raises(PlanningError, match=r"holds 2 entities: choose one by --column"):
+    with pytest.raises(QuestionError, match=r"column entity_id has 2 names") as asked:
         read_readings(file)
-    assert read_readings(file, "sensor.a", period=1.0).column == "sensor.a"
-    with pytest.raises(PlanningError, match=r"no column 'sensor.c'"):
-        read_readings(file, "sensor.c")
+    assert asked.value.options[0].words == ("--only", "entity_id=sensor.a")
+    by_name = read_readings(file, ReadOptions(column="sensor.a", period=1.0))
+    assert by_name.column == "sensor.a"
+    chosen = read_readings(file, ReadOptions(only=(("entity_id", "sensor.a"),), period=1.0))
+    assert np.array_equal(chosen.values, by_name.values)
+    with pytest.raises(RecordingError, match=r"no column 'sensor.c'"):
+        read_readings(file, ReadOptions(column="sensor.c"))
+    with pytest.raises(RecordingError, match=r"no row has 'sensor.c' in column entity_id"):
+        read_readings(file, ReadOptions(only=(("entity_id", "sensor.c"),)))
 
 
 def test_uneven_rows_are_a_log_of_changes(tmp_path: Path) -> None:
     at = np.cumsum(np.random.default_rng(1).pareto(0.7, 400) * 5.0 + 0.5)
-    found = read_readings(csv(tmp_path, "t,value\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(at))))
+    found = read_readings(
+        csv(tmp_path, "t,value\n" + "".join(f"{t},{n % 2}\n" for n, t in enumerate(at))),
+        ReadOptions(as_it_is=frozenset(["hold"])),
+    )
     assert found.notes[-1].startswith("a log of changes")
     assert len(found.values) == int((at[-1] - at[0]) / found.period_seconds) + 1
 
@@ -145,17 +155,15 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no column 'value'; it has no header"),
+        ("", "is empty"),
         ("t,value\n", "has no rows"),
-        ("0.5,61\n1.5,62\n", "it has no header"),
-        ("61.5\n62.5\n61\n", "it has no header"),
-        ("t,a,b\n0,1,2\n", "no column 'value'; it has t, a, b: choose a column by --column"),
+        ("0.5,61\n1.5,62\n", "has no header"),
+        ("61.5\n62.5\n61\n", "has no header"),
         ("t,value\n0,1\n1\n", "line 3 has 1 columns, not 2"),
         ("t,value\n0,1.5\n1,2.5\n2,9O\n", "line 4, column value is no number"),
         ("t,value\n0,1.5\n1,inf\n", "line 3, column value is no finite number"),
         ("t,value\n0,1\nnoon,2\n", "line 3, column t is no time"),
         ("t,value\n0,1\nnan,2\n", "line 3, column t is no time"),
-        ("t,value\n1700000000000,1\n1700000060000,2\n", "line 2, column t is no time: give seconds"),
         ("t,value\n0,7\n1,7\n2,7\n", "column value never changes"),
         ("t,value\n0,on\n1,On\n", "column value never changes"),
         ("t,value\n0,nan\n1,\n", "no row has a reading"),
@@ -163,7 +171,7 @@ def test_the_kind_of_data_is_recognised(tmp_path: Path, values: list[object], ki
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(PlanningError) as caught:
+    with pytest.raises(RecordingError) as caught:
         read_readings(csv(tmp_path, text))
     message = str(caught.value)
     assert words in message

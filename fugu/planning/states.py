@@ -1,0 +1,135 @@
+"""States of readings, with the code that devices run; as numbers of a chain, or at the clock of a policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
+from fugu.planning.errors import PlanningError
+from fugu.recordings.places import MOST_MISSING
+from fugu.recordings.readings import Readings
+
+__all__ = ["MOST_MISSING", "Recording", "recording_of", "states_of", "with_states"]
+
+_LARGEST_STATE = 254
+
+
+def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, segments: Ints) -> Ints:
+    """(n,) states of a recording, -1 where there is none, tick by tick, with the code that devices run.
+
+    None, NaN and other unusable readings are ticks without one. `segments` are equal inside a stretch of consecutive
+    ticks; each stretch begins like a device that was started.
+    """
+    if len(readings) != len(segments):
+        raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
+    classifier = Classifier(discretiser.model_dump(mode="json"))
+    observe = classifier.observe
+    states = np.full(len(readings), -1, dtype=np.int64)
+    values = readings.tolist() if isinstance(readings, np.ndarray) else readings
+    kinds = set(map(type, values))
+    alike = kinds <= {str, type(None)} or (kinds == {float} and discretiser.kind == "thresholds")
+    if alike and not discretiser.remembers:  # a state follows from its reading alone: each is asked about once
+        known = {value: observe(tick, value) for tick, value in enumerate(set(values))}
+        return np.array([-1 if (state := known[value]) is None else state for value in values], dtype=np.int64)
+    begins = np.ones(len(segments), dtype=np.bool_)
+    begins[1:] = segments[1:] != segments[:-1]
+    for tick, (value, begin) in enumerate(zip(values, begins.tolist(), strict=True)):
+        if begin:
+            classifier.restart()
+        if (state := observe(tick, value)) is not None:
+            states[tick] = state
+    return states
+
+
+class Recording(NamedTuple):
+    """The ticks of a recording with their (n,) states, -1 where there is none, and segment numbers that count up.
+
+    `moments` are (n,) seconds, None without times. `discretiser` is None if the column held states. `missing` counts
+    rows without a reading, `missing_share` is their share, `missing_state` their state, or None if they have none.
+    """
+
+    states: Ints
+    segments: Ints
+    moments: Floats | None
+    period_seconds: float | None
+    discretiser: Discretiser | None
+    column: str
+    missing: int
+    missing_state: int | None
+    missing_share: float
+
+
+def with_states(recording: Recording) -> Recording:
+    """The ticks that have a state. One that is left out separates: every tick after it is of a new segment."""
+    chosen = recording.states >= 0
+    segments = (recording.segments + np.cumsum(~chosen))[chosen]
+    moments = None if recording.moments is None else recording.moments[chosen]
+    return recording._replace(states=recording.states[chosen], segments=segments, moments=moments)
+
+
+def recording_of(readings: Readings, threshold: float | str | None, baseline: int | None = None) -> Recording:
+    """States of readings.
+
+    They are numbers from 0, or made by a threshold (a number, or "mean") or a baseline (ticks of a running mean; the
+    first of each segment have no state).
+
+    Raises:
+        PlanningError: a reading is no number, or no state.
+    """
+    values, column = readings.values, readings.column
+    if isinstance(values, list):
+        raise PlanningError(f"{readings.source}: column {column} holds names: fugu plan auto makes states of them")
+    present, absent = readings.present, readings.absent
+    rows = ~absent
+    share = float((~present[rows]).mean())
+    missing = int((~present & rows).sum())
+    made: Discretiser | None = None
+    lost = None
+    if baseline is not None:
+        lowest, highest = _range(values)
+        made = Baseline(baseline_ticks=baseline, lowest=lowest, highest=highest)
+        if share > MOST_MISSING:
+            lost = len(made.states)
+            made = made.model_copy(update={"states": (*made.states, "missing"), "missing": "missing"})
+        states = states_of(made, values, readings.segments)
+        states[absent] = -1
+    else:
+        usable = values[present]
+        if threshold is None:
+            found = _states(usable, readings.source, column)
+        else:
+            edge = float(usable.mean()) if isinstance(threshold, str) else threshold
+            found, made = (usable >= edge).astype(np.int64), Thresholds(edges=(edge,), states=("low", "high"))
+        if share > MOST_MISSING:
+            lost = int(found.max()) + 1 if made is None else 2
+            if lost > _LARGEST_STATE:
+                raise PlanningError(
+                    f"{readings.source}: {lost} states leave no room for one of the {missing} rows without reading"
+                )
+        states = np.full(len(values), -1 if lost is None else lost, dtype=np.int64)
+        states[absent] = -1
+        states[present] = found
+    return Recording(
+        *(states, readings.segments, readings.moments, readings.period_seconds, made, column, missing, lost, share)
+    )
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """A range of round numbers that holds readings (n,), NaN where there is none: of a policy, hence public."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-9)))
+    return math.floor(low / step) * step, (math.floor(high / step) + 1.0) * step
+
+
+def _states(values: Floats, file: str, column: str) -> Ints:
+    if ((values != np.floor(values)) | (values < 0) | (values > _LARGEST_STATE)).any():
+        raise PlanningError(
+            f"{file}: column {column} does not hold states (whole numbers from 0 to {_LARGEST_STATE}): give --threshold"
+        )
+    return values.astype(np.int64)

@@ -1,0 +1,278 @@
+"""Which column of a table is the time, which the reading, and which tell one series from another."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time
+from fugu.recordings.errors import Option, QuestionError, RecordingError
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.table import Table
+
+__all__ = [
+    "BOUNDARIES",
+    "Key",
+    "TimeCells",
+    "column_missing",
+    "is_missing",
+    "keys_of",
+    "selected",
+    "time_of",
+    "time_rank",
+    "value_of",
+]
+
+BOUNDARIES = ("seg", "subject")
+"""Columns in which a new cell begins a new stretch."""
+_TIMES = (
+    *("timestamp", "time", "datetime", "date_time", "date-time", "date", "last_changed", "last_updated", "ts"),
+    *("epoch", "unixtime", "unix_time", "t"),
+)
+"""Usual names of a column that says when, in small letters and without an underscore before; the best come first."""
+_UNSURE = ("t", "ts", "date", "epoch")
+"""Names that are of other things as well: they are taken for times only if their cells look like times."""
+_VALUES = ("value", "state")
+_KEY = re.compile(
+    r"(sensor|topic|device|entity|node|channel|room|location|station|source|host|id|name|label|address|addr|mac|metric"
+    r"|measurement|field|series|meter|tag|friendly_name|appliance|unit|type|user|person|participant|trace)"
+    r"([ _-]?(id|name|no|nr|number))?|.*[ _-]id"
+)
+_MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
+_UNITS = (*UNITS, "dd/mm", "mm/dd")
+_LOOKED_AT = 200
+_MOST_KEYS = 10_000
+_TWICE, _STEADY, _ALIKE, _REPEATS, _NO_REPEATS = 0.2, 0.8, 0.1, 0.1, 0.01
+_FEWEST, _MOST_LEVELS = 10, 8
+
+
+class TimeCells(NamedTuple):
+    """The cells of the times: by the name of their column, or of two, and their unit if it was said."""
+
+    name: str
+    cells: list[str]
+    unit: str | None
+    columns: tuple[str, ...]
+
+
+class Key(NamedTuple):
+    """A column that tells series apart, with how many rows each of its names has.
+
+    `named` says that its own name is of such columns; of others the names may be readings, and are not shown.
+    """
+
+    column: str
+    counts: dict[str, int]
+    named: bool
+
+
+def is_missing(cell: str) -> bool:
+    """Return whether a cell is one of the usual words for no reading."""
+    return cell.strip().lower() in _MISSING
+
+
+def column_missing(file: str, name: str, header: Iterable[str]) -> RecordingError:
+    """Make the error of a column that is not there."""
+    return RecordingError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
+
+
+def time_rank(name: str) -> int | None:
+    """How well the name of a column is one of times, 0 the best; None if it is not."""
+    return _TIMES.index(_plain(name)) if _plain(name) in _TIMES else None
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().lstrip("_")
+
+
+def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
+    """The times of a table; None if nothing in it looks like one.
+
+    Raises:
+        RecordingError: the wanted column is not there.
+        QuestionError: several columns may be it.
+    """
+    columns = table.columns
+    if wanted is not None:
+        name, _, unit = wanted.rpartition(":")
+        if wanted in columns:
+            return _joined(table, file, wanted, None)
+        if name in columns and unit in _UNITS:
+            return _joined(table, file, name, unit)
+        raise column_missing(file, wanted, columns)
+    if table.time is not None:
+        return TimeCells(table.time, columns[table.time], None, (table.time,))
+    for wanted_name in _TIMES:
+        for name, cells in columns.items():
+            if _plain(name) == wanted_name and (wanted_name not in _UNSURE or looks_like_time(cells)):
+                return _joined(table, file, name, None)
+    dates = [name for name, cells in columns.items() if _all(cells, is_date)]
+    if len(dates) > 1 and table.changes is None:
+        options = [Option(("--time", name), "its times") for name in dates]
+        raise QuestionError("time", f"{file} has {len(dates)} columns of times", options)
+    return _joined(table, file, dates[0], None) if dates else None
+
+
+def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
+    """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
+    cells = table.columns[name]
+    of_day = _all(cells, is_time_of_day)
+    if not of_day and not _all(cells, _is_day):
+        return TimeCells(name, cells, unit, (name,))
+    test = is_date if of_day else is_time_of_day
+    beside = next((other for other, theirs in table.columns.items() if other != name and _all(theirs, test)), None)
+    if beside is None:
+        if of_day:
+            raise RecordingError(f"{file}: column {name} has times of day, and no column has dates: name one by --time")
+        return TimeCells(name, cells, unit, (name,))
+    days, times = (beside, name) if of_day else (name, beside)
+    pairs = zip(table.columns[days], table.columns[times], strict=True)
+    both = [f"{day.strip()} {time.strip()}" for day, time in pairs]
+    return TimeCells(f"{days} and {times}", both, unit, (days, times))
+
+
+def _is_day(cell: str) -> bool:
+    return is_date(cell) and ":" not in cell
+
+
+def _all(cells: Sequence[str], test: Callable[[str], bool]) -> bool:
+    """Return whether the first cells that are not missing, and the last, all pass a test."""
+    some = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
+    return bool(some) and all(map(test, some))
+
+
+def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, tuple[tuple[str, str], ...]]:
+    """The rows that are wanted, and the cell that they have in some columns.
+
+    Raises:
+        RecordingError: no column, or no row, is like that.
+    """
+    only = dict(options.only)
+    if options.column is not None and options.column not in table.columns:
+        key = next((key for key in (*table.keys, *table.columns) if options.column in set(_cells(table, key))), None)
+        if key is None or not (key in table.keys or _KEY.fullmatch(_plain(key))):
+            raise column_missing(file, options.column, table.columns)
+        only[key] = options.column
+    for column, cell in only.items():
+        if column not in table.columns:
+            raise column_missing(file, column, table.columns)
+        rows = [place for place, other in enumerate(table.columns[column]) if other.strip() == cell]
+        if not rows:
+            raise RecordingError(f"{file}: no row has {cell[:80]!r} in column {column}")
+        columns = {name: [cells[row] for row in rows] for name, cells in table.columns.items()}
+        table = table._replace(columns=columns, lines=[table.lines[row] for row in rows])
+    return table, tuple(only.items())
+
+
+def _cells(table: Table, column: str) -> list[str]:
+    return table.columns.get(column, [])
+
+
+def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str]) -> str:
+    """The column of the readings; `others` have another meaning.
+
+    Raises:
+        QuestionError: several columns may be it.
+        RecordingError: none may.
+    """
+    if wanted is not None and wanted in table.columns:
+        return wanted
+    if table.value is not None:
+        return table.value
+    for usual in _VALUES:
+        for name in table.columns:
+            if _plain(name) == usual and name not in others:
+                return name
+    rest = [
+        name
+        for name, cells in table.columns.items()
+        if name not in others and _plain(name) not in BOUNDARIES and not _all(cells, is_date)
+    ]
+    values = [name for name in rest if not _KEY.fullmatch(_plain(name))] or rest
+    values = [name for name in values if not all(map(is_missing, table.columns[name]))]
+    if not values:
+        raise RecordingError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200]}")
+    if len(values) > 1:
+        options = [Option(("--column", name), "its readings") for name in values]
+        raise QuestionError("column", f"{file} has {len(values)} columns that may be the readings", options)
+    return values[0]
+
+
+def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:
+    """Columns that tell series apart, and have several.
+
+    What a form knows decides. Else it is a column of names whose rows interleave, or whose times begin again; or one of
+    numbers that is called like such a column, or without which times come twice, or steps and values make no sense.
+    """
+    if table.keys:
+        found = [Key(name, dict(Counter(table.columns[name])), True) for name in table.keys]
+        return [key for key in found if len(key.counts) > 1]
+    keys = []
+    for name, cells in table.columns.items():
+        if name == value or name in others or _plain(name) in (*BOUNDARIES, *_VALUES):
+            continue
+        counts = dict(Counter(cells))
+        if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
+            continue
+        named = bool(_KEY.fullmatch(_plain(name)))
+        codes = _codes(cells)
+        if _tells_apart(cells, codes, named, table.columns[value], times, parts):
+            keys.append(Key(name, counts, named))
+    return keys
+
+
+def _tells_apart(
+    cells: list[str], codes: Ints, named: bool, values: list[str], times: Floats | None, parts: Ints
+) -> bool:
+    number = int(codes.max()) + 1
+    moves = int((np.diff(codes) != 0).sum())
+    if _all(cells, is_date):
+        return False
+    interleaved = moves >= number
+    if named or not _all(cells, _is_number):
+        if times is None or interleaved:
+            return interleaved
+        if named:
+            return True
+        return bool(((np.diff(codes) != 0) & (np.diff(times) < 0.0) & (np.diff(parts) == 0)).any())
+    if times is None or not interleaved or len(codes) < _FEWEST:
+        return False
+    order = np.lexsort((times, codes))
+    same_series = np.diff(codes[order]) == 0
+    within = np.diff(times[order])[same_series]
+    across = np.diff(np.sort(times))
+    if not within.size or not across.size:
+        return False
+    if (across == 0.0).mean() > _TWICE and (within == 0.0).mean() < _NO_REPEATS:
+        return True
+    if _steady(within) >= _STEADY > _steady(across):
+        return True
+    texts = _codes(values)
+    by_time = np.argsort(times, kind="stable")
+    repeats = (np.diff(texts[by_time]) == 0).mean()
+    own = (np.diff(texts[order])[same_series] == 0).mean()
+    return bool(len(set(values)) <= _MOST_LEVELS and repeats > _REPEATS and own < _NO_REPEATS)
+
+
+def _codes(cells: Sequence[str]) -> Ints:
+    """(n,) a number for each different cell."""
+    numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+    return np.array([numbers[cell] for cell in cells], dtype=np.int64)
+
+
+def _steady(steps: Floats) -> float:
+    middle = float(np.median(steps))
+    return float((np.abs(steps - middle) <= _ALIKE * middle).mean()) if middle > 0.0 else 0.0
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,240 @@
+"""Rules that find a recording implausible, or readable in two ways: each asks, unless `--as-it-is` names it.
+
+None of them knows what a recording is of. What each asks of is in its docstring; no question has a reading in it, only
+an option may have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.recordings.clock import Clock
+from fugu.recordings.columns import Key, TimeCells
+from fugu.recordings.errors import Option, QuestionError
+from fugu.recordings.options import ReadOptions, RowKind
+from fugu.recordings.ticks import Steps
+
+__all__ = ["RULES", "Evidence", "ask", "unusual_holds"]
+
+_DAY = 86_400.0
+_MOST_SHOWN, _MOST_CODES = 12, 8
+
+
+class Evidence(NamedTuple):
+    """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
+
+    `backward` is the share of rows, as they came, that are earlier than the one before, and `reversed_order` says that
+    all are. `readings` are (n,) numbers, NaN without one; None for names. `kind` is None if rows may be of several.
+    """
+
+    file: str
+    column: str
+    options: ReadOptions
+    keys: list[Key]
+    readings: Floats | None
+    time: TimeCells | None = None
+    clock: Clock | None = None
+    times: Floats | None = None
+    parts: Ints | None = None
+    steps: Steps | None = None
+    backward: float = 0.0
+    backward_rows: int = 0
+    kind: RowKind | None = None
+    works: Ints | None = None
+
+
+class _Asked(NamedTuple):
+    question: str
+    options: list[Option]
+
+
+_Rule = Callable[[Evidence], _Asked | None]
+
+
+def _keys(evidence: Evidence) -> _Asked | None:
+    """Several series in one file: a column tells them apart, and all are read as one sensor."""
+    if not evidence.keys:
+        return None
+    key = max(evidence.keys, key=lambda key: (key.named, len(key.counts)))
+    # Names in a column that is called like no key may be readings.
+    shown = sorted(key.counts.items(), key=lambda pair: -pair[1])[:_MOST_SHOWN] if key.named else []
+    options = [Option(("--only", f"{key.column}={name}"), f"{count} rows") for name, count in shown]
+    if len(shown) < len(key.counts):
+        options.append(Option(("--only", f"{key.column}=NAME"), f"one of {len(key.counts) - len(shown)} names"))
+    options.append(Option(("--as-it-is", "keys"), "all rows are of one sensor"))
+    return _Asked(f"column {key.column} has {len(key.counts)} names, whose rows are not of one sensor", options)
+
+
+def _dates(evidence: Evidence) -> _Asked | None:
+    """Dates in which no part is above 12."""
+    if evidence.clock is None or evidence.time is None or not evidence.clock.ambiguous:
+        return None
+    column = evidence.time.columns[0]
+    return _Asked(
+        f"column {column} has dates whose day and month cannot be told apart",
+        [
+            Option(("--time", f"{column}:dd/mm"), "the day comes first"),
+            Option(("--time", f"{column}:mm/dd"), "the month comes first"),
+        ],
+    )
+
+
+def _step(evidence: Evidence) -> _Asked | None:
+    """Rows less than a millisecond apart, or more than a day, or numbers that may be days of a spreadsheet."""
+    time, clock, steps = evidence.time, evidence.clock, evidence.steps
+    if time is None or clock is None or steps is None or time.unit is not None:
+        return None
+    lowest, highest = float(np.min(evidence.times)), float(np.max(evidence.times))  # type: ignore[arg-type]
+    days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
+    if not days and 1e-3 <= steps.median <= _DAY:
+        return None
+    units = {"days": "days, as in Excel", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+    if clock.unit not in units.values():
+        units = {}
+    options = [
+        Option(("--time", f"{time.columns[0]}:{unit}"), f"they are {words}")
+        for unit, words in units.items()
+        if words != clock.unit and (unit == "days") == (steps.median <= 1.0)
+    ]
+    options.append(Option(("--as-it-is", "step"), f"they are {clock.unit}"))
+    return _Asked(f"by column {time.name} rows are {steps.median:.3g} s apart", options)
+
+
+def _order(evidence: Evidence) -> _Asked | None:
+    """Rows that often go back in time."""
+    if evidence.backward_rows < 5 or evidence.backward < 0.01 or evidence.backward > 0.99 or evidence.time is None:
+        return None
+    return _Asked(
+        f"{evidence.backward:.0%} of the rows are earlier than the row before: are they of one sensor, by column "
+        f"{evidence.time.name}",
+        [Option(("--as-it-is", "order"), "sort them"), Option(("--time", "COLUMN"), "another column has the times")],
+    )
+
+
+def _rows(evidence: Evidence) -> _Asked | None:
+    """Steps that are neither of one clock, nor explained, nor of changes."""
+    if evidence.kind is not None or evidence.steps is None:
+        return None
+    low, high = np.quantile(evidence.steps.all, [0.05, 0.95])
+    return _Asked(
+        f"rows are {low:.3g} to {high:.3g} s apart, which says not what they are",
+        [
+            Option(("--samples",), f"readings on a clock of {evidence.steps.median:g} s, some absent"),
+            Option(("--changes",), "each value holds until the next"),
+            Option(("--events",), "each row is a tick, as a heartbeat is"),
+        ],
+    )
+
+
+def _codes(evidence: Evidence) -> _Asked | None:
+    """A value that comes again and again, far from all others, as codes of failed sensors do."""
+    if evidence.readings is None:
+        return None
+    values, counts = np.unique(evidence.readings[~np.isnan(evidence.readings)], return_counts=True)
+    if len(values) <= 8:
+        return None
+    codes, steps = [], np.diff(values)
+    nearest = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
+    for place in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
+        others = np.delete(values, place)
+        low, high = _quartiles(others, np.delete(counts, place))
+        spread = max(high - low, float(np.subtract(*np.quantile(others, [0.75, 0.25]))))
+        if counts[place] >= 3 and nearest[place] > 2.0 * spread > 0.0:
+            codes.append(f"{values[place]:g}")
+    if not codes:
+        return None
+    return _Asked(
+        f"column {evidence.column} has {len(codes)} value{'s' * (len(codes) > 1)} far from all others, again and again",
+        [
+            Option(("--missing-values", ",".join(codes)), "codes for no reading"),
+            Option(("--as-it-is", "codes"), "readings"),
+        ],
+    )
+
+
+def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
+    """The quartiles of values (n,), increasing, that come so often."""
+    reached = np.cumsum(counts) / counts.sum()
+    low, high = np.searchsorted(reached, [0.25, 0.75]).tolist()
+    return float(values[low]), float(values[min(high, len(values) - 1)])
+
+
+def unusual_holds(times: Floats, parts: Ints, works: Ints) -> tuple[Floats, float]:
+    """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
+    inside = (np.diff(parts) == 0) & works[:-1].astype(bool)
+    holds = np.sort(np.diff(times)[inside])[::-1]
+    for number in range(1, max(3, len(holds) // 100) + 1):
+        if number < len(holds) and holds[number - 1] >= max(_DAY, 5.0 * holds[number]):
+            return holds[:number], float(holds[number])
+    return holds[:0], 0.0
+
+
+def _hold(evidence: Evidence) -> _Asked | None:
+    """A value that holds for days, and far longer than any other: an outage that nobody told, or a journey."""
+    times, parts, works = evidence.times, evidence.parts, evidence.works
+    if (
+        evidence.kind != "changes"
+        or evidence.options.gap is not None
+        or times is None
+        or parts is None
+        or works is None
+    ):
+        return None
+    holds, others = unusual_holds(times, parts, works)
+    if not holds.size:
+        return None
+    hours = math.ceil(others / 3600.0)
+    what = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
+    return _Asked(
+        f"{what} for {holds[-1] / _DAY:.1f} days, and no other for longer than {others / 3600.0:.2g} h",
+        [
+            Option(("--gap", f"{max(hours, 1)}h"), "a gap: the sensor was off"),
+            Option(("--as-it-is", "hold"), "it was so all the time"),
+        ],
+    )
+
+
+def _zone(evidence: Evidence) -> _Asked | None:
+    """Times without a zone, where parts of the day are asked for."""
+    clock, options = evidence.clock, evidence.options
+    if clock is None or evidence.time is None or not options.day_parts or options.zone is not None:
+        return None
+    if not (clock.naive and clock.dated):
+        return None
+    local = options.day_parts if options.day_parts != "UTC" else "Europe/Berlin"
+    return _Asked(
+        f"times in column {evidence.time.name} have no zone, and parts of the day are asked for",
+        [Option(("--zone", local), "they are of this zone"), Option(("--as-it-is", "zone"), "they are UTC")],
+    )
+
+
+RULES: dict[str, _Rule] = {
+    "keys": _keys,
+    "dates": _dates,
+    "step": _step,
+    "order": _order,
+    "rows": _rows,
+    "codes": _codes,
+    "hold": _hold,
+    "zone": _zone,
+}
+"""In the order in which they ask. `dates` and `rows` ask until an option says which."""
+_MUST = ("dates", "rows")
+
+
+def ask(evidence: Evidence) -> None:
+    """Ask what is not clear.
+
+    Raises:
+        QuestionError: a rule asks.
+    """
+    for name, rule in RULES.items():
+        if name in evidence.options.as_it_is and name not in _MUST:
+            continue
+        if (asked := rule(evidence)) is not None:
+            raise QuestionError(name, f"{evidence.file}: {asked.question}", asked.options)

@@ -1,0 +1,208 @@
+"""Words, numbers and a small picture of a recording as it was understood."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.places import Traces
+from fugu.recordings.readings import Facts, Readings
+
+__all__ = ["Recording", "summary", "summary_document"]
+
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_BARS = "▁▂▃▄▅▆▇█"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Recording(NamedTuple):
+    """A recording as it was understood.
+
+    Attributes:
+        readings: its readings, tick by tick; None of places.
+        traces: its places; None of readings.
+        facts: how it is written.
+        source: its name.
+    """
+
+    readings: Readings | None
+    traces: Traces | None
+    facts: Facts
+    source: str
+
+    @property
+    def summary(self) -> tuple[str, str]:
+        """Two sentences: what was read, and of what times."""
+        return summary(self.source, self.facts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what was left out, and why."""
+        return self.readings.notes if self.readings else self.traces.notes if self.traces else ()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Columns that have no meaning here."""
+        return self.facts.unused
+
+    @property
+    def picture(self) -> list[str]:
+        """Readings over time in two lines of text; places are not drawn."""
+        return _picture(self.readings) if self.readings else ["Places are not drawn here."]
+
+    def document(self) -> dict[str, Any]:
+        """An object for JSON."""
+        return summary_document(self.readings) if self.readings else {"summary": self.summary, **self.facts._asdict()}
+
+    def to_csv(self) -> str:
+        """The text of a plain CSV file, which is read as the same ticks.
+
+        Raises:
+            RecordingError: it holds places.
+        """
+        if self.readings is None:
+            raise RecordingError(f"{self.source} holds places: no plain file is made of them")
+        return _plain_csv(self.readings)
+
+
+def summary(source: str, facts: Facts) -> tuple[str, str]:
+    """Two lines: the columns and rows that were read, and their times."""
+    chosen = "".join(f", only {column}={cell}" for column, cell in facts.only)
+    rows = f"{facts.rows} rows" if facts.rows == facts.rows_in_file else f"{facts.rows} of {facts.rows_in_file} rows"
+    zone = f", {facts.zone}" if facts.zone else ""
+    times = f"times in column {facts.time} ({facts.unit}{zone})" if facts.time else "no times"
+    first = f"{source}: {facts.form}, {rows}{chosen}; readings in column {facts.column}, {times}"
+    return first, "; ".join(_of_rows(facts))
+
+
+def _of_rows(facts: Facts) -> list[str]:
+    words = []
+    every = "" if facts.period is None else f"one every {_time(facts.period)}"
+    match facts.kind:
+        case "changes":
+            words.append(f"rows are changes, as {facts.why}, and are looked at {every.removeprefix('one ')}")
+        case "events":
+            words.append(f"rows are events, as {facts.why}: typically {every}")
+        case "samples":
+            words.append(f"rows are samples, as {facts.why}: {every}")
+        case None:
+            words.append(f"each row is a tick{', ' + every if every else ''}")
+    if facts.first is not None and facts.last is not None:
+        words.append(f"from {_date(facts.first)} to {_date(facts.last)}")
+    missing = sum(facts.missing.values())
+    words.append(f"{missing / facts.rows:.1%} without a reading" if missing else "none without a reading")
+    if facts.longest is not None:
+        words.append(f"longest hold {_time(facts.longest)}")
+    if facts.gaps:
+        words.append(f"{facts.gaps} gaps")
+    return words
+
+
+def _time(seconds: float) -> str:
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1.0, "s"))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _date(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
+
+
+def summary_document(readings: Readings) -> dict[str, Any]:
+    """The object for machines of what was understood."""
+    facts = readings.facts[0]
+    return {
+        "source": readings.source,
+        "form": facts.form,
+        "rows": facts.rows,
+        "rows_in_file": facts.rows_in_file,
+        "column": facts.column,
+        "only": dict(facts.only),
+        "time": facts.time,
+        "unit": facts.unit or None,
+        "zone": facts.zone or None,
+        "row_kind": facts.kind,
+        "why": facts.why or None,
+        "kind": readings.kind,
+        "ticks": len(readings.segments),
+        "period_seconds": facts.period,
+        "steps_seconds": facts.steps,
+        "longest_hold_seconds": facts.longest,
+        "gaps": facts.gaps,
+        "first": facts.first,
+        "last": facts.last,
+        "missing": facts.missing,
+        "missing_share": readings.missing_share,
+        "unused": list(facts.unused),
+        "replayable": facts.plain,
+        "notes": list(readings.notes),
+        "summary": summary(readings.source, facts),
+    }
+
+
+def _picture(readings: Readings, width: int = 64) -> list[str]:
+    """Lines of text: readings over time from left to right, and what the signs stand for."""
+    cells = np.minimum(np.arange(len(readings.segments)) * width // max(len(readings.segments), 1), width - 1)
+    if isinstance(readings.values, list):
+        return _names(readings.values, cells, width)
+    return _numbers(np.asarray(readings.values), cells, width)
+
+
+def _numbers(values: Floats, cells: Ints, width: int) -> list[str]:
+    present = ~np.isnan(values)
+    count = np.bincount(cells[present], minlength=width)
+    with np.errstate(invalid="ignore"):
+        means = np.bincount(cells[present], values[present], minlength=width) / count
+    low, high = float(np.nanmin(means)), float(np.nanmax(means))
+    step = (high - low) / len(_BARS) or 1.0
+    bars = [" " if math.isnan(mean) else _BARS[min(int((mean - low) / step), len(_BARS) - 1)] for mean in means]
+    return ["".join(bars), f"means of {len(values) / width:.3g} ticks, {low:.4g} to {high:.4g}"]
+
+
+def _names(values: list[str | None], cells: Ints, width: int) -> list[str]:
+    spelled = sorted({value.casefold() for value in values if value is not None})
+    if len(spelled) == 2:
+        on = np.array([math.nan if value is None else float(value.casefold() == spelled[1]) for value in values])
+        bars, _ = _numbers(on, cells, width)
+        return [bars, f"the share of {spelled[1]!r} in {len(values) / width:.3g} ticks, by height"]
+    number = {name: place for place, name in enumerate(spelled)}
+    codes = np.array([-1 if value is None else number[value.casefold()] for value in values])
+    line = ""
+    for cell in range(width):
+        seen = codes[(cells == cell) & (codes >= 0)]
+        line += _LETTERS[min(int(np.bincount(seen).argmax()), len(_LETTERS) - 1)] if seen.size else " "
+    legend = ", ".join(f"{_LETTERS[place]} {name}" for name, place in number.items() if place < len(_LETTERS))
+    return [line, f"the usual name of {len(values) / width:.3g} ticks: {legend}"[:200]]
+
+
+def _plain_csv(readings: Readings) -> str:
+    """The text of a CSV file that is read as the same ticks, and that an agent can replay."""
+    facts, values, segments = readings.facts[0], readings.values, readings.segments.tolist()
+    cells = ["" if not here else _cell(value) for value, here in zip(values, readings.present.tolist(), strict=True)]
+    if readings.moments is None:
+        return "\n".join(["value", *cells, ""])
+    times = [f"{moment:.3f}".rstrip("0").rstrip(".") for moment in readings.moments.tolist()]
+    if not readings.changes:
+        absent = readings.absent.tolist()
+        several = facts.gaps > 0
+        head = "time,value,seg" if several else "time,value"
+        marks = [f",{segment}" for segment in segments] if several else [""] * len(cells)
+        rows = zip(times, cells, marks, absent, strict=True)
+        return "\n".join([head, *(f"{time},{cell}{mark}" for time, cell, mark, gone in rows if not gone), ""])
+    lines = ["last_changed,value"]
+    for tick, (time, cell) in enumerate(zip(times, cells, strict=True)):
+        new = tick == 0 or segments[tick] != segments[tick - 1]
+        if new and tick:
+            lines.append(f"{readings.moments[tick - 1] + readings.period:.3f},unavailable")
+        if new or cell != cells[tick - 1] or tick == len(cells) - 1:
+            lines.append(f"{time},{cell or 'unknown'}")
+    return "\n".join([*lines, ""])
+
+
+def _cell(value: object) -> str:
+    text = str(value) if isinstance(value, str) else f"{value!r}".removesuffix(".0")
+    return f'"{text}"' if "," in text or '"' in text else text
