@@ -1,0 +1,296 @@
+"""Random histories of policies, as a gateway hears of them: no stretch loses more than the newest descriptions say.
+
+Policies get stronger and weaker, some for a few ticks only; clocks jump, devices pause and restart, frames come late,
+windows take the place of symbols. What is true comes from recursions that every path confirms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import Dated, dated
+from fugu.contract.leakage import Adversary
+from fugu.contract.policy import Clock, Policy
+from fugu.planning.window_plan import WantedWindow, joint_plan
+from fugu.privacy.randomised_response import calibrate
+from gateway.describe import Described, InForce
+from gateway.store.versions import Drawn, Timeline
+from tests.support.changing_noise import (
+    Array,
+    by_every_path,
+    emission_of,
+    leakages,
+    odds_leakage,
+    stretch_losses,
+)
+from tests.support.scenes import catalogue
+
+KINDS = ("up", "down", "brief", "jump", "restart", "pause", "late", "windows")
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+CLASSES = (
+    BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)),
+    BinaryChains(q=(0.25, 0.4), r=(0.2, 0.3)),
+    BinaryChains(q=(0.15, 0.6), r=(0.2, 0.7)),
+)
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+FRAME, WINDOW = 8, 8
+
+
+@cache
+def made(
+    version: int, chains: BinaryChains, epsilon: float, adversary: Adversary, ticks: int, *, counted: bool
+) -> Policy:
+    windows, table = (), None
+    if counted:
+        wanted = [WantedWindow("eight", WINDOW, (1,))]
+        windows = joint_plan(chains, epsilon, adversary, wanted, stretch_ticks=ticks).windows
+    else:
+        table = calibrate(chains, epsilon, adversary, stretch_ticks=ticks, slack=True).table
+    return Policy(
+        fleet="home",
+        device="watch",
+        stream="hr",
+        version=version,
+        clock=Clock(epoch_us=0, period_us=60_000_000),
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=table,
+        chains=chains,
+        guarantee=Guarantee(epsilon=epsilon, adversary=adversary, stretch_ticks=ticks),
+        windows=windows,
+    )
+
+
+@dataclass
+class Life:
+    """A device's ticks: `steps` of the chain in turn, each with its tick's number (-1: none) and rates."""
+
+    generator: np.random.Generator
+    kinds: set[str] = field(default_factory=set)
+    policies: list[Policy] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    rates: list[tuple[float, float]] = field(default_factory=list)
+    frames: list[Drawn] = field(default_factory=list)
+    due: list[int] = field(default_factory=list)
+    tick: int = 0
+    previous: int = -1
+
+    def live(self) -> None:
+        counted = self.generator.random() < 0.15
+        if counted:
+            self.kinds.add("windows")
+        chains, adversary = CLASSES[self.generator.integers(3)], ADVERSARIES[self.generator.integers(3)]
+        for version in range(1, int(self.generator.integers(2, 6)) + 1):
+            if self.generator.random() < 0.2:
+                chains, adversary = CLASSES[self.generator.integers(3)], ADVERSARIES[self.generator.integers(3)]
+            epsilon, ticks = float(self.generator.choice(EPSILONS)), int(self.generator.choice([1, 1, 2, 9]))
+            policy = made(version, chains, epsilon, adversary, ticks, counted=counted)
+            if self.policies:
+                rate, before = (max(one.outputs.ratios) for one in (policy, self.policies[-1]))
+                self.kinds.add("down" if rate < before else "up" if rate > before else "same")
+            self.policies.append(policy)
+            ticks = int(self.generator.choice([2, 10, 40, 90]))
+            if ticks <= 10:
+                self.kinds.add("brief")
+            for _ in range(ticks):
+                self._perhaps_skip()
+                self._draw(policy)
+            self._end_frame(policy)
+
+    def _perhaps_skip(self) -> None:
+        if self.generator.random() > 0.01:
+            return
+        kind = str(self.generator.choice(["jump", "restart", "pause"]))
+        self.kinds.add(kind)
+        self._end_frame(self.policies[-1])
+        skipped = int(self.generator.integers(5, 2000)) if kind == "jump" else int(self.generator.integers(1, 30))
+        for _ in range(0 if kind == "jump" else skipped):  # time passes, and nothing is drawn
+            self.numbers.append(-1)
+            self.rates.append((0.0, 0.0))
+        self.tick += skipped
+
+    def _draw(self, policy: Policy) -> None:
+        first, second = policy.outputs.ratios
+        self.numbers.append(self.tick)
+        self.rates.append((float(np.log(float(first))), float(np.log(float(second)))))
+        self.due.append(self.tick)
+        self.tick += 1
+        if len(self.due) == FRAME:
+            self._end_frame(policy)
+
+    def _end_frame(self, policy: Policy) -> None:
+        if not self.due:
+            return
+        first, last = self.due[0], self.due[-1]
+        self.due = []
+        if policy.table is None and last - first + 1 < WINDOW:  # it is never released
+            for place, number in enumerate(self.numbers):
+                if first <= number <= last:
+                    self.rates[place] = (0.0, 0.0)
+            return
+        self.frames.append(Drawn(first, last, policy.version, self.previous + 1))
+        self.previous = last
+
+
+@dataclass
+class Seen:
+    """What a gateway hears of it, frame by frame, some of them late; and what its descriptions said on the way."""
+
+    life: Life
+    timeline: Timeline = field(default_factory=Timeline)
+
+    def __post_init__(self) -> None:
+        self.known = InForce(catalogue(self.life.policies), rows=lambda *_: self.timeline.rows)
+        self.told: list[dict[int, Dated]] = []
+
+    def hear(self) -> None:
+        order = [*self.life.frames]
+        for place in range(len(order) - 1):
+            if self.life.generator.random() < 0.02:
+                self.life.kinds.add("late")
+                order.insert(min(place + int(self.life.generator.integers(2, 9)), len(order)), order.pop(place))
+        newest = 0
+        for frame in order:
+            if frame.version > newest:
+                self.say()
+                newest = frame.version
+            self.timeline.add(frame)
+            self.known.named("watch", "hr", frame.version, frame.last)
+        self.say()
+
+    def say(self) -> None:
+        history = self.known.history("watch", "hr")
+        heard = {row.version for row in self.timeline.rows}
+        self.told.append({one.version: dated(one, history) for one in self.life.policies if one.version in heard})
+
+    def withdrawn(self) -> int:
+        """How many promises of some interval of ticks were told, and are told of less of it at the end."""
+        last, count = self.told[-1], 0
+        for told in self.told[:-1]:
+            for version, when in told.items():
+                now = last[version]
+                if (
+                    when.since is not None
+                    and when != now
+                    and not (
+                        now.since is not None
+                        and now.since <= when.since
+                        and (now.until is None or (when.until is not None and when.until <= now.until))
+                    )
+                ):
+                    count += 1
+        return count
+
+
+def sides(chains: BinaryChains, adversary: Adversary, steps: Array) -> list[tuple[Array, Array]]:
+    """Leakages of both sides, in the chains of a class that may be the worst."""
+    found = []
+    for q, r in {(chains.q[0], chains.r[0]), (chains.q[1], chains.r[1])}:
+        if adversary == "universal":
+            alpha = (1 - q) * (1 - r) / (q * r)
+            past, future = (odds_leakage(max(alpha, 1 / alpha), some) for some in (steps, steps[::-1]))
+        else:
+            past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))
+        found.append((past, future[::-1]))
+    return found
+
+
+def check(seed: int, counts: Counter[str]) -> None:
+    """Live a life, hear of it, and hold every stretch against what the newest descriptions say."""
+    life = Life(np.random.default_rng(seed))
+    life.live()
+    seen = Seen(life)
+    seen.hear()
+    counts.update(life.kinds)
+    counts["withdrawn"] += seen.withdrawn()
+    if not life.frames:
+        return
+    steps, numbers = np.array(life.rates), np.array(life.numbers)
+    version_at = {tick: row.version for row in life.frames for tick in range(row.first, row.last + 1)}
+    running = seen.known.running("watch", "hr")
+    assert running is not None
+    description = Described.of(running).description
+    described = {one.version: one for one in (description, *description.others)}
+    closest = 0.0
+    for policy in life.policies:
+        if (when := seen.told[-1].get(policy.version)) is None:
+            continue
+        if policy.version in described:
+            shown = described[policy.version].guarantee
+            assert (shown.since, shown.until) == (when.since, when.until)
+        promise, bound = policy.guarantee, policy.bound()
+        pairs = sides(policy.chains, promise.adversary, steps)  # type: ignore[arg-type]  # all are binary
+        for ticks in {1, promise.stretch_ticks, 3}:
+            if ticks > len(steps):
+                continue
+            truth = np.max([stretch_losses(*pair, steps, ticks) for pair in pairs], axis=0)
+            inside, outside = bound.epsilon(ticks), when.epsilon(bound, -1, -1, ticks)
+            for place, loss in enumerate(truth.tolist()):
+                begin = int(numbers[place])
+                if version_at.get(begin) != policy.version or numbers[place + ticks - 1] - begin != ticks - 1:
+                    continue
+                told = inside if when.covers(begin, begin, ticks) else outside
+                assert loss <= told + 1e-9, (seed, policy.version, begin, ticks, loss, told)
+                closest = max(closest, loss / told)
+                counts["stretches"] += 1
+    counts["histories"] += 1
+    counts["reached"] += closest >= 0.9
+
+
+def summary(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+
+
+@pytest.mark.long
+def test_no_stretch_of_a_history_loses_more_than_is_told_at_its_end() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(60):
+        check(seed, counts)
+    assert all(counts[kind] for kind in KINDS), summary(counts)
+    assert counts["reached"] >= 6
+    assert counts["withdrawn"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(10))
+def test_ten_thousand_histories_lose_no_more_than_is_told(part: int) -> None:
+    """A thousand each; at least 20 of each kind, and 100 that come within a tenth of what is told."""
+    counts: Counter[str] = Counter()
+    for seed in range(1000 * part, 1000 * part + 1000):
+        check(1_000_000 + seed, counts)
+    print(summary(counts))
+    assert all(counts[kind] >= 20 for kind in KINDS), summary(counts)
+    assert counts["reached"] >= 100
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(40))
+def test_the_recursions_of_histories_are_what_every_path_says(seed: int) -> None:
+    """Ticks in a row of random lives: 12 against who knows nothing else, 7 against who may know other states."""
+    life = Life(np.random.default_rng(2_000_000 + seed))
+    life.live()
+    q, r = [(0.1, 0.1), (0.25, 0.2), (0.6, 0.7)][seed % 3]
+    chain = np.array([[1 - q, q], [r, 1 - r]])
+    for adversary, length in (("ignorant", 12 if seed % 8 == 0 else 9), ("informed", 7)):
+        if len(life.rates) < length:
+            continue
+        begin = int(life.generator.integers(len(life.rates) - length + 1))
+        steps = np.array(life.rates[begin : begin + length])
+        past, future = (leakages(q, r, some, adversary) for some in (steps, steps[::-1]))  # type: ignore[arg-type]
+        for ticks in (1, 2):
+            expected = stretch_losses(past, future[::-1], steps, ticks)
+            for first in {0, length // 2, length - ticks}:
+                truth = by_every_path(
+                    [chain] * (length - 1),
+                    [emission_of((float(one[0]), float(one[1]))) for one in steps],
+                    range(first, first + ticks),
+                    informed=adversary == "informed",
+                )
+                assert truth == pytest.approx(expected[first], abs=1e-8)
