@@ -31,7 +31,18 @@ from fugu.contract.policy import Policy
 from fugu.contract.rounding import float_up, log_up
 from fugu.contract.stretches import StretchBound
 
-__all__ = ["SLACK", "UNCHANGED", "Dated", "History", "Noise", "Span", "dated", "settling_ticks", "with_slack"]
+__all__ = [
+    "SLACK",
+    "UNCHANGED",
+    "Dated",
+    "History",
+    "Noise",
+    "Span",
+    "dated",
+    "quiet_from",
+    "settling_ticks",
+    "with_slack",
+]
 
 SLACK = Fraction(1, 1024)
 """The part of epsilon that a plan leaves to what leaks over a change of policy."""
@@ -61,6 +72,35 @@ def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = Non
         spare = as_decimal(SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
         kappa, excess = (root - 1) / (root + 1), 2 * root.ln()
         return _least(lambda ticks: excess * kappa**ticks + _HAIR <= spare) if excess else 0
+
+
+def quiet_from(
+    history: History, chains: Sequence[ChainClass], loud: int, excess: Fraction, slack: Fraction
+) -> int | None:
+    """The first tick at which charges up to tick `loud` leak no more than a slack; None if they always do.
+
+    `excess`: by how much a tick's charge is above what is allowed now, in nats.
+    """
+    needed = 0
+    with localcontext(CONTEXT):
+        for odds in (each.worst_odds for each in chains):
+            if odds is None:
+                return None
+            root = as_decimal(odds).sqrt()
+            kappa, most = (root - 1) / (root + 1), min(as_decimal(excess) * (root - 1) / 2, 2 * root.ln())
+            if most:
+                ticks = _least(lambda n, kappa=kappa, most=most: most * kappa**n + _HAIR <= as_decimal(slack))  # type: ignore[misc]
+                if ticks is None:
+                    return None
+                needed = max(needed, ticks)
+    if not needed:
+        return 0
+    after = [
+        span._replace(first=max(span.first, loud + 1))
+        for span in history.spans
+        if span.first is not None and (span.last is None or span.last > loud)
+    ]
+    return _after(after, needed) if any(span.version for span in after) else loud + 1 + needed
 
 
 class Noise(NamedTuple):

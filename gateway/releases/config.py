@@ -20,8 +20,10 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from fugu.contract._document import Document
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
+from fugu.contract.history import SLACK, with_slack
 from fugu.contract.leakage import Adversary
 from fugu.contract.queries import QUERIES, QueryKind
+from fugu.contract.rounding import float_up
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.host.clock import seconds_of
@@ -285,17 +287,29 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     What a later version allows is no bound of what was told about the ticks of an earlier one: its class may leave
     less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more
     than that version allows beside its own windows, because its allowance is the least of all versions known by then.
+    What leaks over a change is within each audience's slack: releases stop until it is (`Maker.make`).
     """
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     found = _alone(reader, config, device, stream)
     try:
-        for policy in catalogue.charged(device, stream):
+        policies = catalogue.charged(device, stream)
+        several = len({policy.chains for policy in policies}) > 1
+        leaks = float_up(sum((SLACK * Fraction(one.epsilon) for one in audiences), Fraction(0))) if several else 0.0
+        for policy in policies:
             chains, period = policy.chains, policy.clock.period_us
-            allowances = [
-                allowance(chains, one.epsilon, one.adversary, ticks=one.promise.ticks(period)) for one in audiences
-            ]
-            if charge := _joint_charge(allowances, units_above(policy.window_rate)):
-                found.append(joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period)))
+            for slack in {False, several}:
+                allowances = [
+                    allowance(
+                        chains,
+                        with_slack(one.epsilon) if slack else one.epsilon,
+                        one.adversary,
+                        ticks=one.promise.ticks(period),
+                    )
+                    for one in audiences
+                ]
+                if charge := _joint_charge(allowances, units_above(policy.window_rate)):
+                    bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
+                    found.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
     except ChainClassError as error:
         raise ReleaseConfigError(f"account {reader.name}: no bound for {device}/{stream}: {error}") from None
     if not found:

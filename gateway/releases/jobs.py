@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.history import Dated
+from fugu.contract.history import Dated, with_slack
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
@@ -236,9 +236,17 @@ def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
 
 
 def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechanism) -> int:
-    """The least that any of them allows, for the most ticks that a stretch has by any of them."""
+    """The least that any of them allows, for the most ticks that a stretch has by any of them.
+
+    Where they differ, a part of epsilon is left to what leaks over a change.
+    """
     ticks = audience.promise.ticks(min(policy.clock.period_us for policy in policies))
-    return min(allowance(one.chains, audience.epsilon, audience.adversary, mechanism, ticks) for one in policies)
+
+    def allowed(epsilon: float) -> set[int]:
+        return {allowance(one.chains, epsilon, audience.adversary, mechanism, ticks) for one in policies}
+
+    every = allowed(audience.epsilon)
+    return min(every if len(every) == 1 else allowed(with_slack(audience.epsilon)))
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:

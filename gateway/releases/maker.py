@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.frames import WindowFrame, sequence_name
-from fugu.contract.history import History, dated
+from fugu.contract.history import SLACK, History, dated, quiet_from
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
@@ -34,6 +34,7 @@ from gateway.releases.allowance import (
 )
 from gateway.releases.config import Audience
 from gateway.releases.entries import (
+    PER_NAT,
     SITE,
     Drawn,
     Entry,
@@ -293,12 +294,38 @@ class Maker:
             basis="" if basis is None else basis.model_dump_json(),
             reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
         )
+        if not to_site:
+            self._refuse_loud(job, release)
         return self.ledger.reserve(
             release,
             lambda number: self._drawn(job, release, promise, inputs.with_noise(scale, self.draw), number),
             time_us=self.now_us(),
             progress=progress,
         )
+
+    def _refuse_loud(self, job: Job, release: Release) -> None:
+        """Refuse ticks to which more leaks than the promise has room for, from before a policy that allows less.
+
+        Charges that were made cannot be undone. Raises ReleaseError with the tick from which on they are far enough.
+        """
+        for device in release.charges:
+            account = self.ledger.account(Key(device, job.plan.stream, job.plan.audience))
+            first, room = release.first + release.shifts.get(device, 0), account.allowance - account.base
+            if account.spent_together <= room or not first:
+                continue
+            loud = [run for run in self.ledger.spent(account.key, 0, first - 1) if run.charge > room]
+            if not loud:
+                continue
+            excess = Fraction(max(run.charge for run in loud) - room, PER_NAT)
+            chains = [policy.chains for policy in self.catalogue.charged(device, job.plan.stream)]
+            history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon)
+            since = quiet_from(history, chains, max(run.last for run in loud), excess, slack)
+            if since is None or first < since:
+                when = "never again" if since is None else f"again from tick {since} on"
+                raise ReleaseError(
+                    f"release {job.name}: ticks {first}..{first + job.plan.length - 1} of {device}/{job.plan.stream} "
+                    f"are next to ticks of a policy that allowed more: it may be told of {when}"
+                )
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
         """Count the window that begins at a wall tick; yields after every device.

@@ -1,0 +1,83 @@
+"""An audience's promise where a policy with a wider class follows: releases stop until it is true again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fugu.contract.chains import BinaryChains
+from fugu.contract.policy import Policy
+from gateway.releases.allowance import allowance, joint_loss
+from gateway.releases.entries import PER_NAT, Key
+from tests.support.changing_noise import leakages, stretch_losses
+from tests.support.release_scenes import Bench, scheduled
+from tests.support.scenes import frames, policy
+
+NARROW, WIDE = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3)), BinaryChains(q=(0.05, 0.3), r=(0.05, 0.3))
+KEY = Key("watch", "hr", "public")
+
+
+def of_class(version: int, chains: BinaryChains) -> Policy:
+    return policy(version, chains=chains)
+
+
+def released(scene: Bench) -> list[int]:
+    scene.work()
+    return [frame.first for frame in scene.frames]
+
+
+def test_the_allowances_of_two_classes_leak_over_the_change() -> None:
+    """Charges up to both allowances, one after the other: 1 was told, and far more lost."""
+    before, after = (allowance(chains, 1.0, "informed") / PER_NAT for chains in (NARROW, WIDE))
+    steps = np.array([(before, before)] * 300 + [(after, after)] * 300)
+    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
+    truth = stretch_losses(past, future[::-1], steps, 1)
+    assert truth[300] > 1.5
+
+
+def test_after_a_wider_class_releases_stop_until_the_promise_is_true(tmp_path: Path) -> None:
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
+    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
+    scene.scene.record(*made[:4])
+    assert released(scene) == [0, 20, 40]
+    spent = scene.ledger.account(KEY).spent
+    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
+    scene.ledger.close()
+    scene.scene.policies = scene.fleet
+    scene.scene.reopen()
+    scene.open()
+    scene.scene.record(*made[4:])
+    allowed = scene.ledger.account(KEY).allowance
+    assert allowed < spent
+    since = released(scene)[3]
+    assert 60 < since < 300
+    assert scene.counters["releases_refused"] == (since - 60) // 20
+    steps = np.array([(spent / PER_NAT,) * 2] * 60 + [(0.0, 0.0)] * (since - 60) + [(allowed / PER_NAT,) * 2] * 2000)
+    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
+    truth = stretch_losses(past, future[::-1], steps, 1)
+    assert truth[since:].max() <= 1.0
+    assert joint_loss(WIDE, allowed, "informed") <= 1.0 - 2**-10
+    scene.ledger.close()
+
+
+def test_the_refusal_names_the_tick(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
+    made = frames([20] * 6, versions=[1, 1, 2, 2, 2, 2])
+    scene.scene.record(*made[:2])
+    scene.work()
+    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
+    scene.ledger.close()
+    scene.scene.policies = scene.fleet
+    scene.scene.reopen()
+    scene.open()
+    scene.scene.record(*made[2:])
+    scene.work()
+    found = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
+    assert found
+    tick = int(found[-1].rpartition("again from tick ")[2].split()[0])
+    assert tick > 40
+    assert math.isfinite(tick)
+    scene.ledger.close()
