@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import random
 import re
 import shlex
 import subprocess
@@ -22,6 +23,8 @@ from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.cli.demo.location import _write_device as write_device
 from fugu.cli.demo.session import NIGHTS
 from fugu.mqtt import Broker
+from fugu.recordings.file import File
+from fugu.recordings.forms import read_table
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry
@@ -38,6 +41,7 @@ from tests.support.histories import fill_store
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
 from tests.support.proofs import PROOFS, anchor, headings
+from tests.support.recording_forms import FORMS, PLACES
 from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
@@ -54,6 +58,28 @@ def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
     with Page("docs/deploy.md", disk, replace) as page:
         assert page.run() == 7
         wait_until(lambda: (disk / "outbox.sqlite").exists())
+
+
+def test_reading_a_file_of_every_form(tmp_path: Path) -> None:
+    """The page names every form, and its commands read them."""
+    moves = random.Random(1)
+    times = [1_772_323_200 + 60 * minute for minute in range(600)]
+    rates = [str(70 + moves.randrange(-9, 9)) for _ in times]
+    spots = [f"{52 + moves.randrange(9) / 1e3:.3f},4.300" for _ in times]
+    for name, write in FORMS.items():
+        write(tmp_path / name, times, rates)
+    for name, write in PLACES.items():
+        write(tmp_path / name, times, spots)
+    with Page("docs/forms.md", tmp_path, {}) as page:
+        assert page.run() == 1
+    forms = {read_table(File(tmp_path / name), {}).form for name in (*FORMS, *PLACES)}
+    assert {form for form in forms if form in page.said} == forms - {
+        *("Home Assistant's statistics", "InfluxDB's line protocol", "Google Fit's export", "lines of JSON", "GPX")
+    }
+    text = (ROOT / "docs" / "forms.md").read_text()
+    for word in ("statistic_id", "line protocol", "Google Fit", "JSON object a line", "GPX"):
+        assert word in text
+    assert (tmp_path / "plain.csv").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.soak
