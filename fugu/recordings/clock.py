@@ -27,6 +27,8 @@ _DATE = re.compile(
     r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
     r"(?:[ T,]+(\d{1,2}):(\d{2})(?::(\d{2})([.,]\d+)?)?\s*([AaPp])?\.?(?:[Mm]\.?)?)?"
 )
+_COMPACT = re.compile(r"((?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))((?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?")
+"""Dates in digits alone, which are no seconds or milliseconds of these years."""
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[AaPp]\.?[Mm]\.?)?")
 _LAST_MONTH, _FOUR = 12, 4
 _RISES, _MOST = 0.9, 0.5
@@ -85,7 +87,9 @@ def is_time_of_day(cell: str) -> bool:
 
 def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
     """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC."""
-    if unit is None or unit in UNITS:
+    if unit is None and (compact := _in_digits(cells)):
+        cells = compact
+    elif unit is None or unit in UNITS:
         try:
             return _numbers(np.array([*map(float, cells)]), unit)
         except ValueError:
@@ -102,6 +106,14 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
     times = np.array([math.nan if date is None else _seconds(date, zone) for date in dates])
     times = _unfolded(times, zone)
     return Clock(times, _ORDERS.get(order, "dates"), True, True, (), _twice(times, zone), ambiguous)
+
+
+def _in_digits(cells: Sequence[str]) -> list[str]:
+    """Dates of digits alone as ISO 8601; none if any other cell is among them."""
+    matches = [_COMPACT.fullmatch(cell.strip()) for cell in cells if cell.strip()]
+    if not matches or None in matches:
+        return []
+    return [f"{cell.strip()[:8]}T{cell.strip()[8:] or '0000'}" if cell.strip() else "" for cell in cells]
 
 
 def _numbers(numbers: Floats, unit: str | None) -> Clock:

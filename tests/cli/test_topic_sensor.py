@@ -16,6 +16,7 @@ from edge_agent.config_schema import AgentConfig, Mqtt
 from edge_agent.sensors.opening import open_sensor
 from fugu.cli.demo.planned import _block
 from fugu.cli.demo.topic_sensor import column_path, topic_sensor
+from fugu.host.payload import value_at
 from fugu.library.plans import Plan, plan
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -28,9 +29,11 @@ from tests.support.brokers import Mosquitto, wait_until
         ("value", None),
         ("State", None),
         ("_value", None),
-        ("binary_sensor.hall", None),
+        ("payload", None),
+        ("ENERGY.Power", "ENERGY.Power"),
         ("1.7.0", '"1.7.0"'),
-        ("lat,lon", "lat,lon"),
+        ("Power [W]", "Power [W]"),
+        ("mean, max", '"mean, max"'),
     ],
 )
 def test_a_column_is_a_path_if_it_is_named_after_a_key(column: str, path: str | None) -> None:
@@ -65,6 +68,22 @@ def sensor_of(plan: Plan, file: Path) -> Mqtt:
         "silence": sensor.silence
     }, "fugu start writes the same"
     return sensor
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deep", [True, False])
+def test_of_a_log_of_mqtt_the_block_has_topic_and_path(tmp_path: Path, *, deep: bool) -> None:
+    rows = recording(tmp_path, changes=False).read_text().splitlines()[1:]
+    lines = []
+    for place, row in enumerate(rows):
+        value = row.rpartition(",")[2]
+        payload = f'{{"door":{{"contact":{value}}}}}' if deep else value
+        lines.append(f"{1_772_323_200 + 60 * place} zigbee2mqtt/hall {payload}")
+    file = tmp_path / "mosquitto.log"
+    file.write_text("\n".join(lines) + "\n")
+    sensor = sensor_of(planned(file), file)
+    assert (sensor.topic, sensor.path) == ("zigbee2mqtt/hall", "door.contact" if deep else None)
+    assert value_at(payload.encode(), sensor.path) == value
 
 
 @pytest.mark.long

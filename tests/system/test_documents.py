@@ -307,6 +307,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "deploy",
         "firmware",
         "fleet",
+        "forms",
         "history",
         "home-assistant",
         "measure",

@@ -31,7 +31,7 @@ from fugu.cli.demo.evaluation import Replay, Results, summary
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import show_replay, stream
-from fugu.cli.demo.topic_sensor import column_path, topic_sensor
+from fugu.cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.terminal import say, working
 from fugu.contract.policy import Policy
@@ -47,7 +47,7 @@ _DAY = 86_400.0
 _PLANNED = "The plan is below. If it is what you want, write the configuration."
 _PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
 _NO_ANSWER = "there is no answer to this question"
-_PORT, _TOPIC = 1884, "zigbee2mqtt/sensor"
+_PORT = 1884
 """Of the broker that has the readings, which is not the fleet's."""
 _INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
 _SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker, topic and path."
@@ -206,9 +206,8 @@ def _values(read: list[float | str | None]) -> Floats | list[str | None]:
 
 def _block(plan: Plan, path: Path, asked: list[str]) -> str:
     """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
-    details = plan.details
-    column = details.readings.facts[0].column if isinstance(details, AutoPlan) else ",".join(details.traces.columns)
-    topic = Mqtt(kind="mqtt", port=_PORT, topic=_TOPIC, path=column_path(column))
-    configuration = plan.configuration(sensor=topic_sensor(plan, topic))
+    topic, where = topic_of_recording(plan)
+    sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=where)
+    configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
     command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])
     return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

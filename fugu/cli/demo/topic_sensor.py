@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 
 from fugu.host.payload import quoted_key
 from fugu.host.toml_file import toml_lines
+from fugu.planning.auto_places import PlacePlan
+from fugu.recordings.forms.mqtt_log import LOG
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import Mqtt
     from fugu.library.plans import Plan
 
-__all__ = ["column_path", "topic_sensor"]
+__all__ = ["column_path", "topic_of_recording", "topic_sensor"]
 
-_NO_KEY = re.compile(r"_?value|state|[a-z_]+\.[a-z0-9_]+", re.IGNORECASE)
-"""Names of columns that are no keys of a payload: a usual name, or an entity of Home Assistant."""
+_NO_KEY = {"value", "_value", "state", "payload"}
+"""Usual names of columns, which are no keys of a payload."""
+_KEY = re.compile(r"[^\W\d][^\s.,\"]*(\.[^\s.,\"]+)*")
+"""Names that may be paths; one of digits and dots is a key."""
+_USUAL = "zigbee2mqtt/sensor"
 
 
 def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
@@ -25,6 +30,21 @@ def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
     return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence})
 
 
+def topic_of_recording(plan: Plan) -> tuple[str, str | None]:
+    """The topic and the path of a plan's recording, if it is a log of MQTT; else a usual topic, and perhaps a path."""
+    details = plan.details
+    if isinstance(details, PlacePlan):
+        return _USUAL, ",".join(column_path(name) or name for name in details.traces.columns)
+    readings = details.readings
+    facts = readings.facts[0] if readings.facts else None
+    column = readings.column if facts is None else facts.column
+    if facts is not None and facts.form == LOG:
+        return dict(facts.only).get("topic", readings.column), None if column == "payload" else column
+    return _USUAL, column_path(column)
+
+
 def column_path(column: str) -> str | None:
-    """The path in a payload that a column is named after, if it is named after one."""
-    return None if _NO_KEY.fullmatch(column) else ",".join(map(quoted_key, column.split(",")))
+    """The path in a payload that a column may be named after."""
+    if column.lower() in _NO_KEY:
+        return None
+    return column if _KEY.fullmatch(column) else quoted_key(column)

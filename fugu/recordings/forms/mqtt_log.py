@@ -17,13 +17,13 @@ from fugu.recordings.forms.json_text import cell, flat, parsed
 from fugu.recordings.records import Record, table_of_records
 from fugu.recordings.table import Only, Table
 
-__all__ = ["MqttJsonLog", "MqttLog"]
+__all__ = ["LOG", "MqttJsonLog", "MqttLog"]
 
 _TOPIC = r"(?P<topic>[A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+)"
 _PLAIN = re.compile(rf"{_TOPIC} (?P<payload>.*)")
 _TIMED = re.compile(r"(?P<time>\d{9,10}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) (?P<topic>\S+) (?P<payload>.*)")
 _FEWEST = 0.8
-_FORM = "a log of mosquitto_sub"
+LOG = "a log of mosquitto_sub"
 _OWN, _TIMES = ("time", "topic", "payload"), ("tst", "time", "timestamp", "ts")
 _NOTES = {
     "retained": "{} retained messages were left out: they are of an earlier time",
@@ -112,7 +112,7 @@ def _table(file: File, messages: Callable[[], Iterator[_Message]], only: Only) -
             values = {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
             yield entry.line, own | {"topic": entry.topic} | values
 
-    table = table_of_records(_FORM, file, records(), keys=("topic",))
+    table = table_of_records(LOG, file, records(), keys=("topic",))
     notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
     return table._replace(notes=notes, time="time" if "time" in table.columns else None)
 
