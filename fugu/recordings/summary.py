@@ -181,7 +181,8 @@ def _names(values: list[str | None], cells: Ints, width: int) -> list[str]:
 
 def _plain_csv(readings: Readings) -> str:
     """The text of a CSV file that is read as the same ticks, and that an agent can replay."""
-    facts, values, segments = readings.facts[0], readings.values, readings.segments.tolist()
+    facts, segments = readings.facts[0], readings.segments.tolist()
+    values = readings.values if isinstance(readings.values, list) else readings.values.tolist()
     cells = ["" if not here else _cell(value) for value, here in zip(values, readings.present.tolist(), strict=True)]
     if readings.moments is None:
         return "\n".join(["value", *cells, ""])

@@ -1,0 +1,98 @@
+"""`fugu read`: what a file is, in words, as an object, and as a plain file; and its questions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fugu as library
+from fugu.recordings.readings import read_readings
+from fugu.recordings.words import read_options
+from tests.support.command import Fugu
+from tests.support.recorded_person import START, UNEVEN, minutes
+
+ROWS = [f"{START + 60 * k},{'ab'[k % 2]},{20 + k * 7 % 31 / 10}" for k in range(200)]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two sensors in one file."""
+    path = tmp_path / "two.csv"
+    path.write_text("\n".join(["time,sensor,value", *ROWS, ""]))
+    return path
+
+
+def test_a_question_has_options_to_paste(fugu: Fugu, two: Path) -> None:
+    """Whichever command reads it, as for an option that is missing."""
+    for command in (["read"], ["plan", "auto"], ["plan", "model", "--threshold", "mean"], ["try", "--no-browser"]):
+        done = fugu(*command, two)
+        assert (done.code, done.out) == (2, "")
+        question, *options = done.err.splitlines()
+        assert question == "fugu: two.csv: column sensor has 2 names, whose rows are not of one sensor. Say which:"
+        assert [shlex.split(option)[:2] for option in options] == [
+            ["--only", "sensor=a"],
+            ["--only", "sensor=b"],
+            ["--as-it-is", "keys"],
+        ]
+    done = fugu("read", two, "--json")
+    asked = json.loads(done.out)
+    assert (done.code, asked["rule"], asked["options"][0]["words"]) == (2, "keys", ["--only", "sensor=a"])
+    with pytest.raises(library.QuestionError, match="2 names") as caught:
+        library.read(two)
+    assert caught.value.options[0].words == ("--only", "sensor=a")
+    assert library.read(two, only={"sensor": "a"}).facts.rows == 100
+
+
+def test_a_file_is_told_in_two_lines_and_drawn(fugu: Fugu, two: Path) -> None:
+    done = fugu("read", two, "--only", "sensor=a")
+    first, second, empty, drawn, scale, *_ = done.out.splitlines()
+    assert first == (
+        "two.csv: a delimited table, 100 of 200 rows, only sensor=a; readings in column value, times in column time "
+        "(seconds, UTC)"
+    )
+    assert second.startswith(
+        "rows are samples, as steps are multiples of 120 s: one every 2 min; from 2026-03-01 00:00"
+    )
+    assert (empty, len(drawn), scale.startswith("means of 1.56 ticks")) == ("", 64, True)
+    document = fugu("read", two, "--only", "sensor=a", "--json").json()
+    assert (document["row_kind"], document["period_seconds"], document["rows"]) == ("samples", 120.0, 100)
+
+
+@pytest.mark.parametrize("name", ["absent", "changes", "off", "interleaved"])
+def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path: Path, name: str) -> None:
+    """A file of any kind that no agent can replay becomes one that it can."""
+    written = UNEVEN[name](tmp_path / "u.csv", minutes(8))
+    words = [word for key, value in written.options.items() for word in (f"--{key.replace('_', '-')}", value)]
+    plain = tmp_path / "plain.csv"
+    assert fugu("read", written.path, *words, "-o", plain).code == 0
+    assert stat.S_IMODE(plain.stat().st_mode) == 0o600
+    expected = read_readings(written.path, read_options(**written.options))
+    found = read_readings(plain, read_options(as_it_is="hold"))
+    assert found.facts[0].plain
+    assert (found.changes, found.period_seconds) == (expected.changes, expected.period_seconds)
+    some, others = (
+        {round(time): value for time, value in zip(one.moments.tolist(), [*one.values], strict=True) if value == value}
+        for one in (found, expected)
+        if one.moments is not None
+    )
+    assert some == others
+    assert np.unique(found.segments).size == np.unique(expected.segments).size
+
+
+def test_options_that_contradict_or_cannot_be_read_are_one_line(fugu: Fugu, two: Path) -> None:
+    for words, said in (
+        (["--events", "--samples"], "rows are of one kind: --events or --samples"),
+        (["--as-it-is", "all"], "as-it-is takes keys, dates, step, order, rows, codes, hold, zone, got 'all'"),
+        (["--only", "hall"], "rows are chosen as sensor=hall, got 'hall'"),
+        (["--zone", "Berlin"], "there is no zone 'Berlin': it is like Europe/Berlin, or UTC"),
+        (["--gap", "8"], "gap is a time, as 8h or 2d"),
+    ):
+        done = fugu("read", two, *words)
+        assert (done.code, done.out, done.err) == (2, "", f"fugu: {said}\n")
+    done = fugu("read", two, "--only", "sensor=c")
+    assert (done.code, done.err) == (1, "fugu: two.csv: no row has 'c' in column sensor\n")
