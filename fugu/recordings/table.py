@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -79,12 +80,18 @@ def table_of_blocks(
     """Make a table of blocks of rows; else as `table_of`."""
     lines: list[int] = []
     columns: list[list[str]] = [[] for _ in header]
-    for numbers, rows in blocks:
-        lines += numbers
-        if len(lines) > MOST_ROWS:
-            raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-        for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
-            column += cells
+    collects = gc.isenabled()
+    gc.disable()  # rows of text form no cycles, and looking for them takes half of the time
+    try:
+        for numbers, rows in blocks:
+            lines += numbers
+            if len(lines) > MOST_ROWS:
+                raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
+            for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+                column += cells
+    finally:
+        if collects:
+            gc.enable()
     if not lines:
         raise RecordingError(f"{file.name} has no rows")
     return Table(form, dict(zip(header, columns, strict=True)), lines, **meaning)  # type: ignore[arg-type]

@@ -1,0 +1,67 @@
+"""Checks, attacks and models read a recording at a clock: a policy's own, or that of its steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fugu.contract.chains import BoundedChains
+from fugu.planning.attacked import attack_policy
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_recording import StreamRule, read_stream
+from fugu.planning.own_clock import states_by
+from fugu.planning.states import with_states
+from fugu.recordings.errors import QuestionError
+from fugu.recordings.readings import AS_FOUND
+from tests.planning.test_recorded_class import made
+from tests.support.recorded_person import START, UNEVEN, minutes
+
+CLASS = BoundedChains(states=2, odds_ratio=20.0)
+
+
+def write(path: Path, rows: list[str], head: str = "time,value") -> Path:
+    path.write_text("\n".join([head, *rows, ""]))
+    return path
+
+
+def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tmp_path: Path) -> None:
+    """Rows are no ticks: an attack on rows would be on another chain than what a device releases."""
+    states = minutes(1)[:600]
+    rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
+    seconds = write(tmp_path / "seconds.csv", rows)
+    policy = made(CLASS)
+    _, found, segments = states_by(policy, seconds, AS_FOUND)
+    assert found.tolist() == states
+    assert not np.diff(segments).any()
+    whole = write(tmp_path / "minutes.csv", [f"{START + 60 * place},{state}" for place, state in enumerate(states)])
+    [by_second], [by_minute] = (list(attack_policy(policy, file, AS_FOUND)) for file in (seconds, whole))
+    assert by_second.attacks == by_minute.attacks
+    with pytest.raises(PlanningError, match=r"a reading every 60 s, and the policy a tick every 90 s"):
+        states_by(made(CLASS, 90_000_000), whole, AS_FOUND)
+
+
+def test_a_log_of_changes_is_looked_at_once_a_tick_of_the_policy(tmp_path: Path) -> None:
+    rows = [f"{START + at},{place % 2}" for place, at in enumerate(np.cumsum([0, *[100, 250, 170] * 50]).tolist())]
+    log = write(tmp_path / "log.csv", rows, "last_changed,value")
+    for seconds in (10, 30, 120):
+        readings, states, _ = states_by(made(CLASS, seconds * 1_000_000), log, AS_FOUND)
+        assert (readings.period_seconds, len(states)) == (float(seconds), 50 * 520 // seconds + 1)
+        assert states[: 100 // seconds].tolist() == [0] * (100 // seconds)
+
+
+def test_a_model_counts_steps_of_the_clock_and_not_of_rows(tmp_path: Path) -> None:
+    """Where rows are absent no transition is counted; rows in no order are a question."""
+    states = minutes(9)
+    file = UNEVEN["absent"](tmp_path / "u.csv", states).path
+    recording = with_states(read_stream(StreamRule(file, "value", 75.0), AS_FOUND))
+    assert recording.moments is not None
+    places = np.round((recording.moments - START) / 60.0).astype(int)
+    inside = np.diff(recording.segments) == 0
+    assert recording.period_seconds == 60.0
+    assert recording.states.tolist() == [states[place] for place in places]
+    assert (np.diff(places)[inside] == 1).all()
+    assert inside.sum() == (np.diff(places) == 1).sum()
+    with pytest.raises(QuestionError, match="earlier than the row before"):
+        read_stream(StreamRule(UNEVEN["shuffled"](tmp_path / "s.csv", states).path, "value", 75.0), AS_FOUND)
