@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BoundedChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee, loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
 from fugu.planning.attacked import attack_policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_stream
@@ -15,10 +19,23 @@ from fugu.planning.own_clock import states_by
 from fugu.planning.states import with_states
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.readings import AS_FOUND
-from tests.planning.test_recorded_class import made
 from tests.support.recorded_person import START, UNEVEN, minutes
 
 CLASS = BoundedChains(states=2, odds_ratio=20.0)
+TABLE = NoiseTable.binary(1_500_000_000, 1_500_000_000)
+
+
+def policy_of(seconds: int) -> Policy:
+    """Two states, and a symbol every so many seconds."""
+    epsilon = loss(CLASS, TABLE, "universal").epsilon * (1.0 + 1e-9)
+    return Policy(
+        **{"fleet": "home", "device": "ring", "stream": "hall", "version": 1, "frame_ticks": 10},
+        clock=Clock(epoch_us=0, period_us=seconds * 1_000_000),
+        discretiser=Thresholds(edges=(0.5,), states=("out", "in")),
+        table=TABLE,
+        chains=CLASS,
+        guarantee=Guarantee(epsilon=epsilon, adversary="universal"),
+    )
 
 
 def write(path: Path, rows: list[str], head: str = "time,value") -> Path:
@@ -31,7 +48,7 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     states = minutes(1)[:600]
     rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
     seconds = write(tmp_path / "seconds.csv", rows)
-    policy = made(CLASS)
+    policy = policy_of(60)
     _, found, segments = states_by(policy, seconds, AS_FOUND)
     assert found.tolist() == states
     assert not np.diff(segments).any()
@@ -39,14 +56,14 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     [by_second], [by_minute] = (list(attack_policy(policy, file, AS_FOUND)) for file in (seconds, whole))
     assert by_second.attacks == by_minute.attacks
     with pytest.raises(PlanningError, match=r"a reading every 60 s, and the policy a tick every 90 s"):
-        states_by(made(CLASS, 90_000_000), whole, AS_FOUND)
+        states_by(policy_of(90), whole, AS_FOUND)
 
 
 def test_a_log_of_changes_is_looked_at_once_a_tick_of_the_policy(tmp_path: Path) -> None:
     rows = [f"{START + at},{place % 2}" for place, at in enumerate(np.cumsum([0, *[100, 250, 170] * 50]).tolist())]
     log = write(tmp_path / "log.csv", rows, "last_changed,value")
     for seconds in (10, 30, 120):
-        readings, states, _ = states_by(made(CLASS, seconds * 1_000_000), log, AS_FOUND)
+        readings, states, _ = states_by(policy_of(seconds), log, AS_FOUND)
         assert (readings.period_seconds, len(states)) == (float(seconds), 50 * 520 // seconds + 1)
         assert states[: 100 // seconds].tolist() == [0] * (100 // seconds)
 
