@@ -1,175 +1,114 @@
-"""From the same readings and the same random words, the board and the agent make the same frames, byte for byte."""
+"""From the same readings and the same random words come the same states, symbols and noise, byte for byte, for ever."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from fractions import Fraction
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
 
-from edge_agent.device_clock import TickClock
-from edge_agent.outbox import Outbox
-from edge_agent.plan import StreamPlan
-from edge_agent.recording import read_recording
-from edge_agent.sensors.opening import SharedSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.ticker import Stream
-from edge_agent.window import StreamWindows
-from firmware_sim.compiled_policy import compile_policy
-from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.discretisers import Baseline, Categories, Thresholds
-from fugu.contract.guarantee import Guarantee
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
+from firmware_sim.compiled_policy import BOARD, compile_policy
 from fugu.contract.windows import Window
-from tests.support.boards import SUPPORT, micropython, written_frames
+from tests.support.board_policies import board_policy
+from tests.support.boards import SUPPORT, micropython
+from tests.support.clocks import SECOND
+from tests.support.device_claims import CLAIMS, FEW_OF, claiming, claims_digest, lowest_rungs
+from tests.support.device_histories import HISTORIES, LONG, NOW, SHORT, history_digests, steps
+from tests.support.device_net import CASES, FEW, GOLDEN, MANY, agent_digest, board_lines
 
-BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
-ON = Window(name="on", length=60, stride=60, states=(1,), scale="7/3")
-SLIDING = Window(name="last", length=100, stride=30, start=7, states=(0,), scale="20")
-SHARES = Window(name="shares", length=48, stride=50, states="histogram", scale="5")
-
-
-def _policy(discretiser: Any, table: NoiseTable | None, *windows: Window, frame_ticks: int = 128) -> Policy:
-    states = len(discretiser.states)
-    promise = Guarantee(epsilon=60.0, adversary="universal")
-    chains = BinaryChains(q=(0.2, 0.3), r=(0.35, 0.4)) if states == 2 else BoundedChains(states=states, odds_ratio=9.0)
-    return Policy(
-        *(), fleet="home", device="watch", stream="hr", version=3,
-        clock=Clock(epoch_us=0, period_us=1_000_000),
-        frame_ticks=1 if table is None else frame_ticks,
-        discretiser=discretiser, table=table, chains=chains, guarantee=promise, windows=windows,
-        windows_guarantee=promise if windows and table is not None else None,
-    )  # fmt: skip
+DIGESTS: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text())
+MINUTE = Window(name="minute", length=60, stride=60, states=(1,), scale="20")
+MORE = Window(name="more", length=90, stride=90, states=(1,), scale="20")
+BOARDS = [name for name, case in CASES.items() if case.board]
 
 
-def _walk(generator: random.Random) -> Iterator[int | None]:
-    """Readings that wander, jump, and are missing in stretches."""
-    value, silent = 70, 0
-    while True:
-        value = min(max(value + generator.randint(-3, 3), 30), 200)
-        silent = silent - 1 if silent else generator.choice([0] * 50 + [1, 4, 40])
-        yield None if silent else generator.choice([value] * 20 + [-5, 10**12, 2**60])
+def _on_cpython(script: str, *words: object) -> str:
+    path = {**os.environ, "PYTHONPATH": str(BOARD)}
+    command = [sys.executable, str(SUPPORT / script), *map(str, words)]
+    return subprocess.run(command, env=path, capture_output=True, text=True, check=True).stdout
 
 
-def _names(generator: random.Random) -> Iterator[str | None]:
-    while True:
-        yield generator.choice(["off", "on", "on", "ON", "sitting", None])
+def _on_micropython(script: str, *words: object) -> str:
+    return micropython(SUPPORT / script, *words, heap="256k")
 
 
-NAMES = Categories(categories={"off": 0, "on": 1, "ON": 1}, states=("off", "on"))
-LEVELS = ("low", "middle", "high")
-KINDS: dict[str, tuple[Policy, Fraction, Callable[[random.Random], Iterator[Any]]]] = {
-    "binary": (_policy(Thresholds(edges=(72.5,), states=("low", "high")), BINARY), Fraction(1), _walk),
-    "k states, hysteresis, windows": (
-        _policy(
-            Thresholds(edges=(6.55, 8.1), states=(*LEVELS, "none"), hysteresis=0.3, missing="none"),
-            *(NoiseTable.randomised_response(4, 900_000_000), ON, SHARES),
-        ),
-        *(Fraction(1, 10), _walk),
-    ),
-    "other symbols than states": (
-        _policy(
-            Thresholds(edges=(60.0, 80.0), states=LEVELS),
-            NoiseTable(tuple(tuple(sorted(random.Random(s).sample(range(1, 2**32), 6))) for s in range(3))),
-            *(SLIDING,),
-            frame_ticks=100,
-        ),
-        *(Fraction(1), _walk),
-    ),
-    "running mean": (
-        _policy(Baseline(baseline_ticks=200, lowest=30.0, highest=220.0), BINARY, ON),
-        *(Fraction(1), _walk),
-    ),
-    "multiples of a running mean": (
-        _policy(
-            Baseline(
-                *(), baseline_ticks=50, lowest=3.1, highest=22.7, compare="multiple", edges=(0.9, 1.05),
-                states=(*LEVELS, "none"), missing="none",
-            ),
-            NoiseTable.randomised_response(4, 800_000_000),
-        ),
-        *(Fraction(1, 8), _walk),
-    ),
-    "names": (_policy(NAMES, BINARY, ON, SLIDING), Fraction(1), _names),
-    "windows only": (_policy(NAMES, None, ON, SLIDING, SHARES), Fraction(1), _names),
-}  # fmt: skip
+Interpreter = Literal["CPython", "MicroPython"]
+INTERPRETERS: dict[Interpreter, Callable[..., str]] = {"CPython": _on_cpython, "MicroPython": _on_micropython}
 
 
-def _in_order(data: bytes, *, turned: bool) -> Callable[[memoryview], None]:
-    """Fill buffers from some bytes; the words of a block in turned order, as they are taken from its end."""
-    at = 0
-
-    def fill(buffer: memoryview) -> None:
-        nonlocal at
-        part = data[at : at + len(buffer)].ljust(len(buffer), b"\0")
-        at += len(buffer)
-        if turned:
-            part = b"".join(part[i : i + 4] for i in range(len(part) - 4, -1, -4))
-        buffer[:] = part
-
-    return fill
+def test_every_case_has_its_digests() -> None:
+    assert list(DIGESTS) == [*CASES, *HISTORIES, *CLAIMS]
+    assert MANY * len(CASES) + LONG * len(HISTORIES) > 10**6
 
 
-def _agent(folder: Path, policy: Policy, ticks: list[int], words: bytes, noise: bytes) -> list[tuple[str, bytes]]:
-    """The frames of the agent's own stream and outbox, for the readings in `readings.csv`."""
-    plan = StreamPlan.of(policy.model_dump(mode="json"), {})
-    sensor = SharedSensor(ReplaySensor(read_recording(folder / "readings.csv", "value"), loop=False))
-    with_noise = _in_order(noise, turned=False)
-    windows = StreamWindows(plan.windows, [-1] * len(plan.windows), with_noise)
-    clock = TickClock(plan.epoch_us, plan.period_us)
-    stream = Stream(plan, clock, sensor, _in_order(words, turned=True), -1, windows)
-    outbox = Outbox(folder / "outbox.sqlite", policy.fleet, policy.device)
-    outbox.register(plan)
-    for window in plan.windows:
-        outbox.register_window(plan.stream, window)
-    for tick in ticks:  # as `edge_agent.ticker` does
-        state = stream.observe(tick)
-        outbox.append(plan, tick, stream.mechanism.draw(tick, state, 0))
-        if not stream.discretiser.beginning:
-            windows.observe(tick, state)
-        if closed := windows.close(tick):
-            outbox.append_windows(plan, closed)
-    frames, after = [], 0
-    while (frame := outbox.frames.next(after)) is not None:
-        after = frame.id
-        frames.append((frame.sequence, frame.payload))
-    outbox.close()
-    return frames
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+def test_an_agent_draws_what_it_always_drew(name: str, count: int, tmp_path: Path) -> None:
+    assert agent_digest(name, count, tmp_path) == DIGESTS[name][str(count)]
 
 
-def _compare(folder: Path, name: str, count: int) -> None:
-    policy, unit, readings = KINDS[name]
-    generator = random.Random(name)
-    (folder / "policy.bin").write_bytes(compile_policy(policy, unit))
-    words, noise = generator.randbytes(8 * count + 8192), generator.randbytes(40 * count + (1 << 20))
-    (folder / "words").write_bytes(words)
-    (folder / "noise").write_bytes(noise)
-    values = [value for value, _ in zip(readings(generator), range(count + count // 50 + 10), strict=False)]
-    ticks = [tick for tick in range(len(values)) if generator.random() > 0.001][:count]
-    lines = [f"{tick} {'' if values[tick] is None else values[tick]}" for tick in ticks]
-    (folder / "lines").write_text("\n".join(lines) + "\n")
-    shown = [value if value is None or isinstance(value, str) else repr(float(value * unit)) for value in values]
-    rows = "".join(f"{tick},{'' if value is None else value}\n" for tick, value in enumerate(shown))
-    (folder / "readings.csv").write_text(f"t,value\n{rows}")
-    files = [folder / name for name in ("policy.bin", "lines", "words", "noise", "frames")]
-    micropython(SUPPORT / "board_ticks.py", *files)
-    board = list(written_frames(folder / "frames"))
-    agent = _agent(folder, policy, ticks, words, noise)
-    assert len(board) > len(ticks) // 200
-    assert board == agent
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
+def test_an_agents_ticks_and_windows_come_through_jumps_and_restarts_as_they_did(
+    name: str, count: int, tmp_path: Path
+) -> None:
+    assert " ".join(history_digests(name, count, tmp_path)) == DIGESTS[name][str(count)]
+
+
+@pytest.mark.parametrize("each", [FEW_OF, pytest.param(1, marks=pytest.mark.soak)])
+def test_an_agent_accepts_the_claims_that_it_always_accepted(each: int) -> None:
+    for name in CLAIMS:
+        assert claims_digest(lowest_rungs(name, each)) == DIGESTS[name][str(each)]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", KINDS)
-def test_the_board_makes_the_agents_frames(name: str, tmp_path: Path) -> None:
-    _compare(tmp_path, name, 2_500)
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+def test_a_board_draws_what_an_agent_draws(interpreter: Interpreter, count: int, tmp_path: Path) -> None:
+    with (tmp_path / "cases").open("w") as lines:
+        for name in BOARDS:
+            compiled = compile_policy(CASES[name].policy, CASES[name].unit)
+            lines.writelines(f"{line}\n" for line in board_lines(name, count, compiled))
+    printed = INTERPRETERS[interpreter]("board_net.py", tmp_path / "cases")
+    drawn = dict(reversed(line.split(" ", 1)) for line in printed.splitlines())
+    assert drawn == {name: DIGESTS[name][str(count)] for name in BOARDS}
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("name", KINDS)
-def test_the_board_makes_the_agents_frames_for_a_hundred_thousand_ticks(name: str, tmp_path: Path) -> None:
-    _compare(tmp_path, name, 100_000)
+@pytest.mark.long
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+@pytest.mark.parametrize("each", [FEW_OF, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_board_accepts_the_claims_that_an_agent_accepts_and_none_below(
+    interpreter: Interpreter, each: int, tmp_path: Path
+) -> None:
+    rungs = lowest_rungs("claims", each)
+    assert claims_digest(rungs) == DIGESTS["claims"][str(each)]
+    proven = [(policy, rung) for policy, rung in rungs if rung >= 0]
+    with (tmp_path / "claims").open("w") as lines:
+        for policy, rung in proven:
+            lines.writelines(f"{compile_policy(claiming(policy, at)).hex()}\n" for at in (rung, rung + 1))
+    printed = INTERPRETERS[interpreter]("board_claims.py", tmp_path / "claims")
+    assert printed.split() == ["accepted", "refused"] * len(proven)
+    assert len(proven) > len(rungs) * 3 // 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
+def test_a_boards_ticks_come_when_an_agents_do(count: int, tmp_path: Path) -> None:
+    for name in [name for name, lives in HISTORIES.items() if not lives]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "first").write_bytes(compile_policy(board_policy(MINUTE)))
+        (folder / "second").write_bytes(compile_policy(board_policy(MORE, version=2)))
+        happening = [step.what or f"{step.passed} {step.moved}" for step in islice(steps(name), count)]
+        (folder / "moves").write_text("\n".join(happening) + "\n")
+        files = folder / "first", folder / "second", (NOW - 1) * SECOND, folder / "outbox", folder / "moves"
+        printed = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
+        drawn = hashlib.sha256(printed.encode()).hexdigest()[:32]
+        assert drawn == DIGESTS[name][str(count)].split()[0]

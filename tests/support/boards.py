@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -50,16 +48,6 @@ def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float =
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def written_frames(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What `board_ticks.py` wrote: sequence and bytes of each frame."""
-    data, at = path.read_bytes(), 0
-    while at < len(data):
-        name, size = struct.unpack_from(">BH", data, at)
-        at += 3
-        yield data[at : at + name].decode(), data[at + name : at + name + size]
-        at += name + size
 
 
 class BoardProcess:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,6 +36,9 @@ class Live:
 class Device:
     """Ticks of some streams on two clocks; `run` lets time pass in small steps, as an agent's loop does."""
 
+    entropy: Callable[[memoryview], None] | None = None
+    sensor: Callable[[], Sensor] = Live
+
     def __init__(
         self, folder: Path, clocks: TwoClocks, *plans: StreamPlan, settings: ClockSettings | None = None
     ) -> None:
@@ -47,8 +50,8 @@ class Device:
     def start(self) -> None:
         self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         self.time = DeviceClock(self.clocks, self.settings, self.outbox.anchor(), self.outbox.keep_anchor)
-        self.ticks = Ticker(self.outbox, self.time, system_entropy(), silent=lambda _now: None)
-        sensors: Sequence[Sensor] = [Live() for _ in self.plans]
+        self.ticks = Ticker(self.outbox, self.time, self.entropy or system_entropy(), silent=lambda _now: None)
+        sensors: Sequence[Sensor] = [self.sensor() for _ in self.plans]
         self.ticks.begin(self.plans, sensors)
         append = self.outbox.append
 
