@@ -24,7 +24,7 @@ _MOST_STATES = 8
 class WindowPlan:
     """One verified window: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
 
-    `places` has for each state the number that it counts towards, or None.
+    `places` has for each state the number that it counts towards, or `ELSEWHERE`.
     """
 
     name: str
@@ -32,7 +32,7 @@ class WindowPlan:
     length: int
     stride: int
     counts: int
-    places: tuple[int | None, ...]
+    places: tuple[int, ...]
     scale_numerator: int
     scale_denominator: int
     query: Query = COUNT
@@ -51,7 +51,7 @@ class WindowPlan:
             **{key: window[key] for key in ("name", "start", "length", "stride")},
             **{key: clock[key] for key in ("epoch_us", "period_us")},
             counts=len(groups),
-            places=tuple(map(numbers.get, range(len(labels)))),
+            places=tuple(numbers.get(state, ELSEWHERE) for state in range(len(labels))),
             scale_numerator=int(numerator),
             scale_denominator=int(denominator or "1"),
             query=query,
@@ -60,8 +60,6 @@ class WindowPlan:
     def place(self, tick: int, state: int | None) -> int | None:
         """The number that a tick counts towards, or `ELSEWHERE`; None for a tick without a state."""
         place = None if state is None else self.places[state]
-        if state is not None and place is None:
-            place = ELSEWHERE
         return self.query.number(place, self.epoch_us + tick * self.period_us)
 
     @property

@@ -27,6 +27,7 @@ from edge_agent.sensors.source import Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.queries import ELSEWHERE
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until
@@ -380,7 +381,7 @@ def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> 
     states = {"states": ["low", "high", "gone"], "missing": "gone"}
     plan = stream_plan(table=NoiseTable(rows), discretiser={**stream_plan().discretiser, **states})
     assert symbols(tmp_path / "a", [0.0, 0.0, 1.0, NAN, "", 1.0], plan) == bytes([0, 1, 2, 2, 1])
-    gone = window_plan(places=(None, None, 0))
+    gone = window_plan(places=(ELSEWHERE, ELSEWHERE, 0))
     seen, payloads = everything(
         tmp_path / "b", stream_plan(table=NoiseTable(rows), discretiser=plan.discretiser, windows=(gone,)), [NAN]
     )

@@ -62,7 +62,7 @@ def rows(closed: list[ClosedWindow]) -> list[tuple[int, int, tuple[int, ...]]]:
 def test_tumbling_windows_count_the_states_that_they_name() -> None:
     states = [(tick, tick % 3) for tick in range(20)]
     assert rows(run(counter(window_plan(length=6)), states)) == [(0, 6, (2,)), (1, 6, (2,)), (2, 6, (2,))]
-    two = window_plan(length=6, places=(None, 0, 0))
+    two = window_plan(length=6, places=(ELSEWHERE, 0, 0))
     assert rows(run(counter(two), states)) == [(0, 6, (4,)), (1, 6, (4,)), (2, 6, (4,))]
     histogram = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2))
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
@@ -86,7 +86,7 @@ def test_a_query_can_tell_another_state_from_a_tick_without_a_reading(
     states: tuple[int | None, ...], changes: int
 ) -> None:
     """Else a stream that never changes, and now and then has no reading, was told to change with each of these."""
-    plan = window_plan(length=8, stride=8, places=(None, None, 0), query=Changes("changes"))
+    plan = window_plan(length=8, stride=8, places=(ELSEWHERE, ELSEWHERE, 0), query=Changes("changes"))
     windows = counter(plan)
     for tick, state in enumerate(states):
         windows.observe(tick, state)
@@ -96,7 +96,7 @@ def test_a_query_can_tell_another_state_from_a_tick_without_a_reading(
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
     blocks = {"query": Query("profile", blocks=DayBlocks("UTC", 43_200, ((0, 0),))), "counts": 2} if profile else {}
-    plan = window_plan(**blocks, places=(None, None, 0), period_us=43_200_000_000)
+    plan = window_plan(**blocks, places=(ELSEWHERE, ELSEWHERE, 0), period_us=43_200_000_000)
     assert [plan.place(3, state) for state in (2, 0, None)] == [int(profile), ELSEWHERE, None]
 
 
@@ -186,7 +186,7 @@ def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[s
 
 def test_a_plan_is_what_the_policy_says() -> None:
     one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
-    assert WindowPlan.of(one.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan("w", 2, 9, 3, 1, (0, None, 0), 7, 3)
+    assert WindowPlan.of(one.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan("w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3)
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
     assert WindowPlan.of(many.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan(
         "w", 0, 9, 9, 3, (0, 1, 2), 20, 1, HISTOGRAM
@@ -345,7 +345,7 @@ def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: di
     outbox = new_outbox(tmp_path)
     with pytest.raises(OutboxError, match="the ticks of window hr/high have changed: give the window a new name"):
         outbox.register_window("hr", window_plan(**change))
-    assert outbox.register_window("hr", window_plan(scale_numerator=3, places=(0, None, None))) == -1
+    assert outbox.register_window("hr", window_plan(scale_numerator=3, places=(0, ELSEWHERE, ELSEWHERE))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
 
 

@@ -27,7 +27,7 @@ from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import WindowFrame
-from fugu.contract.queries import Query, window_query
+from fugu.contract.queries import ELSEWHERE, Query, window_query
 from tests.support.agents import SECOND, JumpingClock, stream_plan, ticks, window_plan
 from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
@@ -181,7 +181,7 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
         {"version": 2},
         {"windows": (replace(HOUR, scale_numerator=2),)},
         {"windows": (replace(HOUR, scale_denominator=101),)},
-        {"windows": (replace(HOUR, places=(0, None)),)},
+        {"windows": (replace(HOUR, places=(0, ELSEWHERE)),)},
         {"windows": (replace(HOUR, query=window_query("histogram")),)},
         {"discretiser": {**stream_plan().discretiser, "edges": [0.7]}},
     ],

@@ -18,6 +18,7 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.queries import ELSEWHERE
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, await_end, wait_until
@@ -60,7 +61,7 @@ def window_plan(**changes: Any) -> WindowPlan:
         length=10,
         stride=changes.get("length", 10),
         counts=1,
-        places=(None, 0, None),
+        places=(ELSEWHERE, 0, ELSEWHERE),
         scale_numerator=1,
         scale_denominator=100,
     )
