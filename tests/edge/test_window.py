@@ -186,7 +186,9 @@ def test_no_tick_is_in_more_windows_than_its_policy_accounts_for(changes: dict[s
 
 def test_a_plan_is_what_the_policy_says() -> None:
     one = Window(name="w", length=9, stride=3, start=2, states=("high", 0), scale="7/3")
-    assert WindowPlan.of(one.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan("w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3)
+    assert WindowPlan.of(one.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan(
+        "w", 2, 9, 3, 1, (0, ELSEWHERE, 0), 7, 3
+    )
     many = Window(name="w", length=9, stride=9, states="histogram", scale="20")
     assert WindowPlan.of(many.model_dump(mode="json"), LABELS, CLOCK) == WindowPlan(
         "w", 0, 9, 9, 3, (0, 1, 2), 20, 1, HISTOGRAM
