@@ -155,6 +155,8 @@ class InForce:
 
 QUIET_SECONDS, REST_SECONDS = 1.0, 0.25
 """Until the broker has said what it has, after a connection; and between two looks at what has changed."""
+_RESTS = 20
+"""Times as long as its description took, a device has no other one."""
 _MOST_FOREIGN = 1000
 """Descriptions of unknown streams that are deleted after a connection; more have to wait for the next one."""
 
@@ -217,6 +219,7 @@ class Describing(Part):
         self._left = left
         self._described: dict[str, dict[str, Described]] = {}
         self._marked: set[str] = set(catalogue.names())
+        self._rests: dict[str, float] = {}
         self._unsent: set[_Stream] = set()
         self._there: dict[_Stream, bytes] = {}
         self._foreign: set[_Stream] = set()
@@ -327,7 +330,7 @@ class Describing(Part):
             if not self._publish(foreign, b"", b""):
                 return
             self._foreign.discard(foreign)
-        self.due = math.inf
+        self.due = max(min(map(self._rests.__getitem__, self._marked)), self._rested_at) if self._marked else math.inf
 
     def described(self) -> dict[str, list[Description]]:
         """By device, what its streams are."""
@@ -336,8 +339,10 @@ class Describing(Part):
 
     def _describe_marked(self) -> bool:
         """Describe the streams of marked devices; whether anything is described in another way."""
-        changed = False
-        for device in sorted(self._marked):
+        changed, now = False, time.monotonic()
+        self._rests = {device: until for device, until in self._rests.items() if until > now}
+        for device in sorted(self._marked - self._rests.keys()):
+            began = time.perf_counter()
             before = self._described.pop(device, {})
             after: dict[str, Described] = {}
             for stream in () if self._left(device) else self._catalogue.streams(device):
@@ -349,7 +354,9 @@ class Describing(Part):
             others = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
             self._unsent.update((device, stream) for stream in others)
             changed |= bool(others)
-        self._marked.clear()
+            if others:
+                self._rests[device] = now + _RESTS * (time.perf_counter() - began)
+            self._marked.discard(device)
         return changed
 
     def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import Health
 from fugu.contract.topics import topic_of
-from tests.service.test_every_topic import GENERATORS
 from tests.support.brokers import Mosquitto, await_end, wait_until
+from tests.support.ever_new import GENERATORS
 from tests.support.gateway_service import Device
 from tests.support.processes import GatewayProcess, Recorder
 from tests.support.scenes import policy, write_policies
