@@ -46,6 +46,7 @@ def test_the_value_of_a_message_is_its_text_as_it_was_written(payload: str, path
     assert value_at(payload.encode(), path) == expected
 
 
+@settings(max_examples=30)
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4), st.text(max_size=3))
 def test_every_key_can_be_written(keys: list[str], value: str) -> None:
     document: object = f"<{value}>"

@@ -130,6 +130,7 @@ def test_a_form_stops_at_too_many_rows_and_bytes(tmp_path: Path, name: str, monk
         read(path)
 
 
+@pytest.mark.long
 def test_small_files_that_become_large_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_file, "MOST_BYTES", 1 << 17)
     for name in ("history.csv", "export.xml", "mosquitto.log", "influx.line", "lines.json", "statistics.tsv"):
@@ -212,6 +213,7 @@ def test_a_table_that_begins_like_another_form_is_no_other(tmp_path: Path, text:
     assert "no header" in found if isinstance(found, str) else found.form == "a delimited table"
 
 
+@pytest.mark.long
 def test_no_bytes_are_too_odd(tmp_path: Path) -> None:
     """What is written over at random ends in a table or a line, whatever the form."""
     rng = random.Random(5)
@@ -377,6 +379,7 @@ def test_times_of_an_old_recorder_say_that_they_are_utc(tmp_path: Path) -> None:
     assert read(tmp_path / "old.db").columns["last_updated"][0] == "2026-03-01 00:00:00.000000+00:00"
 
 
+@pytest.mark.long
 def test_a_long_item_of_json_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text('[{"a": "' + "x" * (6 << 20) + '"}]')
     with pytest.raises(RecordingError, match="breaks off or is broken"):

@@ -41,7 +41,7 @@ from tests.support.histories import fill_store
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
 from tests.support.proofs import PROOFS, anchor, headings
-from tests.support.recording_forms import FORMS, PLACES
+from tests.support.recording_forms import FORMS
 from tests.support.soak import only
 
 FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
@@ -60,25 +60,17 @@ def test_deploying_on_a_device(broker: Mosquitto, disk: Path) -> None:
         wait_until(lambda: (disk / "outbox.sqlite").exists())
 
 
-def test_reading_a_file_of_every_form(tmp_path: Path) -> None:
-    """The page names every form, and its commands read them."""
+@pytest.mark.long
+def test_reading_files_of_many_forms(tmp_path: Path) -> None:
     moves = random.Random(1)
     times = [1_772_323_200 + 60 * minute for minute in range(600)]
     rates = [str(70 + moves.randrange(-9, 9)) for _ in times]
-    spots = [f"{52 + moves.randrange(9) / 1e3:.3f},4.300" for _ in times]
-    for name, write in FORMS.items():
-        write(tmp_path / name, times, rates)
-    for name, write in PLACES.items():
-        write(tmp_path / name, times, spots)
     with Page("docs/forms.md", tmp_path, {}) as page:
-        assert page.run() == 1
-    forms = {read_table(File(tmp_path / name), {}).form for name in (*FORMS, *PLACES)}
-    assert {form for form in forms if form in page.said} == forms - {
-        *("Home Assistant's statistics", "InfluxDB's line protocol", "Google Fit's export", "lines of JSON", "GPX")
-    }
-    text = (ROOT / "docs" / "forms.md").read_text()
-    for word in ("statistic_id", "line protocol", "Google Fit", "JSON object a line", "GPX"):
-        assert word in text
+        for name in (names := set(re.findall(r"^fugu read (\S+)", page.blocks[0][2], re.MULTILINE))):
+            FORMS[name](tmp_path / name, times, rates)
+        assert (page.run(), len(names)) == (1, 5)
+    for name in names:
+        assert f"{name}: {read_table(File(tmp_path / name), {}).form}, 600 rows" in page.said
     assert (tmp_path / "plain.csv").stat().st_mode & 0o777 == 0o600
 
 
