@@ -148,7 +148,7 @@ class Driver:
         self._patch.undo()
         self.gateway.stop()
 
-    def deliver(self, messages: Iterable[tuple[str, bytes]], each: int = 500) -> int:
+    def deliver(self, messages: Iterable[tuple[str, bytes]], each: int = 2_000) -> int:
         """Deliver messages a few at a time, with rounds between; how many of them were taken."""
         before, part = self.gateway.counters["not_taken"], []
         sent = 0
