@@ -1,8 +1,9 @@
 /* A disk that can lose power, be slow, or refuse to be written: preloaded into a process, for files of one folder.
 
 FAULTY_DISK is the folder. FAULTY_DISK_IMAGE is another, in which every file is kept as a power cut would leave it: with
-what has been synced, and nothing that was written since. In it the file `.slow` has microseconds that each sync takes
-longer, and while there is a file `.readonly` nothing can be written. */
+what has been synced, and nothing that was written since: a name that was given or taken away comes with a sync of the
+folder, or of a file that has it since. In it the file `.slow` has microseconds that each sync takes longer, while there
+is a file `.readonly` nothing can be written, and `.names` has what a sync of the folder will change. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,6 +15,7 @@ longer, and while there is a file `.readonly` nothing can be written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +98,57 @@ static void copy(int from, int to, off_t begin, off_t end) {
     }
 }
 
+int unlink(const char *);
+int rename(const char *, const char *);
+
+static int names(char *path) {
+    const char *images = getenv("FAULTY_DISK_IMAGE");
+    int fd;
+    snprintf(path, PATH_MAX, "%s/.names", images);
+    if ((fd = REAL(open)(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) < 0 || flock(fd, LOCK_EX)) abort();
+    return fd;
+}
+
+/* Note that an image will get another name, or none, at the next sync of the folder. */
+static void later(const char *from, const char *to) {
+    char path[PATH_MAX], line[2 * PATH_MAX + 2];
+    int fd = names(path), length = snprintf(line, sizeof line, "%s\t%s\n", from, to);
+    if (REAL(write)(fd, line, length) != length) abort();
+    close(fd);
+}
+
+/* Give images the names that their files have; only that of one file, if it is not NULL. */
+static void settle_names(const char *only) {
+    char path[PATH_MAX], *line = NULL, *rest = NULL;
+    size_t room = 0, size = 0;
+    int fd = names(path);
+    FILE *noted = fdopen(fd, "r+"), *waiting = open_memstream(&rest, &size);
+    if (!noted || !waiting) abort();
+    while (getline(&line, &room, noted) > 0) {
+        char *tab = strchr(line, '\t'), *to = tab + 1;
+        *tab = 0;
+        to[strcspn(to, "\n")] = 0;
+        if (only && strcmp(only, *to ? to : line)) fprintf(waiting, "%s\t%s\n", line, to);
+        else if (*to) REAL(rename)(line, to);
+        else REAL(unlink)(line);
+    }
+    fclose(waiting);
+    if (REAL(ftruncate)(fd, 0) || REAL(write)(fd, rest, size) != (ssize_t)size) abort();
+    fclose(noted);
+    free(rest);
+    free(line);
+}
+
+static int is_folder(int fd) {
+    char link[64], path[PATH_MAX];
+    const char *folder = getenv("FAULTY_DISK");
+    ssize_t length;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (!folder || (length = readlink(link, path, sizeof path - 1)) < 0) return 0;
+    path[length] = 0;
+    return !strcmp(path, folder);
+}
+
 /* Bring the image of a file to what the file is now. */
 static void settle(int fd, const char *image) {
     struct stat found;
@@ -103,6 +156,7 @@ static void settle(int fd, const char *image) {
     pthread_mutex_lock(&lock);
     file *one = noted(fd);
     if (one && !fstat(fd, &found) && found.st_nlink) {
+        settle_names(image);
         if (access(image, F_OK)) one->whole = 1;
         if ((to = REAL(open)(image, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0) abort();
         if (one->whole) copy(fd, to, 0, found.st_size);
@@ -117,6 +171,11 @@ static void settle(int fd, const char *image) {
 static int synced(int fd, int (*really)(int)) {
     char image[PATH_MAX];
     long slow = 0;
+    if (is_folder(fd)) {
+        int failed = really(fd);
+        if (!failed) settle_names(NULL);
+        return failed;
+    }
     if (!opened(fd, image)) return really(fd);
     if (switched(".slow", &slow)) usleep(slow);
     int failed = really(fd);
@@ -174,7 +233,7 @@ int unlink(const char *path) {
     if (!inside(path, image)) return REAL(unlink)(path);
     if (refuses(image)) return -1;
     int failed = REAL(unlink)(path);
-    if (!failed) REAL(unlink)(image);
+    if (!failed) later(image, "");
     return failed;
 }
 
@@ -184,6 +243,6 @@ int rename(const char *from, const char *to) {
     if (!inside(from, old) || !inside(to, new)) return REAL(rename)(from, to);
     if (refuses(old)) return -1;
     int failed = REAL(rename)(from, to);
-    if (!failed) REAL(rename)(old, new);
+    if (!failed) later(old, new);
     return failed;
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 __all__ = ["FaultyDisk", "disks_can_fail"]
 
 _SOURCE = Path(__file__).with_suffix(".c")
+_SECTOR = 512
 
 
 def disks_can_fail() -> bool:
@@ -23,6 +24,16 @@ def _library(folder: Path) -> Path:
     library = folder / "faulty_disk.so"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl", "-lpthread"], check=True)
     return library
+
+
+def _torn(synced: bytes, written: bytes, chosen: random.Random) -> bytes:
+    """A file of which some sectors are as they were synced, and others as they were written since; of either length."""
+    size = chosen.choice((len(synced), len(written)))
+    sectors = []
+    for at in range(0, size, _SECTOR):
+        source = written if chosen.random() < 0.5 else synced
+        sectors.append(source[at : at + _SECTOR].ljust(_SECTOR, b"\0"))
+    return b"".join(sectors)[:size]
 
 
 class FaultyDisk:
@@ -57,15 +68,24 @@ class FaultyDisk:
         """Drop what was not synced; its process must not run.
 
         Args:
-            which: below a half of all files; above, of some that it chooses, since a disk may have written the others.
+            which: below 0.4 all of it; above, of what it chooses, since a disk may have written the rest: of databases
+                sector by sector, of other files all or nothing.
         """
         chosen = random.Random(which)
+        (self._images / ".names").unlink(missing_ok=True)  # names that were not synced are those of before
         for path in sorted(one for one in self._folder.iterdir() if one.is_file()):
             image = self._images / path.name
             if path.name.endswith("-shm") or not image.exists():
                 path.unlink()
-            elif which < 0.5 or chosen.random() < 0.5:
+            elif which < 0.4:
                 path.write_bytes(image.read_bytes())
+            elif ".sqlite" in path.name or ".db" in path.name:
+                path.write_bytes(_torn(image.read_bytes(), path.read_bytes(), chosen))
+            elif chosen.random() < 0.5:
+                path.write_bytes(image.read_bytes())
+        for image in self._images.iterdir():
+            if not image.name.startswith(".") and not (self._folder / image.name).exists():
+                shutil.copyfile(image, self._folder / image.name)
 
     def _switch(self, name: str, content: str | None) -> None:
         path = self._images / name

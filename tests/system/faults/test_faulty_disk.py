@@ -62,6 +62,10 @@ def put(name, *parts, sync=True):
     if sync:
         os.fsync(number)
     os.close(number)
+def sync_folder():
+    number = os.open(here, os.O_RDONLY)
+    os.fsync(number)
+    os.close(number)
 os.chdir("state")
 here = os.getcwd()
 """
@@ -72,11 +76,28 @@ def test_parts_of_files_names_and_ends_are_as_they_were_synced(disk: FaultyDisk,
         "put('a', (0, b'0123456789')); put('a', (2, b'xy'), (8, b'z')); put('a', (0, b'--'), sync=False)",
         "put('b', (0, b'new')); os.rename(f'{here}/b', f'{here}/c'); put('never', (0, b'x'), sync=False)",
         "put('d', (0, b'12345')); os.truncate('d', 2); put('gone', (0, b'x')); os.unlink(f'{here}/gone')",
+        "sync_folder()",  # by whoever comes later
+        "put('back', (0, b'x')); os.unlink(f'{here}/back'); put('e', (0, b'old')); put('f', (0, b'new'))",
+        "os.rename(f'{here}/f', f'{here}/e')",
+        "put('g', (0, b'1')); os.unlink(f'{here}/g'); put('g', (0, b'2'))",
     ):
         assert run(disk, tmp_path, PUT + steps).returncode == 0
     disk.lose_power()
     found = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
-    assert found == {"a": b"01xy4567z9", "c": b"new", "d": b"12345"}
+    durable = {"a": b"01xy4567z9", "c": b"new", "d": b"12345", "g": b"2"}
+    assert found == {**durable, "back": b"x", "e": b"old", "f": b"new"}, "names that nobody synced are as before"
+
+
+def test_sectors_of_a_database_are_written_or_not(disk: FaultyDisk, tmp_path: Path) -> None:
+    steps = (
+        "put('x.sqlite', (0, b's' * 8192)); put('x.sqlite', (0, b'w' * 8192), sync=False); put('y', (0, b's' * 8192))"
+    )
+    assert run(disk, tmp_path, PUT + steps + "; put('y', (0, b'w' * 8192), sync=False)").returncode == 0
+    disk.lose_power(0.9)
+    found = (tmp_path / "state" / "x.sqlite").read_bytes()
+    sectors = {found[at : at + 512] for at in range(0, len(found), 512)}
+    assert sectors == {b"s" * 512, b"w" * 512}
+    assert len(set((tmp_path / "state" / "y").read_bytes())) == 1
 
 
 def test_a_slow_disk_syncs_later_and_one_that_refuses_takes_nothing(disk: FaultyDisk, tmp_path: Path) -> None:
