@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import compiling, forks, workers
 from tests.support.brokers import PATIENCE, WORKER, Mosquitto
-from tests.support.soak import note
+from tests.support.soak import LEFT_OUT, list_all, note
 
 if TYPE_CHECKING:
     from gateway.location import Location, Server
@@ -62,8 +62,17 @@ def _has_room(folder: Path) -> bool:
     return free > _GIGABYTES << 30 and not there.f_flag & os.ST_NOEXEC
 
 
-def pytest_collection_finish() -> None:
-    """Garbage is what tests leave; what is compiled is known now."""
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Remember tests of `make soak`: each has a row in its list."""
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.config.stash.setdefault(LEFT_OUT, set()).add(item.nodeid)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Garbage is what tests leave; what is compiled is known now. The soak's list has all of its tests."""
+    if session.config.option.markexpr == "soak" and session.config.args_source is not pytest.Config.ArgsSource.ARGS:
+        list_all(item.nodeid for item in session.items)
     compiling.take_turns()
     gc.freeze()
     gc.enable()

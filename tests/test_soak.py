@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.soak import LAST, ROOT, note
+from tests.support.soak import LAST, LEFT_OUT, ROOT, list_all, listed, note
 
 
 def report(name: str, outcome: str = "passed", **keywords: bool) -> pytest.TestReport:
@@ -21,6 +21,24 @@ def test_every_row_names_a_test() -> None:
     for row in LAST.read_text().splitlines()[1:]:
         file, _, name = row.partition("\t")[0].partition("::")
         assert re.search(rf"^def {name.partition('[')[0]}\b", (ROOT / file).read_text(), re.M), row
+
+
+def test_every_test_of_the_soak_has_a_row(request: pytest.FixtureRequest) -> None:
+    """Of the files that were collected; `pytest -m soak --collect-only` gives a new one its row."""
+    assert request.config.stash.get(LEFT_OUT, set()) - listed().keys() == set()
+
+
+def test_the_list_has_every_test_and_says_what_has_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "soak.tsv"
+    note(report("b", soak=True), file)
+    note(report("gone", soak=True), file)
+    list_all(["b", "a"], file)
+    rows = listed(file)
+    assert [*rows] == ["a", "b"]
+    assert rows["a"] == "a\t-\t-\t-\tnot run\t-\n"
+    assert "passed" in rows["b"]
+    note(report("a", soak=True), file)
+    assert "passed" in listed(file)["a"]
 
 
 def test_a_run_renews_its_row_and_leaves_the_others(tmp_path: Path) -> None:

@@ -347,9 +347,9 @@ def test_counts_of_real_agents_are_found_with_as_many_as_are_drawn_by_default(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "draws"), [("symbols", 10**8), ("counts", 10**7), ("points", 10**7)])
-def test_an_honest_agent_passes_as_many_draws_as_the_audit_is_meant_for(kind: str, draws: int) -> None:
-    """By the benchmark, which says how fast that was: most of an hour for the symbols, a quarter for the others."""
+@pytest.mark.parametrize(("kind", "draws"), [("symbols", 10**7), ("counts", 10**6), ("points", 10**6)])
+def test_an_honest_agent_passes_a_tenth_of_the_draws_that_the_audit_is_meant_for(kind: str, draws: int) -> None:
+    """By the benchmark, which says how fast that was, and draws as many as it is told to."""
     words = (sys.executable, "benchmarks/audit.py", kind, "--draws", draws)
     done = subprocess.run([*map(str, words)], cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"{kind}: " in done.stdout

@@ -86,7 +86,7 @@ def _other(envelope: bytes, generator: random.Random) -> bytes:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [300, pytest.param(1_000_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [300, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_mutated_signed_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     kind: Kind
     signed, generator = _Signed(tmp_path), random.Random(5)

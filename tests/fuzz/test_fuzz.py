@@ -38,7 +38,7 @@ def test_every_decoder_is_fuzzed() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(2_000_000, marks=pytest.mark.soak)])
 def test_mutated_frames_crash_no_decoder_and_each_is_refused_for_a_reason(count: int) -> None:
     generator = random.Random(2026)
     counted: Counter[str] = Counter()

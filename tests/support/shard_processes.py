@@ -38,6 +38,10 @@ class Process:
         """Wait until it has ended; returns its exit code."""
         return self._process.wait(PATIENCE)
 
+    def has_ended(self) -> bool:
+        """Whether it is there no more."""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         """Kill it, if it is there."""
         if self._process.poll() is None:

@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
-__all__ = ["LAST", "note", "only", "only_rows"]
+__all__ = ["LAST", "LEFT_OUT", "list_all", "listed", "note", "only", "only_rows"]
 
 ROOT = Path(__file__).parents[2]
 LAST = ROOT / "tests" / "soak.tsv"
 _HEADER = "test\tended\tcommit\tpython\tresult\tseconds\n"
+
+
+LEFT_OUT = pytest.StashKey[set[str]]()
+"""Tests of `make soak` that were collected and do not run."""
 
 
 def only(shown: Container[Any], values: Iterable[Any]) -> list[Any]:
@@ -29,16 +33,29 @@ def only_rows(shown: Container[Any], rows: Iterable[tuple[Any, ...]]) -> list[An
     return [one if one in shown else pytest.param(*one, marks=pytest.mark.soak) for one in rows]
 
 
+def listed(file: Path = LAST) -> dict[str, str]:
+    """The rows by the names of their tests."""
+    rows = file.read_text().splitlines(keepends=True)[1:] if file.exists() else []
+    return {row.partition("\t")[0]: row for row in rows}
+
+
+def list_all(names: Iterable[str], file: Path = LAST) -> None:
+    """Give each soak test its row: one that has not run says so, and one that is gone has none."""
+    rows = listed(file)
+    every = {name: rows.get(name, "\t".join((name, "-", "-", "-", "not run", "-")) + "\n") for name in names}
+    if every != rows:
+        file.write_text(_HEADER + "".join(sorted(every.values())))
+
+
 def note(report: pytest.TestReport, file: Path = LAST) -> None:
     """Replace the row of a soak test that has run; of others there is none, nor of one that was skipped."""
     if report.when != "call" or "soak" not in report.keywords or report.skipped:
         return
-    rows = file.read_text().splitlines(keepends=True)[1:] if file.exists() else []
-    kept = [row for row in rows if row.partition("\t")[0] != report.nodeid]
+    rows = listed(file)
     ended = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     run = ended, _commit(), platform.python_version(), report.outcome, f"{report.duration:.0f}"
-    kept.append("\t".join((report.nodeid, *run)) + "\n")
-    file.write_text(_HEADER + "".join(sorted(kept)))
+    rows[report.nodeid] = "\t".join((report.nodeid, *run)) + "\n"
+    file.write_text(_HEADER + "".join(sorted(rows.values())))
 
 
 @cache
