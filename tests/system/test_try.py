@@ -61,6 +61,24 @@ def test_a_recording_of_use_is_replayed_and_ends_with_a_block_for_the_sensor(tmp
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.long
+def test_the_state_now_is_replayed_as_symbols_beside_the_truth(tmp_path: Path) -> None:
+    recorded(tmp_path, 0.6, 2700)
+    done = tried(tmp_path, "--protect", "tick", "--want", "now", "--epsilon", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.search(
+        r"Useful: the state that a filter names is right ([\d.]+) % of the time; .* right ([\d.]+) %", done.stdout
+    )
+    assert said is not None, done.stdout
+    right, majority = map(float, said.groups())
+    assert 80.0 < right < 97.0
+    assert 50.0 <= majority < 60.0
+    moved = re.search(r"changes the odds on a tick by at most x ([\d.]+), where x 20.1 is promised", done.stdout)
+    assert moved is not None, done.stdout
+    assert 1.0 < float(moved[1]) <= 20.1
+    assert SECRET not in done.stdout + done.stderr
+
+
 @pytest.mark.soak  # `test_start.py` asks the same, and follows what is said
 def test_after_a_no_it_says_what_would_do(tmp_path: Path) -> None:
     recorded(tmp_path, 0.98, 6000)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import WindowFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds
@@ -31,9 +32,10 @@ from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.quilts import group_dp_scale, mqm_exact
 
-__all__ = ["BEATS", "EPSILON", "Replay", "Results", "evaluate", "load_night", "read_night", "summary"]
+__all__ = ["BEATS", "EPSILON", "AnyFrame", "Replay", "Results", "evaluate", "load_night", "read_night", "summary"]
 
 
+AnyFrame: TypeAlias = SymbolFrame | WindowFrame
 FLEET = "demo"
 RECORDINGS = Path(__file__).parent / "data"
 """The three nights; they keep their own licences."""
@@ -71,10 +73,40 @@ class Replay:
     tick: str = "heartbeat"
     recorded: str = "heart rate"
 
+    topic: ClassVar[Literal["window", "symbols"]] = "window"
+
     @property
     def device(self) -> str:
         """Name of its device."""
         return self.policy.device
+
+    @property
+    def expected(self) -> int:
+        """Number of values that are to come."""
+        return len(self.windows)
+
+    @property
+    def every(self) -> float:
+        """Seconds from one message to the next."""
+        [window] = self.policy.windows
+        return window.stride * self.policy.clock.period_us / 1e6
+
+    def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
+        """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
+        frame = WindowFrame.decode(payload)
+        return frame.first, frame.first + frame.length, frame
+
+    def came(self, frames: Mapping[int, AnyFrame]) -> int:
+        """Number of values in frames."""
+        return len(frames)
+
+    def results(
+        self, live: Mapping[int, AnyFrame], others: Mapping[int, AnyFrame] | None = None, *, attacked: bool = False
+    ) -> Results | None:
+        """Compare what arrived with the truth, and attack it: see `evaluate`."""
+        windows = {first: frame for first, frame in live.items() if isinstance(frame, WindowFrame)}
+        prepared = {first: frame for first, frame in (others or {}).items() if isinstance(frame, WindowFrame)}
+        return evaluate(self, windows, prepared, attacked=attacked)
 
     @property
     def hours(self) -> float:
@@ -114,10 +146,10 @@ class Replay:
         return np.bincount(blocks[inside], minlength=least), np.bincount(blocks, minlength=least)
 
     @cached_property
-    def prepared(self) -> dict[int, WindowFrame]:
+    def prepared(self) -> Mapping[int, AnyFrame]:
         """Frames of the first third of the windows, by first tick: simulated here, with the noise of the policy."""
         [window] = self.policy.windows
-        frames, rng = {}, np.random.default_rng()
+        frames, rng = dict[int, AnyFrame](), np.random.default_rng()
         success = -math.expm1(-1.0 / float(Fraction(window.scale)))
         for first in self.windows[: -(-len(self.windows) // 3)]:
             true, _ = self.counts(first)
@@ -193,6 +225,37 @@ class Results:
     ours: Floats | None
     learner: Floats | None
     attack: Attack | None
+    attackers: ClassVar[int] = len(COUNT_ATTACKERS)
+
+    @property
+    def head(self) -> str:
+        """First line of the picture of use."""
+        [window] = self.replay.policy.windows
+        parts = ", for each part of the day" if window.blocks is not None else ""
+        return f"Useful: share of {window.length} {self.replay.tick}s{parts}"
+
+    @property
+    def legend(self) -> tuple[str, str]:
+        """Words for the line that a subscriber gets, and for the true one."""
+        return "what a subscriber gets, with its 95 % band", "the truth, which stays on the device"
+
+    @property
+    def reaches(self) -> tuple[tuple[str, float | None], ...]:
+        """Half widths of the bands of several mechanisms under the same promise."""
+        return ("Fugu Edge", self.band), ("Markov quilts", self.quilts), ("group privacy", self.group)
+
+    @property
+    def axis_hours(self) -> float:
+        """Hours of the picture's axis."""
+        return self.replay.states.size * self.replay.hours
+
+    def use(self) -> str:
+        """Say in a sentence how far off what was released is."""
+        return (
+            f"Useful: the released shares are off by {100 * self.error:.1f} points on average (a share of 40 % reads "
+            f"{40 - 100 * self.error:.0f} to {40 + 100 * self.error:.0f} %), and {100 * self.inside:.0f} % of "
+            f"them by at most {100 * self.band:.0f} points."
+        )
 
     @property
     def error(self) -> float:
@@ -280,15 +343,17 @@ def evaluate(
     )
 
 
+def _factor(changes: Floats) -> str:
+    """The largest factor of changes of log-odds; one without bound is not written out."""
+    most = float(changes.max())
+    return f"x {math.exp(most):.1f}" if most < math.log(1000.0) else "more than x 1000"
+
+
 def summary(results: Results) -> tuple[str, ...]:
     """A sentence about use, and one about privacy; once it is over, one each about learners and success."""
     replay, found = results.replay, results.attack
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
-    said = [
-        f"Useful: the released shares are off by {100 * results.error:.1f} points on average (a share of 40 % reads "
-        f"{40 - 100 * results.error:.0f} to {40 + 100 * results.error:.0f} %), and {100 * results.inside:.0f} % of "
-        f"them by at most {100 * results.band:.0f} points."
-    ]
+    said = [results.use()]
     if results.ours is not None:
         said.append(
             "Private: for an attacker who already knows the habits behind it, what is released changes the odds on a "
@@ -304,12 +369,12 @@ def summary(results: Results) -> tuple[str, ...]:
     if results.learner is not None:
         said.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
-            f"x {math.exp(results.learner.max()):.1f}, and by more than {promise} on "
+            f"{_factor(results.learner)}, and by more than {promise} on "
             f"{100 * results.beyond(results.learner):.0f} % of the {tick}s."
         )
     if found is not None:
         said.append(
-            f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
+            f"The strongest of {results.attackers} attackers on what was released ({found.attacker}) is right on "
             f"{100 * found.success:.1f} % of the {tick}s ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
             f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are "
             "in the class."

@@ -112,6 +112,7 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
         whole: hours of the axis; until the last share if there are none.
     """
     last = float(results.hours[-1]) if whole is None else whole
+    got_words, true_words = results.legend
     most = max(float(results.truth.max()), float(results.released.max()))
     most = next(scale for scale in _SCALES if most <= scale)
 
@@ -128,16 +129,16 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
     marks = [(0.0, "0 %"), (0.5, f"{50 * most:g} %"), (1.0, f"{100 * most:g} %")]
     parts = [
         '<path class="band" d="M8 60h40v18h-40z"/><path class="got" d="M8 69h40"/><path d="M8 92h40"/>',
-        _text(56, 75, "what a subscriber gets, with its 95 % band", "good"),
-        _text(56, 98, "the truth, which stays on the device"),
+        _text(56, 75, got_words, "good"),
+        _text(56, 98, true_words),
         *(f'<path class="axis" d="M{_LEFT} {at}H{_RIGHT}"/>' for at in (_TOP, (_TOP + _BOTTOM) // 2, _BOTTOM)),
         *(_text(_LEFT - 6, _BOTTOM + 6 - (_BOTTOM - _TOP) * at, name, "small end") for at, name in marks),
         *_hours_axis(last, _BOTTOM),
         f'<path class="band" d="M{both}Z"/><path class="got" d="M{got}"/><path d="M{truth}"/>',
-        _text(8, 374, "How far off a value is (95 %), under the same promise:", "small"),
     ]
-    reaches = (("Fugu Edge", results.band), ("Markov quilts", results.quilts), ("group privacy", results.group))
-    for row, (name, reach) in enumerate(reaches):
+    if results.reaches:
+        parts.append(_text(8, 374, "How far off a value is (95 %), under the same promise:", "small"))
+    for row, (name, reach) in enumerate(results.reaches):
         if reach is None:
             continue
         at, end = 402 + 28 * row, 146 + 290 * min(reach, 1.0)
@@ -146,14 +147,7 @@ def useful_picture(results: Results, whole: float | None = None) -> str:
         if reach > 1.0:  # it does not fit
             parts.append(f'<path class="tip" d="M{end:.1f} {at - 14}l13 8l-13 8z"/>')
         parts.append(_text(end + 18, at, f"&#177; {100 * reach:.0f} %", "" if row else "good"))
-    return _picture(_useful_head(results), parts)
-
-
-def _useful_head(results: Results) -> tuple[str, str]:
-    replay = results.replay
-    [window] = replay.policy.windows
-    ticks = f"{window.length} {replay.tick}s" + (", for each part of the day" if window.blocks is not None else "")
-    return f"Useful: share of {ticks}", escape(replay.of[:48])
+    return _picture((results.head, escape(results.replay.of[:48])), parts)
 
 
 def private_picture(results: Results) -> str:

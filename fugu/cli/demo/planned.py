@@ -31,6 +31,7 @@ from fugu.cli.demo.evaluation import Replay, Results, summary
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.processes import DemoError
 from fugu.cli.demo.session import show_replay, stream
+from fugu.cli.demo.symbols import SymbolReplay
 from fugu.cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.terminal import say, working
@@ -44,6 +45,8 @@ from fugu.recordings.readings import Readings
 __all__ = ["plan_and_replay", "prepared_plan"]
 
 _DAY = 86_400.0
+_MESSAGES = 90
+"""At most so many of a replay of symbols."""
 _PLANNED = "The plan is below. If it is what you want, write the configuration."
 _PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
 _NO_ANSWER = "there is no answer to this question"
@@ -55,8 +58,8 @@ _HELD_BACK = "The part that was held back: no answer was chosen by it"
 _LONGER = "A recording of more days may do."
 _NOTHING = "Nothing would leave: no answer to this question is of use."
 _NOT_REPLAYED = (
-    "Not replayed: only counts of one device's windows are, of plain files (fugu read FILE -o plain.csv makes one); no "
-    "symbols, averages of groups or points of places. "
+    "Not replayed: only one device's counts, or symbols of two states for the state now, are, of plain files (fugu "
+    "read FILE -o plain.csv makes one); no averages of groups or points of places. "
     "The verdict is of the part of the recording that was held back."
 )
 
@@ -158,7 +161,10 @@ def _replay_of(plan: Plan) -> Replay | None:
     The policy has the recording's times.
     """
     details = plan.details
-    if not isinstance(details, AutoPlan) or details.recommended.kind != "windows" or details.recommended.devices > 1:
+    if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:
+        return None
+    symbols = details.recommended.kind == "symbols"
+    if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
         return None
     if details.readings.rows is None:  # no agent can read the file as it is
         return None
@@ -174,8 +180,11 @@ def _replay_of(plan: Plan) -> Replay | None:
     segments = np.zeros(len(read), dtype=np.int64)
     states = states_of(policy.discretiser, read, segments)
     transition = mean_transitions(states, segments, len(policy.discretiser.states))
+    if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
+        policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
     words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
-    return Replay(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
+    kind = SymbolReplay if symbols else Replay
+    return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
 
 
 def _replayed(page: Page, replay: Replay) -> tuple[Results, list[str]]:

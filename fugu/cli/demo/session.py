@@ -14,14 +14,14 @@ from pathlib import Path
 from threading import Lock
 
 from firmware_sim.devices import write_config
-from fugu.cli.demo.evaluation import Replay, Results, evaluate, load_night, read_night, summary
+from fugu.cli.demo.evaluation import AnyFrame, Replay, Results, load_night, read_night, summary
 from fugu.cli.demo.page import Page
 from fugu.cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
 from fugu.cli.demo.processes import DemoError, gateway, start_broker
 from fugu.cli.view.auto_plan import time_words
 from fugu.cli.view.terminal import say, working
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import Status, WindowFrame
+from fugu.contract.frames import Status
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
@@ -106,7 +106,7 @@ class _Device:
     outbox_depth: int = 0
     error: str = ""
     bytes: int = 0
-    windows: dict[int, WindowFrame] = field(default_factory=dict)
+    frames: dict[int, AnyFrame] = field(default_factory=dict)
 
 
 class Subscriber:
@@ -114,10 +114,13 @@ class Subscriber:
 
     def __init__(self, broker: Broker, replays: Sequence[Replay]) -> None:
         self.devices = {replay.device: _Device() for replay in replays}
-        self._lengths = {replay.device: replay.states.size for replay in replays}
+        self._replays = {replay.device: replay for replay in replays}
         self._lock = Lock()
         fleet = replays[0].policy.fleet
-        topics = topic_of("status", fleet, "+"), topic_of("window", fleet, "+", "+")
+        topics = (
+            topic_of("status", fleet, "+"),
+            *(topic_of(kind, fleet, "+", "+") for kind in sorted({replay.topic for replay in replays})),
+        )
         self.link = Link(broker, client_id="replay", subscriptions=topics, on_message=self._received)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
@@ -125,19 +128,19 @@ class Subscriber:
             parsed = parse_topic(topic)
             with self._lock:
                 device = self.devices[parsed.device]
-                before = device.ticks, device.outbox_depth, len(device.windows)
+                before = device.ticks, device.outbox_depth, len(device.frames)
                 if parsed.kind == "status":
                     status = Status.decode(payload)
                     device.error = " ".join(status.codes)
                     if status.online:  # a will is the broker's
                         device.outbox_depth = status.outbox_depth
                         device.ticks = max([device.ticks, *(stream.next_tick for stream in status.streams)])
-                elif parsed.kind == "window":
-                    frame = WindowFrame.decode(payload)
-                    device.windows[frame.first] = frame
+                else:
+                    first, end, frame = self._replays[parsed.device].decode(payload)
+                    device.frames[first] = frame
                     device.bytes = len(payload)
-                    device.ticks = max(device.ticks, frame.first + frame.length)
-                if (device.ticks, device.outbox_depth, len(device.windows)) != before:
+                    device.ticks = max(device.ticks, end)
+                if (device.ticks, device.outbox_depth, len(device.frames)) != before:
                     device.moved = time.monotonic()
         except (FuguError, KeyError):
             return
@@ -146,11 +149,11 @@ class Subscriber:
         """State of a device until now."""
         with self._lock:
             one = self.devices[device]
-            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, one.bytes, dict(one.windows))
+            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, one.bytes, dict(one.frames))
 
     def stands(self, device: str, since: float) -> tuple[float, str]:
         """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
-        one, length = self.heard(device), self._lengths[device]
+        one, length = self.heard(device), self._replays[device].states.size
         where = f"tick {min(one.ticks, length)} of {length}, {one.outbox_depth} messages waiting"
         return time.monotonic() - max(one.moved, since), where
 
@@ -178,14 +181,14 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
     say("attacking what was released ...")
     results = []
     for at, replay in enumerate(replays):
-        found = evaluate(replay, subscriber.heard(replay.device).windows, attacked=True)
+        found = replay.results(subscriber.heard(replay.device).frames, attacked=True)
         if found is None:
-            missing.append(f"no window of {replay.device} reached the subscriber")
+            missing.append(f"nothing of {replay.device} reached the subscriber")
         else:
             results.append(found)
             _draw(page, at, replay, subscriber.heard(replay.device), found)
     if not results:
-        raise DemoError(f"no window of {replays[0].device} reached the subscriber")
+        raise DemoError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, missing
 
 
@@ -253,13 +256,13 @@ def _watch(
             heard = [subscriber.heard(replay.device) for replay in replays]
             done = sum(min(one.ticks, replay.states.size) for one, replay in zip(heard, replays, strict=True)) / ticks
             left = (time.monotonic() - began) * (1.0 - done) / done if done else None
-            windows = sum(len(one.windows) for one in heard)
-            stage = f"replaying: {windows} of {sum(len(replay.windows) for replay in replays)} values have come"
+            came = sum(replay.came(one.frames) for one, replay in zip(heard, replays, strict=True))
+            stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} values have come"
             page.show(stage=stage, done=done, left=left, stalled="; ".join(named.values()))
             progress(stage.partition(": ")[2], done)
             for at, (one, replay) in enumerate(zip(heard, replays, strict=True)):
-                if len(one.windows) > drawn.get(replay.device, 0):
-                    drawn[replay.device] = len(one.windows)
+                if len(one.frames) > drawn.get(replay.device, 0):
+                    drawn[replay.device] = len(one.frames)
                     _draw(page, at, replay, one)
             time.sleep(0.1)
     page.show(stalled="")
@@ -282,20 +285,17 @@ def _over(
 def _draw(page: Page, at: int, replay: Replay, heard: _Device, results: Results | None = None) -> None:
     """Show what has come of a replay; where nothing has come yet, what was prepared."""
     if results is None:
-        results = evaluate(replay, heard.windows, replay.prepared)
-    whole = replay.states.size * replay.hours
+        results = replay.results(heard.frames, replay.prepared)
     pictures = {f"reading-{at}": reading_picture(replay.values, replay.hours, heard.ticks, replay.recorded)}
     said: tuple[str, ...] = ()
     if results is not None:
-        pictures[f"useful-{at}"] = useful_picture(results, whole)
+        pictures[f"useful-{at}"] = useful_picture(results, results.axis_hours)
         if results.ours is not None:
             pictures[f"private-{at}"] = private_picture(results)
         said = summary(results)
-    [window] = replay.policy.windows
-    every = time_words(window.stride * replay.policy.clock.period_us / 1e6)
-    leaves = f"What leaves: {heard.bytes} bytes every {every}, measured. " if heard.bytes else ""
-    live = f"{len(heard.windows)} of {len(replay.windows)} values have come from the device."
-    if results is not None and results.live < results.truth.size:
+    leaves = f"What leaves: {heard.bytes} bytes every {time_words(replay.every)}, measured. " if heard.bytes else ""
+    live = f"{replay.came(heard.frames)} of {replay.expected} values have come from the device."
+    if results is not None and replay.prepared and results.live < results.truth.size:
         live += " The others in the picture were prepared: the same noise, drawn beforehand on this machine."
     shown = f"{min(heard.ticks, replay.states.size)} of {replay.states.size} {replay.tick}s have been read."
     page.draw(**pictures)
