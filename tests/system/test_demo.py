@@ -70,7 +70,8 @@ def test_a_device_sends_windows_only_and_uses_up_what_it_promises(replay: Replay
     policy = replay.policy
     assert policy.table is None
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (EPSILON, "universal")
-    assert policy.verify(EPSILON).epsilon == pytest.approx(EPSILON, rel=1e-6)
+    spare = EPSILON / 1024  # what a plan leaves to changes of policy
+    assert policy.verify(EPSILON).epsilon == pytest.approx(EPSILON - spare, rel=1e-4)
     [one] = policy.windows
     assert (one.length, one.stride, one.states) == (BEATS, BEATS, ("above",))
     eager = policy.model_copy(update={"windows": (one.model_copy(update={"scale": "5"}),)})
@@ -238,7 +239,7 @@ def test_what_leaves_is_measured_from_what_was_published(replay: Replay, tmp_pat
     for payload in (frame.encode(), frame.encode(), b"\x05"):
         subscriber.link.on_message(topic_of("window", FLEET, "watch-N05", "heart-rate"), payload, False)
     one = subscriber.heard("watch-N05")
-    assert (one.windows, one.ticks, one.bytes) == ({1200: frame}, 1500, len(frame.encode()))
+    assert (one.frames, one.ticks, one.bytes) == ({1200: frame}, 1500, len(frame.encode()))
     page = Page(browser=False)
     session._draw(page, 0, replay, one)
     page._server.server_close()
