@@ -116,6 +116,7 @@ def _local_streams(
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
     from edge_agent.enrolled import plain
     from fugu.contract.descriptions import describe
+    from fugu.contract.history import history_alone
     from fugu.contract.joint import check_named, joint_epsilon
     from fugu.contract.pins import violations
     from fugu.contract.policies import read_policy
@@ -156,4 +157,5 @@ def _local_streams(
             raise ConfigError(
                 f"epsilon {together:g} of all streams together is above this device's total ceiling {total}"
             )
-    return streams, {policy.stream: describe(policy).encode().decode() for policy in policies}
+    described = {policy.stream: describe(policy, history=history_alone(policy)) for policy in policies}
+    return streams, {stream: description.encode().decode() for stream, description in described.items()}

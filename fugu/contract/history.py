@@ -39,6 +39,7 @@ __all__ = [
     "Noise",
     "Span",
     "dated",
+    "history_alone",
     "quiet_from",
     "settling_ticks",
     "with_slack",
@@ -157,6 +158,13 @@ class History(NamedTuple):
 
 UNCHANGED = History()
 """Of a stream of which one version is known alone."""
+
+
+def history_alone(policy: AnyPolicy) -> History:
+    """The history of a stream of which its policy alone is known: before version 1 there was none."""
+    if not isinstance(policy, Policy) or policy.version == 1:
+        return UNCHANGED
+    return History((Span(policy.version, Noise.of(policy), None),), complete=False)
 
 
 class Dated(NamedTuple):

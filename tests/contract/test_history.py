@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import SLACK, Dated, History, Noise, Span, dated
+from fugu.contract.history import SLACK, Dated, History, Noise, Span, dated, history_alone, settling_ticks
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
@@ -324,3 +324,25 @@ def test_no_stretch_of_random_versions_loses_more_than_is_told(seed: int) -> Non
                 for begin in range(first, min(first + length, len(truth))):
                     assert truth[begin] <= when.epsilon(made.bound(), begin, begin, ticks) + 1e-9, (made, begin, ticks)
             first += length
+
+
+def test_a_device_that_describes_itself_claims_nothing_of_what_it_does_not_know() -> None:
+    """It keeps no former policy: of any but version 1 another one may have run before."""
+    assert dated(policy(1, 1.0), history_alone(policy(1, 1.0))).always
+    second = policy(2, 1.0)
+    when = dated(second, history_alone(second))
+    assert when.since is None
+    old = policy(1, 4.0)
+    truth = losses(0.01, 0.01, np.array([rates_of(old)] * 200 + [rates_of(second)] * 200), "informed", 1)
+    assert truth[200] <= when.epsilon(second.bound(), 200, 200, 1) < math.inf
+
+
+def test_the_time_after_which_a_planned_promise_is_true() -> None:
+    ticks = settling_ticks(WIDE, 1.0)
+    assert ticks is not None
+    old, new = policy(1, 4.0), policy(2, 1.0)
+    since = dated(new, one_after_another((old, 500), (new, 500))).since
+    assert since is not None
+    assert since - 500 <= ticks < 600
+    assert settling_ticks(WIDE, 1.0, 0.0) is None
+    assert settling_ticks(FiniteChains(transitions=(((0.5, 0.5), (1.0, 0.0)),)), 1.0) is None

@@ -49,10 +49,13 @@ def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]
     return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
 
 
-def change_words(chains: ChainClass, epsilon: float, period_seconds: float | None = None) -> str:
-    """The time after which a planned promise is true, where another policy was before."""
-    if (ticks := settling_ticks(chains, epsilon)) is None:
-        return "after a change of policy the larger of both losses is told for ever: the class has an impossible step"
+def change_words(
+    chains: ChainClass, epsilon: float, period_seconds: float | None = None, slack: float | None = None
+) -> str:
+    """The time after which a promise is true, where another policy was before; `slack` of epsilon, as a plan's."""
+    if (ticks := settling_ticks(chains, epsilon, slack)) is None:
+        why = "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
+        return f"after a change of policy the larger of both losses is told for ever: {why}"
     if not ticks:
         return "after a change of policy the promise is true at once"
     time = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fugu.cli.view.guarantee import stretch_documents, stretch_lines
+from fugu.cli.view.guarantee import change_words, stretch_documents, stretch_lines
 from fugu.cli.view.terminal import answer
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.frames import MAX_TICK
@@ -235,3 +235,5 @@ def _show_guarantee(policy: Policy, claimed: Guarantee, derived: Loss, what: str
     print(f"  derived  epsilon {found:.10g} ({derived.bound})")
     for line in stretch_lines(_rows(policy, bound), policy.discretiser):
         print(f"  {line}")
+    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
+    print(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")
