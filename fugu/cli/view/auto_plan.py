@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 
+_WITHOUT_BOUND = 10_000
+"""Factors on odds from which on a learner is as good as certain: their digits say nothing."""
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
 _COLUMNS = ("released", "answer over", *_ERRORS)
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
@@ -227,10 +229,12 @@ def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
     )
     if learner is None:
         return sentence
+    assert learner.furthest is not None
+    most = f"up to {learner.furthest:.2g}" if learner.furthest < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
     return (
         f"{sentence} Habits are not protected: over the whole recording, the odds of one who learns them "
-        f"({learner.attacker}) change by up to {learner.furthest:.2g}, and by more than {epsilon_to_odds(epsilon):.2g} "
-        f"on {learner.beyond:.1%} of ticks."
+        f"({learner.attacker}) change by {most}, and by more than {epsilon_to_odds(epsilon):.2g} on "
+        f"{learner.beyond:.1%} of ticks."
     )
 
 
