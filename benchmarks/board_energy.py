@@ -82,10 +82,10 @@ class Flash(flash.Flash):
         if operation == 6:
             self.by_block[argument] += 1
         return super().ioctl(operation, argument)
-from sanitiser.compiled import read_policy
+from fugu.core.compiled import read_policy
 from sanitiser.entropy import system_entropy
 from sanitiser.outbox import Outbox
-from sanitiser.stream import Stream
+from fugu.core.stream import Stream
 device = Flash({blocks})
 vfs.VfsLfs2.mkfs(device, progsize={program})
 vfs.mount(vfs.VfsLfs2(device, progsize={program}), "/flash")

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import BOARD, with_compiled
+from firmware_sim.compiled_policy import with_compiled
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import key_name, sign
@@ -42,7 +42,7 @@ import image
 from sanitiser.start import accepted
 policy = accepted(image, lambda: None)[2][0]
 from sanitiser.entropy import system_entropy
-from sanitiser.stream import Stream
+from fugu.core.stream import Stream
 stream = Stream(policy, system_entropy("unix"))
 frames = 0
 begin = time.ticks_us()
@@ -172,9 +172,7 @@ def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]
     for file in folder.glob("*/trust"):
         file.unlink()
     command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": f"{BOARD}:.frozen"}
-    )
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": ".frozen"})
 
 
 def _run(folder: Path, code: str, heap: int) -> str:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from firmware_sim.compiled_policy import BOARD, FRACTION_BITS, FirmwareError, board_module, compile_policy, ratio_below
+from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
@@ -27,10 +27,15 @@ from fugu.contract.pins import violations
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
+from fugu.core import guarantee as core
+from fugu.core.compiled import read_policy
 
-__all__ = ["BOARDS", "Burnt", "Image", "build", "compile_module", "enrolled"]
+__all__ = ["BOARD", "BOARDS", "Burnt", "Image", "build", "compile_module", "compile_modules", "enrolled", "modules"]
 
 
+BOARD = Path(__file__).parent / "micropython"
+"""Files that a board has around the core, as its import path sees them."""
+_HOUSE = Path(__file__).parents[1]
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
 MOST_STREAMS = 8
 _MAIN = """from driver import read
@@ -119,12 +124,7 @@ def build(
             one.check_ceiling(ceiling)
     limits = [(ratio_below(one.epsilon), one.seconds) for one in ceilings]
     ratios = [_checked(data, limits) for data in compiled]
-    library = folder / "sanitiser"
-    library.mkdir(parents=True, exist_ok=True)
-    files = [library / f"{source.stem}.mpy" for source in _modules()]
-    for source, file in zip(_modules(), files, strict=True):
-        compile_module(source, file)
-    files += [folder / "main.py", folder / "image.py"]
+    files = [*compile_modules(folder), folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
     files[-1].write_text(_burnt(burnt, policies[0], limits, compiled))
     if burnt.secret:
@@ -185,6 +185,16 @@ def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
         )
 
 
+def compile_modules(folder: Path) -> list[Path]:
+    """Compile the core and what a board has around it; the files, where a board looks for them."""
+    files = []
+    for name, source in modules().items():
+        files.append(folder / f"{name}.mpy")
+        files[-1].parent.mkdir(parents=True, exist_ok=True)
+        compile_module(source, files[-1])
+    return files
+
+
 def compile_module(source: Path, file: Path) -> None:
     """Compile a module to MicroPython's bytecode; FirmwareError if it cannot be, or there is no compiler."""
     try:
@@ -203,7 +213,7 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
     what = "the board would refuse this policy"
     try:
         return _check_on_board(compiled, ceilings)
-    except board_module("guarantee").GuaranteeError as error:
+    except core.GuaranteeError as error:
         raise GuaranteeError(
             f"{what}: {error}; it derives bounds in integers, which for chains that are known or hardly change are "
             "larger than the planner's: plan with --adversary universal"
@@ -212,9 +222,13 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
         raise FirmwareError(f"{what}: {error}") from None
 
 
-def _modules() -> tuple[Path, ...]:
-    """The files of the sanitiser."""
-    return tuple(sorted((BOARD / "sanitiser").glob("*.py")))
+def modules() -> dict[str, Path]:
+    """By their places on a board, the files of the core and of what a board has around it."""
+    return {
+        str(source.relative_to(root).with_suffix("")): source
+        for root, package in ((_HOUSE, "fugu/core"), (BOARD, "sanitiser"))
+        for source in sorted((root / package).glob("*.py"))
+    }
 
 
 def _check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -> int:
@@ -225,7 +239,7 @@ def _check_on_board(compiled: bytes, ceilings: Sequence[tuple[int, int]] = ()) -
     Raises:
         Exception: the board's `PolicyError` or `GuaranteeError`.
     """
-    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceilings))
+    return core.check(read_policy(compiled), ceilings)
 
 
 def _check_generator(burnt: Burnt) -> None:

@@ -2,21 +2,17 @@
 
 A board's readings are integers n that stand for n * unit. Whatever the agent would compute with floating-point numbers
 from the same readings is decided here, once, and becomes an integer to compare with: the states are the same.
-docs/firmware.md has the layout, and `micropython/sanitiser/policy.py` the reader.
+docs/firmware.md has the layout, and `fugu/core/compiled.py` the reader.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import struct
-import sys
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 from fugu.contract.classify import STEPS, UNIT
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
@@ -27,30 +23,16 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
+from fugu.core.compiled import read_policy
 
 __all__ = [
-    "BOARD",
     "FRACTION_BITS",
     "FirmwareError",
-    "board_module",
     "compile_policy",
     "ratio_below",
     "units",
     "with_compiled",
 ]
-
-
-BOARD = Path(__file__).parent / "micropython"
-"""Files that are copied onto a board, as its import path sees them."""
-
-
-def board_module(name: str) -> Any:
-    """A module of the sanitiser, run by this interpreter."""
-    sys.path.insert(0, str(BOARD))
-    try:
-        return importlib.import_module(f"sanitiser.{name}")
-    finally:
-        sys.path.remove(str(BOARD))
 
 
 FRACTION_BITS = 128
@@ -261,9 +243,8 @@ def with_compiled(document: PolicyDocument, unit: Mapping[str, Fraction]) -> Pol
 
 def units(document: PolicyDocument) -> dict[str, Fraction]:
     """By stream, the unit that a document was compiled with; FirmwareError if a compiled policy is none."""
-    read = board_module("compiled").read_policy
     try:
-        policies = [read(bytes.fromhex(data)) for data in document.compiled]
+        policies = [read_policy(bytes.fromhex(data)) for data in document.compiled]
     except Exception as error:
         raise FirmwareError(f"a compiled policy of the document is none: {error}") from None
     return {policy.stream: Fraction(*policy.unit) for policy in policies}

@@ -10,7 +10,7 @@ LOOK_MS = 20
 
 def patient_clock(streams: int):
     """The machine's clock, which waits for the slowest of so many streams, so that no tick is late."""
-    from sanitiser.ticks import SystemClock
+    from sanitiser.clock import SystemClock
 
     class Clock(SystemClock):
         def __init__(self):
@@ -42,7 +42,7 @@ class Playing:
     """Sensors that read what their recording has for the tick that is being drawn."""
 
     def __init__(self, clock) -> None:
-        from sanitiser.ticks import Ticker
+        from fugu.core.ticks import Ticker
 
         self.tick = 0
         tick = Ticker._tick

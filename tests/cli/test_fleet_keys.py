@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.compiled_policy import board_module, compile_policy, units
+from firmware_sim.compiled_policy import compile_policy, units
 from fugu.cli.main import main
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import Envelope, encode_roots, sign
@@ -38,11 +38,14 @@ from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
+from fugu.core.judge import judge
+from fugu.core.trust import TrustState
 from fugu.host.database import add_functions
 from gateway.fleet.entries import Document, KeyStoreError, Target
 from gateway.fleet.keys import _COST, _FORM, _PARALLEL, Passphrases, decrypted, encrypted, key_files
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import make_document, weaker
+from tests.support.board_modules import verified
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
@@ -717,8 +720,8 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     assert bytes.fromhex(compiled) == compile_policy(somebody, Fraction(1, 10))
     enrolment = Enrolment(fleet="home", device="watch", root=root_of(keys).hex(), ceiling=1.0)
     board, agent = burnt_image(tmp_path / "image", [POLICY], enrolment, unit=Fraction(1, 10)), device(keys)
-    judge, trusted = board_module("judge").judge, board_module("trust").TrustState(board.ROOT)
-    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), lambda: None)
+    trusted = TrustState(board.ROOT)
+    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
     assert (trusted.version, found.version, found.device) == (1, 1, "watch")
     assert agent.judge(out.read_bytes(), "policy", int(time.time())).changes
     assert fugu("fleet", "push", out, *words[4:], "--root", keys / "root.envelope").code == 0
@@ -726,7 +729,7 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     back = _policy_in(out)
     assert back.version == 2
     assert units(back) == {"hr": Fraction(1, 10)}
-    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), lambda: None)
+    trusted, (found,) = judge("policy", out.read_bytes(), board, trusted, int(time.time()), verified, lambda: None)
     assert (trusted.version, found.version) == (2, 2)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from edge_agent.device_clock import TickClock
-from firmware_sim.compiled_policy import BOARD, board_module
+from firmware_sim.build import BOARD
 from fugu.contract.noise_table import discrete_laplace, uniform_below
+from fugu.core import noise, ticks
+from tests.support.board_modules import board_module
 
-NOISE, TICKS = board_module("noise"), board_module("ticks")
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
 
@@ -33,7 +34,7 @@ def tape(seed: int) -> Callable[[memoryview], None]:
 def test_a_board_numbers_and_times_its_ticks_as_an_agent_does(seed: int) -> None:
     """Whatever is done to the clock, tick by tick."""
     generator = random.Random(seed)
-    agent, board = TickClock(0, PERIOD), TICKS.TickClock(0, PERIOD, 0, 0)
+    agent, board = TickClock(0, PERIOD), ticks.TickClock(0, PERIOD, 0, 0)
     elapsed, offset, tick, last = HOUR, 0, HOUR // PERIOD, -1
     for _ in range(100):
         elapsed += generator.randrange(2 * PERIOD)
@@ -81,7 +82,7 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
     silent: list[str] = []
     read = iter(range(1000))
-    ticker = TICKS.Ticker(
+    ticker = ticks.Ticker(
         policy, Clock(), outbox, lambda *_: stream, lambda: next(read), lambda _: silent[0] if silent else None
     )
     for _ in range(10):
@@ -102,19 +103,19 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
     """The clock of recordings waits for the slowest stream; the first ran alone, and was 20 periods late."""
     machine, period, drawn = SimpleNamespace(now=HOUR), 1000, list[str]()
     both = SimpleNamespace(now_us=lambda _: machine.now, elapsed_us=lambda _: machine.now)
-    monkeypatch.setattr(TICKS, "SystemClock", type("Machine", (), vars(both)))
-    monkeypatch.setattr(TICKS.Ticker, "_tick", TICKS.Ticker._tick)
+    monkeypatch.setattr(board_module("clock"), "SystemClock", type("Machine", (), vars(both)))
+    monkeypatch.setattr(ticks.Ticker, "_tick", ticks.Ticker._tick)
     playing = runpy.run_path(str(BOARD / "play.py"))
     clock = playing["patient_clock"](2)
     playing["Playing"](clock)
-    anchored = TICKS.Anchored(clock, 0)
+    anchored = ticks.Anchored(clock, 0)
 
     def ticker(name: str) -> Any:
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
         outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
         stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
         given = SimpleNamespace(**policy, windows=(), symbols=False)
-        return TICKS.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
+        return ticks.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
 
     first, second = ticker("first"), ticker("second")
     for passed in (0, period, 20 * period):
@@ -130,26 +131,26 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
 
 @pytest.mark.parametrize("scale", [(5, 2), (1000, 7), (300, 1), (1, 2)])  # a fault can spin for ever in the last
 def test_from_the_same_bytes_comes_the_same_noise(scale: tuple[int, int]) -> None:
-    agent, board = uniform_below(tape(3)), NOISE.uniform_below(tape(3))
-    noise = [NOISE.discrete_laplace(board, *scale) for _ in range(300)]
-    assert noise == [discrete_laplace(agent, *scale) for _ in range(300)]
-    assert min(noise) < 0 < max(noise)
+    agent, board = uniform_below(tape(3)), noise.uniform_below(tape(3))
+    sizes = [noise.discrete_laplace(board, *scale) for _ in range(300)]
+    assert sizes == [discrete_laplace(agent, *scale) for _ in range(300)]
+    assert min(sizes) < 0 < max(sizes)
 
 
 @pytest.mark.parametrize(("word", "symbol"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (2**32 - 1, 2)])
 def test_a_symbol_of_a_board_changes_exactly_at_its_threshold(word: int, symbol: int) -> None:
     def fill(block: bytearray) -> None:
-        block[:] = array("I", [word] * NOISE.BLOCK_WORDS).tobytes()
+        block[:] = array("I", [word] * noise.BLOCK_WORDS).tobytes()
 
-    assert NOISE.randomiser(((5, 6), (10, 20)), fill)(1) == symbol
+    assert noise.randomiser(((5, 6), (10, 20)), fill)(1) == symbol
 
 
 @pytest.mark.parametrize(("row", "word", "symbol"), [(0, 9, 2), (2**30, 9, 2), (2**31, 9, 0), (2**32 - 1, 10, 1)])
 def test_a_tick_without_a_state_draws_from_a_row_that_a_word_of_its_own_takes(row: int, word: int, symbol: int) -> None:
     def fill(block: bytearray) -> None:
-        block[:] = array("I", [word, row] * (NOISE.BLOCK_WORDS // 2)).tobytes()  # taken from the end
+        block[:] = array("I", [word, row] * (noise.BLOCK_WORDS // 2)).tobytes()  # taken from the end
 
-    draw = NOISE.randomiser(((5, 6), (10, 20)), fill)
+    draw = noise.randomiser(((5, 6), (10, 20)), fill)
     assert [draw(None) for _ in range(3)] == [symbol] * 3
 
 
@@ -160,13 +161,13 @@ def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
         blocks.append(block)
         block[:] = bytes(range(1, len(block) + 1))
 
-    draw = NOISE.randomiser(((1,), (1,)), fill)
-    for number in range(1, NOISE.BLOCK_WORDS + 1):
+    draw = noise.randomiser(((1,), (1,)), fill)
+    for number in range(1, noise.BLOCK_WORDS + 1):
         draw(0)
         assert len(blocks) == 1
         assert blocks[0][-4 * number :] == bytes(4 * number)
     draw(0)
     assert len(blocks) == 2
     for below in (3, 2**16, 2**31):
-        NOISE.uniform_below(fill)(below)
+        noise.uniform_below(fill)(below)
         assert blocks.pop() == bytes((below - 1).bit_length() + 7 >> 3)

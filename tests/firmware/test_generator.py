@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from firmware_sim.build import COMPUTATIONAL, Burnt, build
-from firmware_sim.compiled_policy import FirmwareError, board_module
+from firmware_sim.compiled_policy import FirmwareError
+from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
 from tests.support.command import runner

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from firmware_sim.build import _check_on_board as check_on_board
-from firmware_sim.compiled_policy import FirmwareError, board_module, compile_policy, ratio_below
+from firmware_sim.compiled_policy import FirmwareError, compile_policy, ratio_below
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
@@ -19,6 +19,9 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.stretches import Ceiling, stretch_ticks
 from fugu.contract.windows import Window
+from fugu.core import guarantee
+from fugu.core.compiled import read_policy
+from fugu.core.guarantee import GuaranteeError, keeps, window_rate
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
 MOST = ratio_below(1000.0)
@@ -42,7 +45,7 @@ def _checked(policy: Policy, ceiling: int = MOST) -> float:
 
 
 def _refused(policy: Policy, ceiling: int = MOST) -> str:
-    with pytest.raises(board_module("guarantee").GuaranteeError) as caught:
+    with pytest.raises(GuaranteeError) as caught:
         _checked(policy, ceiling)
     return str(caught.value)
 
@@ -116,7 +119,7 @@ def test_a_ceiling_of_a_time_is_held_against_a_stretch_of_that_time_as_the_agent
     compiled = compile_policy(policy)
     check_on_board(compiled, [(ratio_below(limit * (1 + 1e-12)), seconds)])
     policy.verify(Ceiling(epsilon=limit * (1 + 1e-12), seconds=seconds))
-    with pytest.raises(board_module("guarantee").GuaranteeError, match="above the ceiling"):
+    with pytest.raises(GuaranteeError, match="above the ceiling"):
         check_on_board(compiled, [(ratio_below(limit * (1 - 1e-12)), seconds)])
 
 
@@ -151,10 +154,9 @@ def test_known_chains_are_checked_as_a_class_that_contains_them() -> None:
 
 
 def test_the_exponential_is_rounded_up_and_close() -> None:
-    guarantee = board_module("guarantee")
     for top, bottom in ((1, 3), (10**10, 7), (2, 10**9), (199, 1), (1, 10**10)):
         if top > 200 * bottom:
-            with pytest.raises(guarantee.GuaranteeError):
+            with pytest.raises(GuaranteeError):
                 guarantee._exp_up(top, bottom)
             continue
         got, below = guarantee._exp_up(top, bottom), ratio_below(top / bottom)
@@ -163,14 +165,13 @@ def test_the_exponential_is_rounded_up_and_close() -> None:
 
 
 def test_what_came_first_is_pinned() -> None:
-    policy, keeps = board_module("compiled").read_policy, board_module("guarantee").keeps
     table, chains = NoiseTable.binary(1_500_000_000, 1_500_000_000), BinaryChains(q=(0.2, 0.3), r=(0.3, 0.4))
     first = _policy(table, chains, "informed", 50.0, 40.0)
-    pinned = policy(compile_policy(first))
+    pinned = read_policy(compile_policy(first))
     promise = Guarantee(epsilon=50.0, adversary="ignorant")
     wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
     for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
-        keeps(policy(compile_policy(first.model_copy(update=fields))), pinned)
+        keeps(read_policy(compile_policy(first.model_copy(update=fields))), pinned)
     weaker: dict[str, dict[str, object]] = {
         "for somebody else": {"device": "ring"},
         "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},
@@ -181,14 +182,13 @@ def test_what_came_first_is_pinned() -> None:
     }
     for why, change in weaker.items():
         with pytest.raises(Exception, match=why):
-            keeps(policy(compile_policy(first.model_copy(update=change))), pinned)
+            keeps(read_policy(compile_policy(first.model_copy(update=change))), pinned)
 
 
 def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:
     """A tick of another state is one less in one place of a histogram, and one more in another."""
     one = SimpleNamespace(overlap=2, histogram=False, numerator=20, denominator=3)
     two = SimpleNamespace(overlap=1, histogram=True, numerator=7, denominator=1)
-    rate = board_module("guarantee").window_rate
-    assert [Fraction(*rate(SimpleNamespace(windows=some))) for some in ([], [one], [two], [one, two])] == [
+    assert [Fraction(*window_rate(SimpleNamespace(windows=some))) for some in ([], [one], [two], [one, two])] == [
         *(0, Fraction(6, 20), Fraction(2, 7), Fraction(6, 20) + Fraction(2, 7)),
     ]

@@ -13,9 +13,15 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import _modules as modules
-from firmware_sim.compiled_policy import BOARD, board_module, compile_policy, ratio_below
+from firmware_sim.build import modules
+from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.windows import Window
+from fugu.core.compiled import read_policy
+from fugu.core.guarantee import check
+from fugu.core.policy import Window as CoreWindow
+from fugu.core.stream import Stream
+from fugu.core.ticks import TickClock
+from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy
 
 MAKES_FLOATS = {"float", "complex", "round", "sum"}
@@ -79,12 +85,12 @@ def test_what_makes_a_float_is_found() -> None:
     )
 
 
-@pytest.mark.parametrize("file", modules(), ids=lambda file: file.stem)
-def test_no_module_of_the_sanitiser_makes_floats(file: Path) -> None:
+@pytest.mark.parametrize("file", modules().values(), ids=[*modules()])
+def test_no_module_of_a_board_makes_floats(file: Path) -> None:
     assert [what.partition(": ")[2] for what in floats_in(file.read_text())] == KNOWN.get(file.stem, [])
 
 
-@pytest.mark.parametrize("file", modules(), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", modules().values(), ids=[*modules()])
 def test_no_module_guesses(file: Path) -> None:
     """The generator for games is used for nothing but when to connect again."""
     nodes = ast.walk(ast.parse(file.read_text()))
@@ -94,9 +100,9 @@ def test_no_module_guesses(file: Path) -> None:
 
 @contextmanager
 def no_floats() -> Iterator[list[str]]:
-    """Look at every value that a name of the sanitiser has on any line, or that it gives back; where one is a float."""
+    """Look at every value that a name of the core has on any line, or that it gives back; where one is a float."""
     found: list[str] = []
-    lines = 0
+    lines, files = 0, set(map(str, modules().values()))
 
     def holds_float(value: Any, depth: int = 2) -> bool:
         if isinstance(value, list | tuple) and depth and len(value) < 100:
@@ -105,7 +111,7 @@ def no_floats() -> Iterator[list[str]]:
 
     def look(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal lines
-        if not frame.f_code.co_filename.startswith(str(BOARD)):
+        if frame.f_code.co_filename not in files:
             return None
         lines += 1
         named = [name for name, value in frame.f_locals.items() if holds_float(value)]
@@ -135,13 +141,13 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
         buffer[:] = drbg.generate(len(buffer))
 
     with no_floats() as found:
-        policy = board_module("compiled").read_policy(compiled)
-        board_module("guarantee").check(policy, ((ratio_below(4.0), 0),))
-        stream = board_module("stream").Stream(policy, entropy)
+        policy = read_policy(compiled)
+        check(policy, ((ratio_below(4.0), 0),))
+        stream = Stream(policy, entropy)
         frames = []
         for tick in range(60):
             frames += stream.before(tick) + stream.tick(tick, generator.choice([None, 60, 80]))
-        clock = board_module("ticks").TickClock(policy.epoch_us, policy.period_us, 0, 0)
+        clock = TickClock(policy.epoch_us, policy.period_us, 0, 0)
         clock.begin(5, 17)
         assert clock.due(6, 17) > clock.due(5, 17)
     assert len(frames) > 15
@@ -149,7 +155,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
 
 
 def test_a_float_would_be_found() -> None:
-    window = board_module("policy").Window()
+    window = CoreWindow()
     window.start, window.stride, window.length = 0, 3, 6.5
     with no_floats() as found:
         assert {window.last(1) for _ in range(400)} == {8.5}

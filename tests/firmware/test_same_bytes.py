@@ -14,7 +14,8 @@ from typing import Literal
 
 import pytest
 
-from firmware_sim.compiled_policy import BOARD, compile_policy
+from firmware_sim.build import BOARD
+from firmware_sim.compiled_policy import compile_policy
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
@@ -30,7 +31,7 @@ BOARDS = [name for name, case in CASES.items() if case.board]
 
 
 def _on_cpython(script: str, *words: object) -> str:
-    path = {**os.environ, "PYTHONPATH": str(BOARD)}
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (BOARD, BOARD.parents[1])))}
     command = [sys.executable, str(SUPPORT / script), *map(str, words)]
     return subprocess.run(command, env=path, capture_output=True, text=True, check=True).stdout
 

@@ -10,7 +10,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import board_module
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import encode_roots, sign
@@ -18,6 +17,8 @@ from fugu.contract.fleet_documents import Address, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
+from fugu.core.trust import load
+from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy, quick
 from tests.support.board_trust import Two, board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, micropython
@@ -26,15 +27,7 @@ from tests.support.signing import NOW, Keys, policy_document
 FIRST = board_policy()
 
 
-@pytest.fixture(autouse=True)
-def _loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The board's modules stay in memory, which this interpreter has enough of."""
-    for name in ("judge", "derived"):
-        monkeypatch.setattr(board_module(name), "release", lambda *_names: None)
-
-
 def test_only_a_file_that_is_not_there_begins_anew(tmp_path: Path) -> None:
-    load = board_module("trust").load
     assert load(str(tmp_path / "trust"), b"root").version == 0
     with pytest.raises(IsADirectoryError):  # stands for whatever else keeps it from being read
         load(str(tmp_path), b"root")

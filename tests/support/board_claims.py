@@ -2,8 +2,8 @@
 
 import sys
 
-from sanitiser.compiled import read_policy
-from sanitiser.guarantee import GuaranteeError, check
+from fugu.core.compiled import read_policy
+from fugu.core.guarantee import GuaranteeError, check
 
 with open(sys.argv[1]) as lines:
     for line in lines:

@@ -8,10 +8,10 @@ policies. Prints tick, shift and elapsed time of each tick that is drawn.
 import os
 import sys
 
-from sanitiser.compiled import read_policy
+from fugu.core.compiled import read_policy
+from fugu.core.stream import Stream
+from fugu.core.ticks import Anchored, Ticker
 from sanitiser.outbox import Outbox
-from sanitiser.stream import Stream
-from sanitiser.ticks import Anchored, Ticker
 
 
 class Clock:

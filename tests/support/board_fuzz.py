@@ -7,10 +7,10 @@ the policies could be read, and how many of those were proven; none of the water
 import random
 import sys
 
-from sanitiser.compiled import read_policy
-from sanitiser.guarantee import GuaranteeError, check, keeps
-from sanitiser.messages import MessageError, committed
-from sanitiser.policy import PolicyError
+from fugu.core.compiled import read_policy
+from fugu.core.guarantee import GuaranteeError, check, keeps
+from fugu.core.messages import MessageError, committed
+from fugu.core.policy import PolicyError
 
 CEILINGS = ((1 << 140, 0),)
 

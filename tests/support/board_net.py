@@ -7,9 +7,9 @@ import hashlib
 import struct
 import sys
 
-from sanitiser.compiled import read_policy
-from sanitiser.policy import CATEGORIES
-from sanitiser.stream import Stream
+from fugu.core.compiled import read_policy
+from fugu.core.policy import CATEGORIES
+from fugu.core.stream import Stream
 
 
 class Source:

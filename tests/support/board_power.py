@@ -7,10 +7,10 @@ import os
 import struct
 import sys
 
-from sanitiser.compiled import read_policy
+from fugu.core.compiled import read_policy
+from fugu.core.stream import Stream
+from fugu.core.ticks import Anchored, Ticker
 from sanitiser.outbox import Outbox
-from sanitiser.stream import Stream
-from sanitiser.ticks import Anchored, Ticker
 from simulated.flash import BLOCK, Flash, make, mount, unmount
 
 BLOCKS, TICKS, MORE = 96, 34, 14

@@ -5,7 +5,7 @@ Argument: the compiled policy. Prints how many bytes a segment has, and after ho
 
 import sys
 
-from sanitiser.compiled import read_policy
+from fugu.core.compiled import read_policy
 from sanitiser.outbox import Outbox
 
 

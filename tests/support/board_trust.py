@@ -8,13 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import board_module, with_compiled
+from firmware_sim.compiled_policy import with_compiled
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust
+from fugu.core.judge import judge
+from fugu.core.trust import RefusedError, TrustState
+from tests.support.board_modules import verified
 from tests.support.signing import NOW, Keys, policy_document
 
 
@@ -42,8 +45,7 @@ class Two:
         enrolment = keys.enrolment(ceiling=ceiling, pins=pins)
         self.agent = Trust(enrolment)
         self.image = burnt_image(folder, list(policies), enrolment)
-        self.module, self.trusted = board_module("judge"), board_module("trust").TrustState(self.image.ROOT)
-        self.refused = board_module("trust").RefusedError
+        self.trusted = TrustState(self.image.ROOT)
 
     def judge(self, kind: str, payload: bytes, now: int = NOW) -> str:
         """Why both refuse it; empty if it is accepted, or changes nothing."""
@@ -56,8 +58,8 @@ class Two:
         except TrustError as error:
             agent = error.reason
         try:
-            updated, policies = self.module.judge(kind, payload, self.image, self.trusted, now, lambda: None)
-        except self.refused as error:
+            updated, policies = judge(kind, payload, self.image, self.trusted, now, verified, lambda: None)
+        except RefusedError as error:
             board = error.reason
         assert board == agent
         if updated is not None:

@@ -3,7 +3,7 @@
 Prints how many cuts there were, and after how many of them the old and the new file were found.
 """
 
-from sanitiser.trust import TrustState, load
+from fugu.core.trust import TrustState, load
 from simulated.flash import BLOCK, Flash, make, mount, unmount
 
 BLOCKS = 64

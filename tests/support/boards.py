@@ -13,8 +13,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from firmware_sim.build import _modules as modules
-from firmware_sim.build import compile_module
+from firmware_sim.build import compile_modules
 from tests.support.brokers import PATIENCE
 
 pytest.importorskip("micropython_unix", reason="MicroPython's Unix port is packaged for x86-64 only")
@@ -31,9 +30,7 @@ def library() -> Path:
     """A folder with the compiled sanitiser, as an image has it."""
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder)
-    (folder / "sanitiser").mkdir()
-    for source in modules():
-        compile_module(source, folder / "sanitiser" / f"{source.stem}.mpy")
+    compile_modules(folder)
     return folder
 
 

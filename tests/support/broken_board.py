@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from firmware_sim.compiled_policy import BOARD
+from firmware_sim.build import BOARD
 from firmware_sim.on_board import main
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy

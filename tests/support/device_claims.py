@@ -1,4 +1,4 @@
-"""Which claims of a guarantee a device accepts: the lowest rung of a ladder, policy by policy, as digests."""
+"""Claims of a guarantee that a device accepts: the lowest rung of a ladder, policy by policy, as digests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def claiming(policy: Policy, rung: int) -> Policy:
 
 
 def _agent_accepts(policy: Policy) -> bool:
-    """Whether an agent proves what a policy claims."""
+    """True if an agent proves what a policy claims."""
     try:
         policy.verify()
     except GuaranteeError:

@@ -1,4 +1,4 @@
-"""What becomes of an agent's ticks and windows on clocks that jump, through crashes and restarts, as digests."""
+"""Histories of an agent's ticks and windows on clocks that jump, through crashes and restarts, as digests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a device draws, as digests in tests/golden/device_digests.json: whoever computes them anew draws the same.
+"""States and frames of devices, as digests in tests/golden/device_digests.json.
 
-Readings, gaps, restarts and random words come from SHA-256 of a case's name, so that they are the same everywhere. A
-digest changes when what a device does changes: then `python -m tests.support.device_net` writes all of them anew, and
-the change says why.
+Whoever computes them anew draws the same. Readings, gaps, restarts and random words come from SHA-256 of a case's name,
+so that they are the same everywhere. A digest changes when what a device does changes: then
+`python -m tests.support.device_net` writes all of them anew, and the change says why.
 """
 
 from __future__ import annotations

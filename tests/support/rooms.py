@@ -25,6 +25,7 @@ _SITE = {
 _SET = {"gateway.fleet", "gateway.location", "gateway.metrics", "gateway.retention", "gateway.shards"}
 ROOMS: dict[str, set[str]] = {
     "fugu.contract": set(),
+    "fugu.core": set(),
     "fugu.host": {"fugu.contract"},
     "fugu.mqtt": {"fugu.contract"},
     "fugu.chains": set(),
@@ -39,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "fugu.audit.exact.chains": {"fugu.audit.exact", "fugu.audit.exact.guesses"},
     "fugu.audit": {*_NUMBERS, *_EXACT},
     "edge_agent": _EDGE,
-    "firmware_sim": {*_EDGE, "edge_agent"},
+    "firmware_sim": {*_EDGE, "edge_agent", "fugu.core"},
     "gateway.location": {"fugu.contract"},
     "gateway.shards": {"fugu.contract", "fugu.mqtt"},
     "gateway.store": {"fugu.chains", "fugu.contract", "fugu.host", "gateway.location", "gateway.shards"},
@@ -177,6 +178,7 @@ FOLDERS = {
     "fugu.audit.exact.guesses": "audit",
     "fugu.chains": "chain",
     "fugu.cli.view": "cli",
+    "fugu.core": "firmware",
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",
     "fugu.svg": "cli",

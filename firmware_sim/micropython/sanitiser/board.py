@@ -4,13 +4,14 @@ import asyncio
 import gc
 import time
 
-from sanitiser import messages
+from fugu.core import messages
+from fugu.core.stream import Stream
+from fugu.core.ticks import Anchored, Ticker
+from sanitiser.clock import SystemClock
 from sanitiser.entropy import system_entropy
 from sanitiser.following import Following
 from sanitiser.mqtt import Link
 from sanitiser.outbox import Outbox
-from sanitiser.stream import Stream
-from sanitiser.ticks import Anchored, SystemClock, Ticker
 
 RESEND_MS = 10000
 MOST_RESEND_MS = 3600000

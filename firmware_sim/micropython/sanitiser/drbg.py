@@ -9,7 +9,7 @@ import hashlib
 import os
 import struct
 
-from sanitiser.messages import hmac
+from fugu.core.messages import hmac
 
 STATE, NEWER, SEED = "generator", "generator.new", "generator.seed"
 SEED_BYTES = 64

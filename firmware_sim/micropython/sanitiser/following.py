@@ -7,9 +7,10 @@ import asyncio
 import hashlib
 import time
 
-from sanitiser import messages
-from sanitiser.loading import JUDGES, release
-from sanitiser.trust import RefusedError
+from fugu.core import messages
+from fugu.core.loading import JUDGES, release
+from fugu.core.trust import RefusedError
+from sanitiser.signatures import all_match
 
 KINDS = ("root", "policy", "stop", "time")
 _PASSING = ("not_yet_valid", "storage", "judge")
@@ -92,6 +93,9 @@ class Following:
                 except OSError:
                     pass
 
+    def _verified(self, checks: list) -> bool:
+        return all_match(checks, self._idle)
+
     def _expired(self, seconds: int) -> bool:
         end = self.trusted.valid_until
         return end > 0 and max(seconds, self.trusted.time) >= end
@@ -100,10 +104,10 @@ class Following:
         name = hashlib.sha256(payload).digest()
         try:
             try:
-                from sanitiser.judge import judge
+                from fugu.core.judge import judge
 
                 moment = max(self._now(), self.trusted.time)
-                trusted, policies = judge(kind, payload, self._image, self.trusted, moment, self._idle)
+                trusted, policies = judge(kind, payload, self._image, self.trusted, moment, self._verified, self._idle)
                 judge = None
             except RefusedError:
                 raise

@@ -2,8 +2,8 @@
 
 import gc
 
-from sanitiser import trust
-from sanitiser.loading import JUDGES, release
+from fugu.core import trust
+from fugu.core.loading import JUDGES, release
 from sanitiser.watchdog import watchdog
 
 TRUST_FILE = "trust"
@@ -17,7 +17,7 @@ def accepted(image, idle):
     """
     if hasattr(gc, "threshold"):
         gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
-    from sanitiser.derived import derived
+    from fugu.core.derived import derived
 
     trusted = trust.load(TRUST_FILE, image.ROOT)
     own = derived(image.POLICIES, image, idle)

@@ -67,9 +67,9 @@ class Hardware:
 
     def watch(self) -> None:
         """Say what is drawn, before it is, and what is sealed, after it is."""
+        from fugu.core.stream import Stream
+        from fugu.core.ticks import Ticker
         from sanitiser.outbox import Outbox
-        from sanitiser.stream import Stream
-        from sanitiser.ticks import Ticker
 
         tick, draw, seal = Ticker._tick, Stream.tick, Outbox.seal
 
@@ -134,7 +134,7 @@ class Hardware:
 
 def device_clock(jump: int):
     """The board's clocks; the wall clock is off by `jump` microseconds."""
-    from sanitiser.ticks import SystemClock
+    from sanitiser.clock import SystemClock
 
     class Clock(SystemClock):
         def __init__(self):
@@ -159,7 +159,7 @@ def unsent(hardware) -> None:
     """Say which frames are in the flash memory."""
     import image
 
-    from sanitiser.compiled import read_policy
+    from fugu.core.compiled import read_policy
     from sanitiser.outbox import Outbox
 
     for data in image.POLICIES:

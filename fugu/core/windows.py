@@ -3,8 +3,10 @@
 A count begins at its noise, so the true count is nowhere; a window leaves at the first tick at or after its end.
 """
 
-from sanitiser.noise import discrete_laplace
-from sanitiser.policy import NONE
+from .noise import discrete_laplace
+from .policy import NONE
+
+__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter"]
 
 COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
 

@@ -3,6 +3,19 @@
 import hashlib
 import struct
 
+__all__ = [
+    "MAX_TICK",
+    "VERSION",
+    "MessageError",
+    "Unpacker",
+    "committed",
+    "hmac",
+    "pack",
+    "policy_status",
+    "same",
+    "status",
+]
+
 VERSION = "micropython-1"
 MAX_TICK = 1 << 53
 

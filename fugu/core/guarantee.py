@@ -6,7 +6,9 @@ one.
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
-from sanitiser.policy import ADVERSARIES, BINARY
+from .policy import ADVERSARIES, BINARY
+
+__all__ = ["BITS", "ONE", "GuaranteeError", "check", "check_ceilings", "keeps", "other_windows", "window_rate"]
 
 BITS = 128
 ONE = 1 << BITS

@@ -5,7 +5,9 @@ All integers have the highest byte first. A board loads this module, reads its p
 
 import struct
 
-from sanitiser.policy import BINARY, BOUNDED, CATEGORIES, NONE, THRESHOLDS, Policy, PolicyError, Window
+from .policy import BINARY, BOUNDED, CATEGORIES, NONE, THRESHOLDS, Policy, PolicyError, Window
+
+__all__ = ["read_policy"]
 
 _FORMAT = b"FGC\x02"
 _MAX_BYTES = 16384

@@ -1,8 +1,10 @@
 """Policies that may run; parts are loaded one after the other, as together they need more memory than a board has."""
 
-from sanitiser.loading import release
-from sanitiser.policy import PolicyError
-from sanitiser.trust import RefusedError
+from .loading import release
+from .policy import PolicyError
+from .trust import RefusedError
+
+__all__ = ["derived", "read"]
 
 
 def derived(policies: list, image, idle) -> list:
@@ -12,7 +14,7 @@ def derived(policies: list, image, idle) -> list:
         if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
             raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)
         policy.device = image.DEVICE
-    from sanitiser.guarantee import GuaranteeError, check, check_ceilings, keeps
+    from .guarantee import GuaranteeError, check, check_ceilings, keeps
 
     reason = "guarantee"
     try:
@@ -27,13 +29,13 @@ def derived(policies: list, image, idle) -> list:
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
         GuaranteeError = check = check_ceilings = keeps = None
-        release("guarantee")
+        release("fugu.core.guarantee")
     return found
 
 
 def read(policies: list) -> list:
     """Read compiled policies; RefusedError if one is none."""
-    from sanitiser.compiled import read_policy
+    from .compiled import read_policy
 
     try:
         return [read_policy(data) for data in policies]
@@ -41,4 +43,4 @@ def read(policies: list) -> list:
         raise RefusedError("guarantee", "a compiled policy: %s" % error) from None
     finally:
         read_policy = None
-        release("compiled")
+        release("fugu.core.compiled")

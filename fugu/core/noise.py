@@ -6,7 +6,9 @@ and 2, as in the agent's `fugu.contract.noise_table`: from the same random bytes
 
 import struct
 
-from sanitiser.policy import above
+from .policy import above
+
+__all__ = ["BLOCK_WORDS", "discrete_laplace", "randomiser", "uniform_below"]
 
 BLOCK_WORDS = 16
 

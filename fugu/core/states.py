@@ -4,7 +4,9 @@ A reading is an integer in the policy's unit, or of a policy of names anything w
 All that is remembered is in memory, and gone after a restart.
 """
 
-from sanitiser.policy import BASELINE, CATEGORIES, NONE, above
+from .policy import BASELINE, CATEGORIES, NONE, above
+
+__all__ = ["STEPS", "UNIT", "Classifier"]
 
 STEPS = 1 << 20
 UNIT = 1 << 32

@@ -6,10 +6,11 @@ inside is read only then. Loaded only while there is something to judge, one par
 
 import hashlib
 
-from sanitiser.derived import derived, read
-from sanitiser.loading import release
-from sanitiser.messages import MessageError, Unpacker
-from sanitiser.trust import RefusedError
+from .derived import derived, read
+from .messages import MessageError, Unpacker
+from .trust import RefusedError
+
+__all__ = ["Envelope", "Reader", "Root", "judge"]
 
 _KINDS = ("root", "policy", "table", "time", "stop", "statement")
 _ROLES = ("root", "policy", "gateway")
@@ -20,20 +21,21 @@ _MOST_TIME = 1 << 53
 _MOST_VERSION = (1 << 32) - 1
 
 
-def judge(kind: str, payload: bytes, image, trusted, now: int, idle):
+def judge(kind: str, payload: bytes, image, trusted, now: int, verified, idle):
     """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
 
-    `image` is burnt in, `trusted` was accepted before; `idle` is called often, as this takes long. It returns what is
-    to be kept, None if this changes nothing; and the policies of a policy document, else None. RefusedError says why
+    `image` is burnt in, `trusted` was accepted before; `verified` says whether signatures are right, of each the public
+    key, the message in parts, and the signature; `idle` is called often, as this takes long. It returns what is to be
+    kept, None if this changes nothing; and the policies of a policy document, else None. RefusedError says why
     not.
     """
     if kind == "root":
-        return _follow(payload, image, trusted, idle), None
+        return _follow(payload, trusted, verified), None
     root = Root(trusted.root)
     envelope = Envelope(payload)
     if envelope.kind != kind:
         raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
-    _verify(envelope, root, "policy" if kind == "policy" else "gateway", idle)
+    _verify(envelope, root, "policy" if kind == "policy" else "gateway", verified)
     if kind == "policy":
         return _policy(envelope, image, trusted, now, idle)
     if kind == "stop":
@@ -171,19 +173,14 @@ class Root:
         self.roles = roles
 
 
-def _verify(envelope: Envelope, root: Root, role: str, idle) -> None:
+def _verify(envelope: Envelope, root: Root, role: str, verified) -> None:
     names, threshold = root.roles[role]
     claimed = [name for name in envelope.signatures if name in names]
     if not claimed:
         raise RefusedError("wrong_role", "no key that may sign a %s document has signed it" % envelope.kind)
-    from sanitiser.ed25519 import verify
-
     message = envelope.message
-    for name in claimed:
-        if not verify(root.keys[name], message, envelope.signatures[name], idle):
-            raise RefusedError("bad_signature", "a signature does not match the document")
-    verify = None
-    release("ed25519")
+    if not verified([(root.keys[name], message, envelope.signatures[name]) for name in claimed]):
+        raise RefusedError("bad_signature", "a signature does not match the document")
     if len(claimed) < threshold:
         raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(claimed), threshold))
 
@@ -217,7 +214,7 @@ def _whole(value, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _follow(payload: bytes, image, trusted, idle):
+def _follow(payload: bytes, trusted, verified):
     """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
     read = Unpacker(payload, 1)
     try:
@@ -242,7 +239,7 @@ def _follow(payload: bytes, image, trusted, idle):
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
         last = envelope.payload
         try:
-            followed = _next_root(envelope, image, updated or trusted, idle)
+            followed = _next_root(envelope, updated or trusted, verified)
         except RefusedError as error:  # one from before ours, unless none after it follows either
             refusal = error
         else:
@@ -252,15 +249,15 @@ def _follow(payload: bytes, image, trusted, idle):
     return updated
 
 
-def _next_root(envelope: Envelope, image, trusted, idle):
+def _next_root(envelope: Envelope, trusted, verified):
     mine = Root(trusted.root)
     try:
-        _verify(envelope, mine, "root", idle)
+        _verify(envelope, mine, "root", verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
     root = Root(envelope.payload)
     try:
-        _verify(envelope, root, "root", idle)
+        _verify(envelope, root, "root", verified)
     except RefusedError as error:
         raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
     if root.fleet != mine.fleet:
@@ -308,7 +305,7 @@ def _policy(envelope: Envelope, image, trusted, now: int, idle) -> tuple:
         if policy.version != version or policy.fleet != image.FLEET:
             raise RefusedError("guarantee", "a compiled policy of another version than the document")
     running = read(trusted.policies)
-    from sanitiser.guarantee import other_windows
+    from .guarantee import other_windows
 
     if any(other_windows(policies, one) for one in running):
         raise RefusedError("outbox", "a window of the same name with other ticks")

@@ -1,9 +1,11 @@
-"""One stream: ticks and readings go in, frames come out. No I/O; `sanitiser.outbox` has what must be durable."""
+"""One stream: ticks and readings go in, frames come out. No I/O; an outbox has what must be durable."""
 
-from sanitiser.frames import symbol_frame, window_frame
-from sanitiser.noise import randomiser, uniform_below
-from sanitiser.states import Classifier
-from sanitiser.windows import Counter
+from .frames import symbol_frame, window_frame
+from .noise import randomiser, uniform_below
+from .states import Classifier
+from .windows import Counter
+
+__all__ = ["Stream"]
 
 
 class Stream:

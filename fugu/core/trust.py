@@ -4,6 +4,8 @@ import hashlib
 import os
 import struct
 
+__all__ = ["RefusedError", "TrustState", "load"]
+
 _MAGIC = b"FGT\x01"
 _HEAD = ">4sIQIQB32s16s"
 _CHECK = 16

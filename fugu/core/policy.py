@@ -1,4 +1,18 @@
-"""A compiled policy as attributes; `sanitiser.compiled` reads the bytes."""
+"""A compiled policy as attributes; `fugu.core.compiled` reads the bytes."""
+
+__all__ = [
+    "ADVERSARIES",
+    "BASELINE",
+    "BINARY",
+    "BOUNDED",
+    "CATEGORIES",
+    "NONE",
+    "THRESHOLDS",
+    "Policy",
+    "PolicyError",
+    "Window",
+    "above",
+]
 
 BINARY, BOUNDED = 0, 1
 THRESHOLDS, BASELINE, CATEGORIES = 0, 1, 2
@@ -25,6 +39,17 @@ def above(edges: tuple, value: int) -> int:
 class Window:
     """A count over every so many ticks, as in the policy."""
 
+    name: str
+    start: int
+    length: int
+    stride: int
+    numerator: int
+    denominator: int
+    histogram: bool
+    counts: int
+    places: bytes
+    overlap: int
+
     def holding(self, tick: int) -> range:
         """Indices of the windows that hold a tick."""
         after = tick - self.start
@@ -41,6 +66,40 @@ class Window:
 
 class Policy:
     """Policy of a board's stream."""
+
+    version: int
+    fleet: str
+    device: str
+    stream: str
+    valid_from: int
+    valid_until: int
+    epoch_us: int
+    period_us: int
+    frame_ticks: int
+    states: int
+    discretiser: bytes
+    kind: int
+    missing: int
+    unit: tuple[int, int]
+    categories: dict[str, int]
+    patience: int
+    edges: tuple[int, ...]
+    up: tuple[int, ...] | None
+    down: tuple[int, ...] | None
+    lowest: int
+    highest: int
+    slope: int
+    offset: int
+    span: int
+    zero: int
+    multiples: list[tuple[int, int]] | None
+    symbols: int
+    rows: list[tuple[int, ...]]
+    windows: list[Window]
+    chains: int
+    members: list[tuple[int, int]]
+    guarantee: tuple[int, int, int]
+    windows_guarantee: tuple[int, int, int] | None
 
     @property
     def bits(self) -> int:

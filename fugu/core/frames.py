@@ -2,9 +2,7 @@
 
 import struct
 
-
-class FrameError(Exception):
-    """The bytes are not what their schema says."""
+__all__ = ["pack_symbols", "symbol_frame", "window_frame"]
 
 
 def pack_symbols(symbols: bytes, bits: int, size: int) -> bytes:

@@ -4,7 +4,7 @@ Between anchors, wall time is what the monotonic clock says; small differences a
 wall clock has stayed there for ten minutes. Numbers of ticks only ever go up.
 """
 
-import time
+__all__ = ["LATE_US", "MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "Ticker"]
 
 SMALL_US = 1000000
 PATIENCE_US = 600000000
@@ -12,26 +12,6 @@ _FOLLOWED = 2000
 MADE_UP = 8
 LATE_US = 250000
 _NO_SPACE = 28
-
-
-class SystemClock:
-    """The board's clocks. MicroPython counts seconds from 1970 or from 2000."""
-
-    def __init__(self) -> None:
-        self._since = 946684800000000 if time.gmtime(0)[0] == 2000 else 0
-        self._ticks = time.ticks_us()
-        self._elapsed = 0
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time."""
-        return time.time_ns() // 1000 + self._since
-
-    def elapsed_us(self) -> int:
-        """Microseconds since the start; ask at least every few minutes, as the board's counter turns over."""
-        ticks = time.ticks_us()
-        self._elapsed += time.ticks_diff(ticks, self._ticks)
-        self._ticks = ticks
-        return self._elapsed
 
 
 class Anchored:

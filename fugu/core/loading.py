@@ -1,0 +1,23 @@
+"""Letting go of modules that are needed seldom: a microcontroller's memory is scarce."""
+
+import gc
+import sys
+
+__all__ = ["JUDGES", "release"]
+
+_HERE = "fugu.core."
+JUDGES = tuple([_HERE + name for name in ("derived", "compiled", "guarantee", "judge")])
+"""Modules that judge documents."""
+
+
+def release(*names: str) -> None:
+    """Unload modules, by their full names, on a microcontroller; the next import loads them anew."""
+    if sys.implementation.name != "micropython":
+        return
+    for name in names:
+        package, _, last = name.rpartition(".")
+        if name in sys.modules:
+            del sys.modules[name]
+        if hasattr(sys.modules[package], last):
+            delattr(sys.modules[package], last)
+    gc.collect()
