@@ -7,6 +7,7 @@ broker keeps for a gateway that is away is gone then; devices send it again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -26,7 +27,7 @@ from fugu.contract.topics import topic_of
 from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
-from fugu.host.database import LEDGER, REGISTRY, STORE, FileKind, damage, is_lost
+from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost
 from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
@@ -38,7 +39,7 @@ from gateway.health import NotRunningError, asked
 from gateway.location import Location, Server
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
-from gateway.releases.ledger import ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
 from gateway.releases.worth import compared, not_useful
 from gateway.shards import own_account
 from gateway.store.store import Store, StoreError
@@ -123,6 +124,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
         for path, kind in ((found.ledger, LEDGER), (found.registry, REGISTRY)):
             if isinstance(path, Path) and path.exists():
                 findings += [*checks.private_database(path), _pages(path, kind)]
+                if kind is LEDGER:
+                    findings += _limit(path)
         if (report := _asked(found.store)) is not None:
             connected = report["connected"]
             findings += _alarms(report)
@@ -200,6 +203,14 @@ def _on_server(store: Server) -> Finding:
     except StoreError as error:
         return Finding("store", "FAIL", str(error))
     return Finding("store", "ok", f"{store} can be reached")
+
+
+def _limit(file: Path) -> Iterator[Finding]:
+    """Say before which time a ledger refuses releases, if it does; what else is wrong with it `_pages` says."""
+    with contextlib.suppress(FuguError, DatabaseError), closing(Ledger(file, read_only=True)) as ledger:
+        if limit := ledger.not_before_us:
+            verdict: Verdict = "ok" if limit <= time.time_ns() // 1000 else "warn"
+            yield Finding("releases", verdict, no_release_before(limit))
 
 
 def _pages(file: Path, kind: FileKind) -> Finding:

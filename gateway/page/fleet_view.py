@@ -25,7 +25,7 @@ from fugu.host.database import DatabaseError
 from gateway.findings import KINDS
 from gateway.location import Location
 from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
-from gateway.releases.ledger import Ledger
+from gateway.releases.ledger import Ledger, no_release_before
 
 __all__ = ["FleetQuery", "FleetView", "LedgerView"]
 
@@ -332,6 +332,7 @@ class LedgerView:
             "audiences": audiences,
             "entries": [self._entry(row, groups[row[-1]]) for row in shown],
             "more": len(found) > PAGE_ENTRIES,
+            "limit": no_release_before(limit) if (limit := ledger.not_before_us) else "",
         }
 
     def _entry(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:

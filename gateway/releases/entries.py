@@ -287,6 +287,7 @@ class Release:
 
     Attributes:
         first, last: wall ticks.
+        since_us: when the first of them is, in microseconds of Unix time.
         charges: for each device, what every one of these ticks is charged.
         shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks; 0 if not given.
         noise, scale: who adds it, and how much.
@@ -307,6 +308,7 @@ class Release:
     reason: str = ""
     basis: str = ""
     shifts: Mapping[str, int] = field(default_factory=dict)
+    since_us: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not 0 <= self.first <= self.last:
@@ -419,8 +421,8 @@ CREATE INDEX topics ON entries (topic, number, state);
 CREATE TABLE forgotten (
     device TEXT PRIMARY KEY, through INTEGER NOT NULL, time_us INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
-INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');
+CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL, not_before_us INTEGER NOT NULL);
+INSERT INTO binding VALUES (lower(hex(randomblob(16))), '', 0);
 CREATE TABLE beginnings (
     device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
 """

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.host.database import LEDGER
 from gateway.location import Location, part_of
 from gateway.releases.entries import (
@@ -48,7 +50,7 @@ from gateway.releases.entries import (
 from gateway.store.engine import Lease
 from gateway.store.opening import open_engine
 
-__all__ = ["Ledger", "ledger_beside"]
+__all__ = ["Ledger", "ledger_beside", "no_release_before"]
 
 
 _ENTRY = ", ".join(Entry._fields)
@@ -188,6 +190,7 @@ class Ledger:
         with self.transaction():
             if progress is not None:
                 self._refuse_again(release)
+            self._refuse_early(release)
             for device, charge in release.charges.items():
                 self._refuse_before(release, device)
                 if charge or release.audience != SITE:
@@ -221,6 +224,14 @@ class Ledger:
             raise LedgerError(
                 f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {row[0]} "
                 "has released the window that begins there"
+            )
+
+    def _refuse_early(self, release: Release) -> None:
+        """Refuse a window that begins before the time that an operator has set."""
+        if release.since_us < (limit := self.not_before_us):
+            raise LedgerError(
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because they begin at "
+                f"{instant_text(instant(release.since_us))}: {no_release_before(limit)}"
             )
 
     def _refuse_before(self, release: Release, device: str) -> None:
@@ -337,8 +348,18 @@ class Ledger:
         """The number of the newest entry, 0 if there is none."""
         return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
 
-    def begin(self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str) -> None:
-        """Become another ledger, of a store, that refuses releases before a first tick of each device and stream."""
+    @property
+    def not_before_us(self) -> int:
+        """Refuse windows that begin before this Unix time in microseconds; 0 unless an operator has set it."""
+        return int(self._one("SELECT not_before_us FROM intact_binding")[0])
+
+    def begin(
+        self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str, not_before_us: int | None = None
+    ) -> None:
+        """Become another ledger, of a store, that refuses releases before a first tick of each device and stream.
+
+        `not_before_us` replaces the property of that name, unless it is `None`.
+        """
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT (device, stream) "
@@ -346,12 +367,25 @@ class Ledger:
                 list(beginnings),
             )
             self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
+            if not_before_us is not None:
+                self._db.execute("UPDATE binding SET not_before_us=?", (not_before_us,))
 
     def beginning(self, devices: Iterable[str], stream: str) -> int:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
         query = "SELECT first FROM intact_beginnings WHERE device=? AND stream=?"
         members = frozenset[Stream]().union(*(self._together(device, stream)[1] for device in devices))
         return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
+
+    def newest_end_us(self) -> int:
+        """Compute the end of the newest window that was released, in microseconds of Unix time; 0 without one."""
+        newest = "SELECT topic AS newest_topic, MAX(last) AS newest_last FROM entries GROUP BY topic"
+        query = f"SELECT payload FROM intact_entries JOIN ({newest}) n ON topic=newest_topic AND last=newest_last"
+        ends = (unix_us(ReleaseFrame.decode(bytes(payload)).time) for (payload,) in self._db.execute(query))
+        return max(ends, default=0)
+
+    def fleets(self) -> set[str]:
+        """The fleets whose releases were charged here."""
+        return {topic.split("/")[2] for (topic,) in self._db.execute("SELECT DISTINCT topic FROM entries")}
 
     def released(self) -> list[tuple[str, str, int]]:
         """Device, stream and the last of its ticks that any entry is about."""
@@ -488,6 +522,14 @@ class Ledger:
 
     def _one(self, query: str, *values: object) -> Any:
         return self._db.execute(query, values).fetchone()
+
+
+def no_release_before(time_us: int) -> str:
+    """Say which windows a ledger refuses, and how that is changed."""
+    return (
+        f"no release before {instant_text(instant(time_us))}, as was said when copies were put back "
+        "(fugu gateway ledger resume --after sets another time)"
+    )
 
 
 def _refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:

@@ -285,6 +285,7 @@ class Maker:
             stream=job.plan.stream,
             first=first,
             last=first + job.plan.length - 1,
+            since_us=job.clock.epoch_us + first * job.clock.period_us,
             charges=charges,
             shifts=made.shifts,
             mechanism=job.question.mechanism,

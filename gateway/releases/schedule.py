@@ -418,6 +418,7 @@ class ReleaseSchedule:
             begun = self._progress.wall_tick(
                 job.question, {device: self._ledger.beginning([device], stream) for device in job.question.devices}
             )
+            begun = max(begun, tick_at(job.clock, self._ledger.not_before_us - 1) + 1)
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step
             if progress is not None:  # until the first window is done, an earlier symbol may still come

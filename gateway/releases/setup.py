@@ -14,7 +14,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,19 @@ from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.history import History, Noise
+from fugu.contract.policy import Clock
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import instant, instant_text, unix_us
+from fugu.contract.topics import topic_of
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
+from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
 from gateway.releases.entries import KIND, Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
 from gateway.releases.maker import Maker
 from gateway.releases.worth import not_useful
 from gateway.store.engine import Lease
@@ -42,6 +46,8 @@ from gateway.store.versions import history_of
 __all__ = ["ReleaseRecord", "ledger_problem", "open_releases", "release_now", "resume_ledger", "set_progress"]
 
 
+_LISTEN_SECONDS = 3.0
+"""Retained messages follow a subscription at once."""
 _RESUME = "put back the one that belongs to it, or begin after what was published: fugu gateway ledger resume"
 
 
@@ -122,17 +128,25 @@ class ReleaseRecord:
                     self._releases.note([Released(device, entry.stream, entry.last + by) for device, by in shifts])
             self._releases.note_entry(number)
 
-    def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:
+    def newest_us(self, ledger: Ledger) -> int:
+        """The end of the newest release that the store or a ledger has, in microseconds of Unix time; 0 without one."""
+        ends = [ledger.newest_end_us()]
+        clocks = _clocks(self._store.policy_documents())
+        for device, stream, last in self._releases.released():
+            ends += [clock.epoch_us + (last + 1) * clock.period_us for clock in clocks.get((device, stream), ())]
+        return max(ends)
+
+    def resume(self, ledger: Ledger, not_before_us: int | None = None) -> list[Beginning]:
         """Let a store and a ledger go on together, after all ticks that either may have released; where streams begin.
 
-        `after` is a tick of every stream that was released, although neither has it. After a DatabaseError do it once
-        more.
+        `not_before_us` replaces the time before which no window of any stream may begin, unless it is `None`. After a
+        DatabaseError do it once more.
         """
-        lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
+        lasts = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
-            lasts[device, stream] = max(last, lasts.get((device, stream), after))
+            lasts[device, stream] = max(last, lasts.get((device, stream), -1))
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
-        ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity)
+        ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity, not_before_us)
         with self._store.transaction():
             self._releases.begin(identity, ledger.newest)
         return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
@@ -162,17 +176,66 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
         return before
 
 
-def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Beginning]:
+def _clocks(documents: Iterable[str]) -> dict[tuple[str, str], list[Clock]]:
+    """The clocks of all policies of a stream, by its device and name."""
+    clocks: dict[tuple[str, str], list[Clock]] = {}
+    for policy in map(json.loads, documents):
+        clocks.setdefault((policy["device"], policy["stream"]), []).append(Clock(**policy["clock"]))
+    return clocks
+
+
+def _newest_at(broker: Broker, fleets: Iterable[str]) -> int:
+    """The end of the newest release that a broker has, in microseconds of Unix time; LinkError if it shows none."""
+    heard = listen(broker, [topic_of("release", fleet, "+", "+") for fleet in sorted(fleets)], _LISTEN_SECONDS)
+    if not heard:
+        raise LinkError(f"the broker {broker.address} shows this account no release: name an account of role site")
+    return max(unix_us(ReleaseFrame.decode(payload).time) for _, payload in heard)
+
+
+def resume_ledger(
+    ledger: Location,
+    store: Location,
+    after: int | None = None,
+    broker: Broker | None = None,
+) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 
-    One of the two, if lost, is begun anew. `after` is as for `ReleaseRecord.resume`. Returns where each stream begins.
+    One of the two, if lost, is begun anew. Returns where each stream begins.
+
+    Args:
+        after: Unix time in seconds, at whose end no release is under way any more; none begins before that, of any
+            stream. It is not in the future, nor before the newest release of the ledger, the store or the broker.
+        broker: has the newest releases; needed if a time is to be earlier than the one that the ledger has.
+
     Raises FuguError with one line, also if a gateway runs.
     """
+    now_us = time.time_ns() // 1000
+    limit = None if after is None else (after + 1) * 10**6
+    if after is not None and after * 10**6 > now_us:
+        here = instant_text(instant(now_us // 10**6 * 10**6))
+        raise LedgerError(
+            f"the time is in the future (by this machine's clock it is {here}): say when the gateway last ran, or now"
+        )
     if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
     with closing(Store(store, lease=Lease())) as opened, closing(Ledger(ledger)) as resumed:
         try:
-            return ReleaseRecord(opened).resume(resumed, after)
+            record = ReleaseRecord(opened)
+            if limit is not None:
+                newest = min(record.newest_us(resumed), now_us)
+                if broker is not None:
+                    fleets = resumed.fleets() | {json.loads(one)["fleet"] for one in opened.policy_documents()}
+                    newest = max(newest, _newest_at(broker, fleets))
+                elif limit < resumed.not_before_us:
+                    raise LedgerError(
+                        f"{no_release_before(resumed.not_before_us)}: to set an earlier time, name the broker too "
+                        "(--broker): it has the newest releases"
+                    )
+                if limit < newest:
+                    raise LedgerError(
+                        f"a release is newer: it ends at {instant_text(instant(newest))}; say that time, or a later one"
+                    )
+            return record.resume(resumed, limit)
         except DatabaseError as error:
             raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
 

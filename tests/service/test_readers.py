@@ -45,7 +45,9 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
     for name in AUDIENCES:
         free = ledger.account(Key("watch", "hr", name)).remaining
         topic = f"fugu/2/home/release/{name}/of-{name}"
-        release = Release(f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic)
+        release = Release(
+            f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic, since_us=0
+        )
         ledger.reserve(release, lambda number: drawn(b"%d" % number), time_us=1)
     charged = sum(account.spent for account in ledger.accounts())
     ledger.close()

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,15 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from gateway.deployment.doctor import Installation, examine
 from gateway.location import Server
+from gateway.page.fleet_view import LedgerView
 from gateway.releases.entries import LedgerError
-from gateway.releases.ledger import Ledger
+from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.store.store import Store
-from tests.support.command import Fugu, runner
+from tests.support.brokers import Mosquitto
+from tests.support.command import Done, Fugu, runner
 from tests.support.lives import READS
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, write_policies
@@ -44,6 +49,14 @@ def site(tmp_path: Path) -> Path:
     scene.store.close()
     write_config(folder, scheduled(devices=["watch"], share=0.5))
     return folder
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that has no release of other tests."""
+    (tmp_path / "broker").mkdir()
+    with Mosquitto(tmp_path / "broker") as running:
+        yield running
 
 
 def released(site: Path, first: int) -> int:
@@ -199,14 +212,111 @@ def test_a_replaced_store_leads_to_no_window_twice(site: Path) -> None:
     assert released(site, 40) == 2
 
 
-def test_where_both_were_put_back_the_operator_says_what_was_released_last(fugu: Fugu, site: Path) -> None:
+def resumed(fugu: Fugu, site: Path, *options: object) -> Done:
+    return fugu("gateway", "ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite", *options)
+
+
+def test_where_both_were_put_back_no_window_begins_before_the_time_that_the_operator_says(
+    fugu: Fugu, site: Path
+) -> None:
+    """Ticks are seconds since 1970, so that second 39 ends with tick 39."""
     released(site, 0)
-    resume = ("gateway", "ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
-    assert fugu(*resume, "--after", 59).out.startswith("watch/hr: releases begin with tick 60\n")
-    assert fugu(*resume, "--after", 5).out.startswith("watch/hr: releases begin with tick 60\n")  # what was said stays
-    with pytest.raises(LedgerError, match="begins with tick 60"):
+    limit = "no release before 1970-01-01T00:00:40Z, as was said when copies were put back"
+    done = resumed(fugu, site, "--after", 39)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("watch/hr: releases begin with tick 20\n")
+    assert limit in done.out
+    assert limit in " ".join(fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite").out.split())
+    with pytest.raises(LedgerError, match=r"ticks 39..58 are refused, because they begin at 1970-01-01T00:00:39Z: no"):
+        released(site, 39)
+    assert resumed(fugu, site).out.count(limit) == 1  # it stays
+    with pytest.raises(LedgerError, match=limit):
+        released(site, 20)
+    assert released(site, 40) == 2
+    assert "agrees" in fugu("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite").out
+
+
+@pytest.mark.parametrize("late", [1, 10**6, 10**10])
+def test_no_time_in_the_future_is_taken(fugu: Fugu, site: Path, late: int) -> None:
+    released(site, 0)
+    before = (site / "l.sqlite").read_bytes()
+    done = resumed(fugu, site, "--after", int(time.time()) + 60 * late)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "is in the future (by this machine's clock it is " in done.err
+    assert (site / "l.sqlite").read_bytes() == before
+    assert released(site, 20) == 2
+    assert resumed(fugu, site, "--after", int(time.time())).code == 0
+    with pytest.raises(LedgerError, match="are refused, because they begin at"):
         released(site, 40)
-    assert released(site, 60) == 2
+
+
+@pytest.mark.parametrize("lost", ["", "l.sqlite"])
+def test_no_time_is_taken_before_a_release_that_ledger_or_store_have(fugu: Fugu, site: Path, lost: str) -> None:
+    released(site, 0)
+    if lost:
+        (site / lost).unlink()
+    done = resumed(fugu, site, "--after", 18)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "fugu: a release is newer: it ends at 1970-01-01T00:00:20Z; say that time, or a later one\n"
+    assert resumed(fugu, site, "--after", 19).code == 0
+
+
+def test_a_time_is_lowered_to_any_that_is_not_before_the_newest_release_of_the_broker(
+    fugu: Fugu, site: Path, own_broker: Mosquitto
+) -> None:
+    files = {"config": site / "releases.toml", "store": site / "s.sqlite", "ledger": site / "l.sqlite"}
+    for name in ("s.sqlite", "l.sqlite"):
+        if (site / name).exists():
+            shutil.copy(site / name, site / f"copy-{name}")
+    release_now(**files, policies=site / "policies", name="active", first=20, broker=own_broker.broker)
+    for name in ("s.sqlite", "l.sqlite"):
+        for path in site.glob(f"{name}*"):
+            path.unlink()
+    shutil.copy(site / "copy-s.sqlite", site / "s.sqlite")
+    address = own_broker.broker.address
+    assert resumed(fugu, site, "--after", int(time.time())).code == 0
+    alone = resumed(fugu, site, "--after", 60)
+    assert (alone.code, alone.err.count("\n")) == (1, 1)
+    assert "to set an earlier time, name the broker too (--broker)" in alone.err
+    early = resumed(fugu, site, "--after", 38, "--broker", address)
+    assert early.err == "fugu: a release is newer: it ends at 1970-01-01T00:00:40Z; say that time, or a later one\n"
+    with pytest.raises(LedgerError, match="are refused, because they begin at"):
+        released(site, 40)
+    done = resumed(fugu, site, "--after", 39, "--broker", address)
+    assert (done.code, done.err) == (0, "")
+    with pytest.raises(LedgerError, match="are refused, because they begin at"):
+        released(site, 39)
+    assert released(site, 40) == 1
+
+
+def test_a_time_is_not_lowered_where_the_broker_shows_no_release(fugu: Fugu, site: Path, own_broker: Mosquitto) -> None:
+    released(site, 0)
+    assert resumed(fugu, site, "--after", 60).code == 0
+    done = resumed(fugu, site, "--after", 50, "--broker", own_broker.broker.address)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "shows this account no release: name an account of role site" in done.err
+
+
+def test_a_schedule_goes_on_with_the_first_whole_window_after_the_time(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, scheduled(devices=["watch"], length=20))
+    bench.ledger.close()
+    bench.scene.store.close()
+    assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", 44) == [("watch", "hr", 0)]
+    bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
+    bench.open()
+    bench.scene.record(*frames([10] * 10))
+    bench.work()
+    assert [frame.first for frame in bench.frames] == [60]
+    assert bench.counters["releases_refused"] == 0
+
+
+def test_the_doctor_and_the_page_say_before_which_time_there_is_no_release(site: Path) -> None:
+    released(site, 0)
+    resume_ledger(site / "l.sqlite", site / "s.sqlite", 59)
+    limit = no_release_before(60 * 10**6)
+    findings = examine(Installation("home", store=site / "s.sqlite", ledger=site / "l.sqlite"))
+    assert [one.text for one in findings if one.check == "releases"] == [limit]
+    assert LedgerView(site / "l.sqlite").page("", 2**53)["limit"] == limit
 
 
 def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ def test_the_ledger_takes_no_charge_of_nothing_where_a_device_releases_no_window
     again = Release(
         *(entry.name, entry.audience, entry.stream, 20, 39, bench.ledger.charges(1)),
         *(entry.mechanism, entry.noise, entry.scale, entry.topic, entry.reason),
+        since_us=20 * 10**6,
     )
     with pytest.raises(LedgerError, match="its device releases no windows"):
         bench.ledger.reserve(again, lambda _: drawn(b"\x06"), time_us=1)

@@ -53,7 +53,7 @@ def release(first: int, last: int, charge: int = ALLOWED, *devices: str, **more:
     fields: dict[str, object] = {
         **{"name": "count", "audience": audience, "stream": "hr", "first": first, "last": last},
         **{"charges": dict.fromkeys(devices or ("watch",), charge), "mechanism": "chain", "noise": "discrete-laplace"},
-        **{"scale": "20"},
+        **{"scale": "20", "since_us": first * 10**6},
         **{"topic": f"fugu/2/home/release/{audience}/count", **more},
     }
     return Release(**fields)  # type: ignore[arg-type]

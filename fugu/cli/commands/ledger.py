@@ -13,8 +13,9 @@ from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.gateway import tell_ledger, tell_releases
 from fugu.cli.view.terminal import say_waiting, working
 from fugu.contract.frames import MAX_TICK
+from fugu.host.arguments import moment
 from gateway.location import Location, store_location
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
 
 __all__ = ["LedgerOption", "ledger_location"]
 
@@ -60,27 +61,37 @@ def resume(
     store: StoreOption,
     ledger: LedgerOption = None,
     after: Annotated[
-        int,
-        typer.Option(
-            metavar="TICK", min=-1, max=MAX_TICK, help="The last tick released, if both were put back from copies."
-        ),
-    ] = -1,
+        str | None,
+        typer.Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies."),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time."),
+    ] = None,
 ) -> None:
     """Go on with a ledger or a store that was lost or put back.
 
-    After the last tick that was released.
+    Releases go on after the last tick that ledger or store have released.
 
-    What is missing in the ledger was told to somebody, so nothing is ever released again about those ticks.
+    If both were put back from copies, neither has the newest releases. Then say --after, in Unix seconds or like
+    2030-01-31T12:00: no window that begins before that time is released, of any stream. Now is always safe. The time
+    may be lowered later, with --broker, but not below the end of the newest release.
 
     \b
     examples:
       fugu gateway ledger resume --ledger home-ledger.db --store home.db
+      fugu gateway ledger resume --store home.db --after 2030-01-31T12:00
     """
     from gateway.releases.setup import resume_ledger
 
     resumed, location = ledger_location(ledger, store), store_of(store)
-    for begun in resume_ledger(resumed, location, after):
+    seconds = None if after is None else moment(after, "--after")
+    address = None if broker is None else broker_of(broker)
+    for begun in resume_ledger(resumed, location, seconds, address):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
+    with closing(Ledger(resumed, create=False)) as opened:
+        if limit := opened.not_before_us:
+            print(no_release_before(limit))
     print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from fugu.cli.view.fleet import counted, moment_text
 from fugu.cli.view.terminal import answer, say, show_newest, show_table, warn
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import instant, instant_text
 from gateway.releases.entries import Account, Entry, nats, standing_problem
+from gateway.releases.ledger import no_release_before
 
 if TYPE_CHECKING:
     from fugu.privacy.learned_class import LearnedModel
@@ -135,13 +137,19 @@ def tell_ledger(as_json: bool, ledger: Ledger) -> None:
 
     In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
     """
-    accounts, entries = ledger.accounts(), ledger.entries()
+    accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
 
     def document() -> dict[str, Any]:
         told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
-        return {"accounts": list(map(_account_document, accounts)), "entries": told}
+        limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
+        return {"accounts": list(map(_account_document, accounts)), "entries": told, **limit}
 
-    answer(as_json, document, lambda: _show_ledger(accounts, entries))
+    def show() -> None:
+        _show_ledger(accounts, entries)
+        if not_before:
+            say(f"{no_release_before(not_before)}.")
+
+    answer(as_json, document, show)
 
 
 def _account_document(account: Account) -> dict[str, Any]:

@@ -12,6 +12,7 @@ export function ledger(main, listen) {
   const ask = () => listen(`/events/ledger?${new URLSearchParams(query)}`, { all: show });
   const view = make("p", { class: "quiet" }, "Every charge of a release stands here before it is published.");
   const problem = make("p", { class: "alarm", hidden: true });
+  const limit = make("p", { class: "quiet", hidden: true });
   const filter = make("select", { id: "audience", onchange: () => {
     Object.assign(query, { audience: filter.value, before: "" });
     newer.length = 0;
@@ -21,7 +22,7 @@ export function ledger(main, listen) {
   const { rows, root: table } = tabulated("Entries", COLUMNS);
   const back = make("button", { type: "button", disabled: true, onclick: () => { query.before = newer.pop(); ask(); } }, "Newer");
   const on = make("button", { type: "button", disabled: true, onclick: () => { newer.push(query.before); query.before = rows.lastChild.dataset.number; ask(); } }, "Older");
-  main.append(make("h1", {}, "Ledger"), view, problem,
+  main.append(make("h1", {}, "Ledger"), view, problem, limit,
     make("div", { class: "bar" }, make("div", {}, make("label", { for: "audience" }, "Audience"), filter), make("div", {}, place)),
     table, make("div", { class: "bar" }, back, on));
   ask();
@@ -29,6 +30,8 @@ export function ledger(main, listen) {
   function show(told) {
     problem.hidden = !told.problem;
     put(problem, told.problem ?? "");
+    limit.hidden = !told.limit;
+    put(limit, told.limit ? `N${told.limit.slice(1)}.` : "");
     if (told.about.ledger) put(view, `The ledger ${told.about.ledger}. Every charge of a release stands here before it is published.`);
     if (told.problem) return;
     const known = [...filter.options].slice(1).map((one) => one.value);
