@@ -34,7 +34,8 @@ class _Reader:
         return value
 
     def signed(self) -> int:
-        return struct.unpack(">q", self.take(8))[0]
+        value: int = struct.unpack(">q", self.take(8))[0]
+        return value
 
     def name(self, most: int) -> str:
         taken = self.take(self.number(1, 1, most))
@@ -50,7 +51,7 @@ class _Reader:
             raise PolicyError("a number has more bytes than it needs")
         return int.from_bytes(taken, "big")
 
-    def fraction(self) -> tuple:
+    def fraction(self) -> tuple[int, int]:
         top, bottom = self.big(), self.big()
         if not top or not bottom:
             raise PolicyError("a fraction is not positive")
@@ -95,7 +96,7 @@ def read_policy(data: bytes) -> Policy:
     return policy
 
 
-def _discretiser(policy, read: _Reader) -> None:
+def _discretiser(policy: Policy, read: _Reader) -> None:
     policy.kind = read.number(1, THRESHOLDS, CATEGORIES)
     policy.missing = read.number(1, 0, NONE)
     if policy.missing != NONE and policy.missing >= policy.states:
@@ -141,7 +142,7 @@ def _discretiser(policy, read: _Reader) -> None:
         policy.edges = _increasing([read.signed() for _ in range(edges)], strictly=False)
 
 
-def _table(policy, read: _Reader) -> None:
+def _table(policy: Policy, read: _Reader) -> None:
     policy.symbols = read.number(1, 0, 255)
     if policy.symbols == 1:
         raise PolicyError("a table of one symbol")
@@ -150,11 +151,11 @@ def _table(policy, read: _Reader) -> None:
         row = struct.unpack(">%dI" % (policy.symbols - 1), read.take(4 * (policy.symbols - 1)))
         if row[0] < 1:
             raise PolicyError("a symbol that a state can never emit")
-        rows.append(_increasing(row, strictly=True))
+        rows.append(_increasing(list(row), strictly=True))
     policy.rows = rows
 
 
-def _window(policy, read: _Reader) -> Window:
+def _window(policy: Policy, read: _Reader) -> Window:
     window = Window()
     window.name = read.name(32)
     window.start = read.number(8, 0, _MAX_TICK - (1 << 31))
@@ -175,7 +176,7 @@ def _window(policy, read: _Reader) -> Window:
     return window
 
 
-def _guarantee(read: _Reader) -> tuple:
+def _guarantee(read: _Reader) -> tuple[int, int, int]:
     adversary = read.number(1, 0, 2)
     ratio = read.big()
     if not ratio:
@@ -183,7 +184,7 @@ def _guarantee(read: _Reader) -> tuple:
     return adversary, ratio, read.number(8, 1, _MAX_TICK)
 
 
-def _increasing(values: list, strictly: bool) -> tuple:
+def _increasing(values: list[int], strictly: bool) -> tuple[int, ...]:
     for low, high in zip(values, values[1:]):
         if low > high or (strictly and low == high):
             raise PolicyError("thresholds do not increase")

@@ -1,13 +1,18 @@
 """Policies that may run; parts are loaded one after the other, as together they need more memory than a board has."""
 
 from .loading import release
-from .policy import PolicyError
+from .policy import Policy, PolicyError
 from .trust import RefusedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["derived", "read"]
 
 
-def derived(policies: list, image, idle) -> list:
+def derived(policies: list[bytes], image: "Any", idle: "Callable[[], None]") -> list[Policy]:
     """Read policies that are to run, and hold their derived guarantees against what is burnt in; or RefusedError."""
     pinned, found = {policy.stream: policy for policy in read(image.POLICIES)}, read(policies)
     for policy in found:
@@ -28,12 +33,12 @@ def derived(policies: list, image, idle) -> list:
     except GuaranteeError as error:
         raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
     finally:
-        GuaranteeError = check = check_ceilings = keeps = None
+        GuaranteeError = check = check_ceilings = keeps = None  # type: ignore[assignment, misc]
         release("fugu.core.guarantee")
     return found
 
 
-def read(policies: list) -> list:
+def read(policies: list[bytes]) -> list[Policy]:
     """Read compiled policies; RefusedError if one is none."""
     from .compiled import read_policy
 
@@ -42,5 +47,5 @@ def read(policies: list) -> list:
     except PolicyError as error:
         raise RefusedError("guarantee", "a compiled policy: %s" % error) from None
     finally:
-        read_policy = None
+        read_policy = None  # type: ignore[assignment]
         release("fugu.core.compiled")

@@ -2,10 +2,12 @@
 
 import struct
 
+from .policy import Window
+
 __all__ = ["pack_symbols", "symbol_frame", "window_frame"]
 
 
-def pack_symbols(symbols: bytes, bits: int, size: int) -> bytes:
+def pack_symbols(symbols: bytearray, bits: int, size: int) -> bytes:
     """Symbols of some bits each, the first in the highest, in so many bytes."""
     packed = bytearray(size)
     each = 8 // bits
@@ -14,7 +16,9 @@ def pack_symbols(symbols: bytes, bits: int, size: int) -> bytes:
     return bytes(packed)
 
 
-def symbol_frame(version: int, shift: int, previous: int, first: int, symbols: bytes, ticks: int, bits: int) -> bytes:
+def symbol_frame(
+    version: int, shift: int, previous: int, first: int, symbols: bytearray, ticks: int, bits: int
+) -> bytes:
     """A frame of symbols of consecutive ticks, filled up to so many ticks."""
     count = len(symbols)
     size = -(-ticks * bits // 8)
@@ -23,7 +27,9 @@ def symbol_frame(version: int, shift: int, previous: int, first: int, symbols: b
     return head + tail + pack_symbols(symbols, bits, size)
 
 
-def window_frame(version: int, shift: int, window, previous: int, index: int, observed: int, counts: list) -> bytes:
+def window_frame(
+    version: int, shift: int, window: Window, previous: int, index: int, observed: int, counts: list[int]
+) -> bytes:
     """A frame of the noisy counts of a window."""
     name = window.name.encode()
     first = window.start + index * window.stride

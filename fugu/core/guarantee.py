@@ -6,7 +6,15 @@ one.
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
-from .policy import ADVERSARIES, BINARY
+from .policy import ADVERSARIES, BINARY, Policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Idle = Callable[[], None]
+    Fraction = tuple[int, int]
+    Claim = tuple[int, int, int]
 
 __all__ = ["BITS", "ONE", "GuaranteeError", "check", "check_ceilings", "keeps", "other_windows", "window_rate"]
 
@@ -20,7 +28,7 @@ class GuaranteeError(Exception):
     """A policy does not give what it claims, or gives less than what is burnt into the image."""
 
 
-def check(policy, ceilings=(), idle=lambda: None) -> int:
+def check(policy: Policy, ceilings: "Sequence[tuple[int, int]]" = (), idle: "Idle" = lambda: None) -> int:
     """Bound the ratio of all that a stream says of its stretch; refuse claims that are not proven, or above a ceiling.
 
     The bound is over 2^128, `ceilings` as for `check_ceilings`. `idle` is called often, as this takes long.
@@ -35,7 +43,7 @@ def check(policy, ceilings=(), idle=lambda: None) -> int:
     return bound
 
 
-def check_ceilings(policy, ceilings) -> None:
+def check_ceilings(policy: Policy, ceilings: "Sequence[tuple[int, int]]") -> None:
     """Refuse a policy that claims less than is wanted; ceilings are ratios over 2^128, of a stretch of seconds."""
     for ceiling, seconds in ceilings:
         _, claimed, ticks = policy.guarantee
@@ -55,7 +63,7 @@ def _ticks(seconds: int, period_us: int) -> int:
     return min(-(-seconds * 1000000 // period_us) + late, -(-8 * seconds * 1000000 // (7 * period_us)))
 
 
-def _proven(policy, symbols, guarantee: tuple, idle):
+def _proven(policy: Policy, symbols: "Sequence[int]", guarantee: "Claim", idle: "Idle") -> int | None:
     """A bound on the ratio of the windows beside symbols of these ratios, for the stretch of a guarantee; or none."""
     extra = _exp_up(*window_rate(policy))
     one, other = (-(-ratio * extra // ONE) for ratio in symbols)
@@ -66,7 +74,7 @@ def _proven(policy, symbols, guarantee: tuple, idle):
     return None
 
 
-def _grown(policy, bound: int, symbol: int, ticks: int, more: int, most: int) -> int:
+def _grown(policy: Policy, bound: int, symbol: int, ticks: int, more: int, most: int) -> int:
     """A bound for a stretch of more ticks, each of which adds what its outputs tell; above `most`, any number."""
     square, left = symbol, more - ticks
     while left and bound <= most:
@@ -81,7 +89,7 @@ def _grown(policy, bound: int, symbol: int, ticks: int, more: int, most: int) ->
     return most + 1 if top > 200 * bottom else -(-bound * _exp_up(top, bottom) // ONE)
 
 
-def keeps(policy, pinned) -> None:
+def keeps(policy: Policy, pinned: Policy) -> None:
     """Refuse a policy whose guarantee is about something else than that of the policy in the image."""
     if (policy.fleet, policy.device, policy.stream) != (pinned.fleet, pinned.device, pinned.stream):
         raise GuaranteeError("for somebody else")
@@ -100,7 +108,7 @@ def keeps(policy, pinned) -> None:
         raise GuaranteeError("windows that lose more")
 
 
-def other_windows(policies: list, before) -> bool:
+def other_windows(policies: list[Policy], before: Policy) -> bool:
     """True if a window of a policy has the name of one before, of the same stream, and other ticks."""
     ticks = {window.name: (window.start, window.length, window.stride) for window in before.windows}
     for policy in policies:
@@ -111,7 +119,7 @@ def other_windows(policies: list, before) -> bool:
     return False
 
 
-def window_rate(policy) -> tuple:
+def window_rate(policy: Policy) -> tuple[int, int]:
     """The loss that all windows add to every tick, in nats, as a fraction."""
     top, bottom = 0, 1
     for window in policy.windows:
@@ -120,13 +128,13 @@ def window_rate(policy) -> tuple:
     return top, bottom
 
 
-def _alone(policy):
+def _alone(policy: Policy) -> "Claim | None":
     if policy.windows_guarantee is not None:
         return policy.windows_guarantee
     return policy.guarantee if policy.windows else None
 
 
-def _contains(wider, pinned) -> bool:
+def _contains(wider: Policy, pinned: Policy) -> bool:
     if wider.chains == BINARY:
         if pinned.chains != BINARY:
             return False
@@ -135,11 +143,11 @@ def _contains(wider, pinned) -> bool:
     return not _less(wider.members[0], _odds(pinned))
 
 
-def _less(one: tuple, other: tuple) -> bool:
+def _less(one: "Fraction", other: "Fraction") -> bool:
     return one[0] * other[1] < other[0] * one[1]
 
 
-def _odds(policy) -> tuple:
+def _odds(policy: Policy) -> tuple[int, int]:
     """The largest odds ratio of a step, as a fraction."""
     if policy.chains != BINARY:
         return policy.members[0]
@@ -154,7 +162,7 @@ def _odds(policy) -> tuple:
     return worst
 
 
-def _table_ratios(policy) -> tuple:
+def _table_ratios(policy: Policy) -> tuple[tuple[int, int], tuple[int, int]]:
     """The largest ratios of the weights of a symbol, of state 0 to 1 and back; of any two states, for more of them."""
     if not policy.symbols:
         return (1, 1), (1, 1)
@@ -173,7 +181,7 @@ def _table_ratios(policy) -> tuple:
     return one, other
 
 
-def _bounds(policy, one: int, other: int, guarantee: tuple, idle):
+def _bounds(policy: Policy, one: int, other: int, guarantee: "Claim", idle: "Idle") -> "Iterator[int]":
     """Bounds on the ratio of everything that is said of a tick, for ticks of these ratios; the last holds for all."""
     adversary, claimed, _ = guarantee
     largest = max(one, other)
@@ -194,11 +202,11 @@ def _bounds(policy, one: int, other: int, guarantee: tuple, idle):
     yield _universal(_odds(policy), largest)
 
 
-def _above_one(q: tuple, r: tuple) -> bool:
+def _above_one(q: "Fraction", r: "Fraction") -> bool:
     return q[0] * r[1] + r[0] * q[1] > q[1] * r[1]
 
 
-def _universal(odds: tuple, ratio: int) -> int:
+def _universal(odds: "Fraction", ratio: int) -> int:
     """G w^4, where g w^2 - sqrt(odds) (g - 1) w - 1 = 0 and g = sqrt(G)."""
     root = _sqrt_up(_ratio_up(*odds))
     down = _isqrt(ratio << BITS)
@@ -210,7 +218,7 @@ def _universal(odds: tuple, ratio: int) -> int:
     return -(-ratio * -(-leakage * leakage // ONE) // ONE)
 
 
-def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int, idle) -> int:
+def _sticky(q: "Fraction", r: "Fraction", ratio: int, adversary: int, claimed: int, idle: "Idle") -> int:
     """A bound for the chain of q and r, q + r <= 1, in one direction; more than is claimed where it is not found."""
     if ratio == ONE:
         return ONE
@@ -230,13 +238,21 @@ def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int, idle) 
     if ADVERSARIES[adversary] == "informed":
         for start in ((q[1] - q[0], q[1], r[1], r[0]), (q[0], q[1], r[1], r[1] - r[0])):
             top, bottom = start[0] * start[2], start[1] * start[3]
-            best = _known(best, limit, (a, b, c, d), ratio, (top, bottom), idle)
-            if best is None:
+            known = _known(best, limit, (a, b, c, d), ratio, (top, bottom), idle)
+            if known is None:
                 return claimed + 1
+            best = known
     return -(-ratio * -(-best * best // ONE) // ONE)
 
 
-def _known(best: int, limit: int, step: tuple, ratio: int, start: tuple, idle):
+def _known(
+    best: int,
+    limit: int,
+    step: tuple[int, int, int, int],
+    ratio: int,
+    start: "Fraction",
+    idle: "Idle",
+) -> int | None:
     """The most that a side adds if a state of it is known; none if it is not found in time.
 
     m / n along the ticks, m with the worst symbols and n with none, until what is left cannot be above the best.

@@ -8,7 +8,19 @@ import hashlib
 
 from .derived import derived, read
 from .messages import MessageError, Unpacker
-from .trust import RefusedError
+from .trust import RefusedError, TrustState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .policy import Policy
+
+    Check = tuple[bytes, tuple[bytes, ...], bytes]
+    Verify = Callable[[list[Check]], bool]
+    Idle = Callable[[], None]
+    Judged = tuple[TrustState | None, list[Policy] | None]
 
 __all__ = ["Envelope", "Reader", "Root", "judge"]
 
@@ -21,7 +33,15 @@ _MOST_TIME = 1 << 53
 _MOST_VERSION = (1 << 32) - 1
 
 
-def judge(kind: str, payload: bytes, image, trusted, now: int, verified, idle):
+def judge(
+    kind: str,
+    payload: bytes,
+    image: "Any",
+    trusted: TrustState,
+    now: int,
+    verified: "Verify",
+    idle: "Idle",
+) -> "Judged":
     """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
 
     `image` is burnt in, `trusted` was accepted before; `verified` says whether signatures are right, of each the public
@@ -55,7 +75,7 @@ class Reader(Unpacker):
             raise MessageError("a map is too long")
         return code & 15
 
-    def value(self):
+    def value(self) -> "Any":
         """The next value."""
         code = self.take(1)[0]
         if code in (0xC0, 0xC2, 0xC3):
@@ -134,7 +154,7 @@ class Envelope:
             raise RefusedError("malformed", "no envelope: %s" % error) from None
 
     @property
-    def message(self) -> tuple:
+    def message(self) -> tuple[bytes, ...]:
         """The signed bytes, in parts."""
         return b"fugu-edge/2/", self.kind.encode(), b"\0", self.payload
 
@@ -173,7 +193,7 @@ class Root:
         self.roles = roles
 
 
-def _verify(envelope: Envelope, root: Root, role: str, verified) -> None:
+def _verify(envelope: Envelope, root: Root, role: str, verified: "Verify") -> None:
     names, threshold = root.roles[role]
     claimed = [name for name in envelope.signatures if name in names]
     if not claimed:
@@ -185,9 +205,10 @@ def _verify(envelope: Envelope, root: Root, role: str, verified) -> None:
         raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(claimed), threshold))
 
 
-def _document(kind: str, payload: bytes, names: tuple) -> dict:
+def _document(kind: str, payload: bytes, names: tuple[str, ...]) -> "dict[str, Any]":
     """The fields of a signed document; of policies in their JSON form, how many there are."""
-    read, values = Reader(payload), {}
+    read = Reader(payload)
+    values: dict[str, Any] = {}
     try:
         for _ in range(read.map(16)):
             name = read.text(32)
@@ -210,11 +231,11 @@ def _document(kind: str, payload: bytes, names: tuple) -> dict:
     return values
 
 
-def _whole(value, low: int, high: int) -> bool:
+def _whole(value: object, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _follow(payload: bytes, trusted, verified):
+def _follow(payload: bytes, trusted: TrustState, verified: "Verify") -> TrustState | None:
     """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
     read = Unpacker(payload, 1)
     try:
@@ -249,7 +270,7 @@ def _follow(payload: bytes, trusted, verified):
     return updated
 
 
-def _next_root(envelope: Envelope, trusted, verified):
+def _next_root(envelope: Envelope, trusted: TrustState, verified: "Verify") -> TrustState:
     mine = Root(trusted.root)
     try:
         _verify(envelope, mine, "root", verified)
@@ -271,7 +292,7 @@ def _next_root(envelope: Envelope, trusted, verified):
     return trusted.with_changes(root=envelope.payload, time=0, stopped=0)
 
 
-def _policy(envelope: Envelope, image, trusted, now: int, idle) -> tuple:
+def _policy(envelope: Envelope, image: "Any", trusted: TrustState, now: int, idle: "Idle") -> "Judged":
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
@@ -309,13 +330,13 @@ def _policy(envelope: Envelope, image, trusted, now: int, idle) -> tuple:
 
     if any(other_windows(policies, one) for one in running):
         raise RefusedError("outbox", "a window of the same name with other ticks")
-    running = None
+    running = []
     silent = values["on_expiry"] == "stop"
     changes = {"version": version, "digest": envelope.digest, "policies": compiled, "silent_then": silent}
     return trusted.with_changes(valid_until=end or 0, **changes), policies
 
 
-def _stop(envelope: Envelope, image, trusted):
+def _stop(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState | None:
     values = _document("stop", envelope.payload, ("fleet", "device", "version"))
     if values["fleet"] != image.FLEET or values["device"] != image.DEVICE:
         raise RefusedError("not_addressed", "a stop for somebody else")
@@ -324,7 +345,7 @@ def _stop(envelope: Envelope, image, trusted):
     return trusted.with_changes(stopped=values["version"])
 
 
-def _time(envelope: Envelope, image, trusted):
+def _time(envelope: Envelope, image: "Any", trusted: TrustState) -> TrustState | None:
     values = _document("time", envelope.payload, ("fleet", "time"))
     if values["fleet"] != image.FLEET:
         raise RefusedError("not_addressed", "the time of another fleet")

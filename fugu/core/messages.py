@@ -3,6 +3,10 @@
 import hashlib
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = [
     "MAX_TICK",
     "VERSION",
@@ -24,7 +28,7 @@ class MessageError(Exception):
     """The bytes are not what their schema says."""
 
 
-def pack(value) -> bytes:
+def pack(value: "Any") -> bytes:
     """A boolean, an integer, text or bytes of up to 255 bytes, or a list of up to 15 of them, in the shortest form."""
     if value is True or value is False:
         return b"\xc3" if value else b"\xc2"
@@ -76,7 +80,7 @@ class Unpacker:
             raise MessageError("a number is out of range")
         return value
 
-    def _length(self, kind: str, most: int, short: int, bits: int, long: dict) -> int:
+    def _length(self, kind: str, most: int, short: int, bits: int, long: dict[int, int]) -> int:
         """How long a value of a kind is: by the low bits of its short form, or by so many bytes after a code."""
         code = self.take(1)[0]
         if code in long:
@@ -105,7 +109,7 @@ class Unpacker:
         return self.take(self._length("a byte string", most, -1, 0, {0xC4: 1, 0xC5: 2}))
 
 
-def status(online: bool, depth: int, codes: list, streams: list, randomness: str = "") -> bytes:
+def status(online: bool, depth: int, codes: list[int], streams: list[list[object]], randomness: str = "") -> bytes:
     """A device's status: streams are [stream, policy version, next tick]; its version says what its noise rests on."""
     kind = " (computational)" if randomness.startswith("computational") else ""
     return b"\x03" + pack([online, VERSION + kind, depth, codes, streams])
@@ -116,7 +120,7 @@ def policy_status(version: int, judged: bytes, reason: str, detail: str, refused
     return b"\x0b" + pack([version, judged, reason, detail, refused, stale])
 
 
-def committed(payload: bytes, key: bytes, fleet: str, device: str) -> tuple:
+def committed(payload: bytes, key: bytes, fleet: str, device: str) -> "tuple[int, list[Any]]":
     """The counter of a watermark, and (sequence, through, gaps) of each stream.
 
     MessageError if it is none, or if somebody other than the holder of the key has said it.

@@ -8,12 +8,16 @@ import struct
 
 from .policy import above
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["BLOCK_WORDS", "discrete_laplace", "randomiser", "uniform_below"]
 
 BLOCK_WORDS = 16
 
 
-def randomiser(rows, entropy):
+def randomiser(rows: list[tuple[int, ...]], entropy: "Callable[[bytearray], None]") -> "Callable[[int | None], int]":
     """A function that draws the symbol for a state, or for None, from a table of each state's thresholds.
 
     `entropy` fills a buffer with independent uniform bytes; every word is overwritten with zero when it is taken.
@@ -28,11 +32,11 @@ def randomiser(rows, entropy):
             entropy(block)
             left = BLOCK_WORDS
         left -= 1
-        taken = struct.unpack_from("<I", block, 4 * left)[0]
+        taken: int = struct.unpack_from("<I", block, 4 * left)[0]
         struct.pack_into("<I", block, 4 * left, 0)
         return taken
 
-    def draw(state) -> int:
+    def draw(state: int | None) -> int:
         # Without a state, one more word takes the row: a fixed public distribution in the convex hull of the rows.
         row = rows[(word() * states) >> 32 if state is None else state]
         return above(row, word())
@@ -40,7 +44,7 @@ def randomiser(rows, entropy):
     return draw
 
 
-def uniform_below(entropy):
+def uniform_below(entropy: "Callable[[bytearray], None]") -> "Callable[[int], int]":
     """A function draw(below) that is uniform in range(below), without bias; its bytes are overwritten."""
 
     def draw(below: int) -> int:
@@ -62,7 +66,7 @@ def uniform_below(entropy):
     return draw
 
 
-def discrete_laplace(draw, numerator: int, denominator: int) -> int:
+def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: int) -> int:
     """An integer n with probability proportional to exp(-|n| denominator / numerator)."""
     while True:
         remainder = draw(numerator)
@@ -77,7 +81,7 @@ def discrete_laplace(draw, numerator: int, denominator: int) -> int:
             return -size if negative else size
 
 
-def _happens(draw, numerator: int, denominator: int) -> bool:
+def _happens(draw: "Callable[[int], int]", numerator: int, denominator: int) -> bool:
     """True if an event of probability exp(-numerator/denominator) happens."""
     tries = 1
     while draw(denominator * tries) < numerator:

@@ -24,7 +24,7 @@ class PolicyError(Exception):
     """The bytes are no compiled policy, or one that may not run here."""
 
 
-def above(edges: tuple, value: int) -> int:
+def above(edges: tuple[int, ...], value: int) -> int:
     """How many of increasing numbers a value is not below."""
     low, high = 0, len(edges)
     while low < high:

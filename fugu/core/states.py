@@ -4,7 +4,7 @@ A reading is an integer in the policy's unit, or of a policy of names anything w
 All that is remembered is in memory, and gone after a restart.
 """
 
-from .policy import BASELINE, CATEGORIES, NONE, above
+from .policy import BASELINE, CATEGORIES, NONE, Policy, above
 
 __all__ = ["STEPS", "UNIT", "Classifier"]
 
@@ -18,19 +18,22 @@ class Classifier:
     `beginning`: the newest tick is one of those after a start that have no state, whatever the reading is.
     """
 
-    def __init__(self, policy) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._missing = None if policy.missing == NONE else policy.missing
-        self._patience = 0 if policy.kind == CATEGORIES else policy.patience
+        self._patience: int | None = 0 if policy.kind == CATEGORIES else policy.patience
         self._warm_up = policy.patience if policy.kind == BASELINE else 0
         self._new = self._warm_up  # ticks from a mean's first reading on that have no state: it is compared with itself
         if self._missing is not None and self._warm_up:  # no rule may depend on which ticks are missing
             self._patience, self._new = None, 1
-        self._first = None
+        self._first: int | None = None
         self.beginning = False
-        self._forget()
+        self._last: int | None = None
+        self._state: int | None = None
+        self._since: int | None = None
+        self._count = self._mean = 0
 
-    def observe(self, tick: int, raw) -> int | None:
+    def observe(self, tick: int, raw: object) -> int | None:
         """The state of a tick that is later than every one before, or none."""
         if self._first is None:
             self._first = tick
@@ -41,7 +44,7 @@ class Classifier:
             self._last, self._state = tick, state
             if self._since is None:
                 self._since = tick
-        if state is None or tick - self._since < self._new:
+        if state is None or tick - self._since < self._new:  # type: ignore[operator]  # a state has set it
             state = self._missing
         self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
         return None if self.beginning else state
@@ -50,7 +53,7 @@ class Classifier:
         self._last = self._state = self._since = None
         self._count = self._mean = 0
 
-    def _classify(self, raw) -> int | None:
+    def _classify(self, raw: object) -> int | None:
         if raw is None:
             return None
         kind = self._policy.kind
@@ -63,7 +66,7 @@ class Classifier:
     def _by_threshold(self, value: int) -> int:
         policy = self._policy
         state = above(policy.edges, value)
-        if policy.up is not None and self._state is not None:
+        if policy.up is not None and policy.down is not None and self._state is not None:
             before = self._state
             if state > before:
                 state = max(before, above(policy.up, value))

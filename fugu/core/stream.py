@@ -2,8 +2,13 @@
 
 from .frames import symbol_frame, window_frame
 from .noise import randomiser, uniform_below
+from .policy import Policy
 from .states import Classifier
 from .windows import Counter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Stream"]
 
@@ -16,7 +21,16 @@ class Stream:
     ticks. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
     """
 
-    def __init__(self, policy, entropy, last_framed=-1, last_indices=None, since=0, shift=0, noise_entropy=None):
+    def __init__(
+        self,
+        policy: Policy,
+        entropy: "Callable[[bytearray], None]",
+        last_framed: int = -1,
+        last_indices: dict[str, int] | None = None,
+        since: int = 0,
+        shift: int = 0,
+        noise_entropy: "Callable[[bytearray], None] | None" = None,
+    ) -> None:
         self.policy = policy
         self.shift = shift
         self.last_framed = last_framed
@@ -33,17 +47,17 @@ class Stream:
         """True if no frame is under way."""
         return not self._symbols
 
-    def before(self, tick: int) -> list:
+    def before(self, tick: int) -> list[tuple[str, int, int, bytes]]:
         """Frames that end because a tick does not follow the one before: (sequence, previous, last, bytes) of each."""
         if self._symbols and tick != self._first + len(self._symbols):
             return self.close()
         return []
 
-    def close(self) -> list:
+    def close(self) -> list[tuple[str, int, int, bytes]]:
         """The frame under way as it is, if there is one."""
         return [self._seal()] if self._symbols else []
 
-    def tick(self, tick: int, reading) -> list:
+    def tick(self, tick: int, reading: object) -> list[tuple[str, int, int, bytes]]:
         """Draw for a tick that is later than every one before; what this completes, as `before` has it."""
         policy, done = self.policy, []
         state = self._classifier.observe(tick, reading)
@@ -63,7 +77,7 @@ class Stream:
                 done.append((policy.stream + "/" + name, previous, index, frame))
         return done
 
-    def _seal(self) -> tuple:
+    def _seal(self) -> tuple[str, int, int, bytes]:
         policy, previous = self.policy, self.last_framed
         head = policy.version, self.shift, previous, self._first
         frame = symbol_frame(*head, self._symbols, policy.frame_ticks, policy.bits)

@@ -4,6 +4,23 @@ Between anchors, wall time is what the monotonic clock says; small differences a
 wall clock has stayed there for ten minutes. Numbers of ticks only ever go up.
 """
 
+from .policy import Policy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    class Clock(Protocol):
+        """The clocks of a machine, in microseconds."""
+
+        def now_us(self) -> int:
+            """Unix time."""
+
+        def elapsed_us(self) -> int:
+            """Time since the start, which nobody sets."""
+
+
 __all__ = ["LATE_US", "MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "Ticker"]
 
 SMALL_US = 1000000
@@ -21,11 +38,11 @@ class Anchored:
     not count yet, its offset and when it began.
     """
 
-    def __init__(self, clock, not_before: int) -> None:
+    def __init__(self, clock: "Clock", not_before: int) -> None:
         self._clock = clock
         self._not_before = not_before
         self.anchors = self.offset_us = self._followed = 0
-        self.jump = None
+        self.jump: tuple[int, int] | None = None
 
     def elapsed_us(self) -> int:
         """Microseconds by the monotonic clock."""
@@ -66,7 +83,7 @@ class TickClock:
     def __init__(self, epoch_us: int, period_us: int, shift: int, since: int) -> None:
         self.epoch_us, self.period_us, self.shift, self.since = epoch_us, period_us, shift, since
         self._tick = -1
-        self._due_us = None
+        self._due_us: int | None = None
 
     def at(self, now_us: int) -> int:
         """The last tick that has happened at a wall time."""
@@ -113,29 +130,39 @@ class Ticker:
     the next to draw for.
     """
 
-    def __init__(self, policy, clock, outbox, stream, read, silent=lambda _seconds: None) -> None:
-        self.policy, self._clock, self._outbox, self._read = policy, clock, outbox, read
+    def __init__(
+        self,
+        policy: Policy | None,
+        clock: Anchored,
+        outbox: "Any",
+        stream: "Callable[[Policy, Any], Any]",
+        read: "Callable[[], object]",
+        silent: "Callable[[int], str | None]" = lambda _seconds: None,
+    ) -> None:
+        self.policy: Any = policy
+        self._clock, self._outbox, self._read = clock, outbox, read
         self._silent = silent
         self._make = stream
-        self._stream = None
-        self._last = outbox.reserved
-        self._ticks = TickClock(*outbox.clock, outbox.shift, outbox.since)
+        self._stream: Any = None
+        self._last: int = outbox.reserved
+        epoch_us, period_us = outbox.clock
+        self._ticks = TickClock(epoch_us, period_us, outbox.shift, outbox.since)
         self._placed = 0
-        self._drawn_us = None
+        self._drawn_us: int | None = None
         self.next_tick = max(0, self._last + 1)
-        self.trouble = None
+        self.trouble: str | None = None
         if self._last >= 0:
             self._drawn_us = clock.elapsed_us()
             self._ticks.rested(self._drawn_us)
 
-    def due_us(self):
+    def due_us(self) -> int | None:
         """Elapsed time at which the next tick comes; none if that is not known yet."""
         if not self._placed or self.policy is None:
             return None
         due = self._ticks.due(self.next_tick, self._clock.offset_us)
         if self._drawn_us is None:
             return due
-        period = self.policy.period_us
+        period: int = self.policy.period_us
         return max(due, self._drawn_us + period - period // MADE_UP)
 
     def step(self) -> bool:
@@ -156,7 +183,7 @@ class Ticker:
         if self._stream is not None and not self._stream.is_empty:
             self._outbox.seal(self._stream.close(), self._last)
 
-    def switch(self, policy) -> None:
+    def switch(self, policy: Policy | None) -> None:
         """Go on with the next tick under another policy, of the same clock, or under none; `close` comes first."""
         self.policy, self._stream, self.trouble = policy, None, None
         if policy is None:
@@ -203,7 +230,7 @@ class Ticker:
         now = elapsed + self._clock.offset_us
         overdue = self._ticks.at(now - max(self.policy.period_us, LATE_US)) + 1
         self.next_tick = max(self.next_tick, overdue)
-        if elapsed < self.due_us():
+        if elapsed < self.due_us():  # type: ignore[operator]  # a place is known
             return False
         seconds = self._ticks.time_of(self.next_tick) // 1000000
         until = self.policy.valid_until

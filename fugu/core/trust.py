@@ -34,9 +34,9 @@ class TrustState:
         self.version = self.valid_until = self.time = self.stopped = 0
         self.digest = bytes(32)
         self.silent_then = False
-        self.policies = []
+        self.policies: list[bytes] = []
 
-    def with_changes(self, **values):
+    def with_changes(self, **values: object) -> "TrustState":
         """The same with other values."""
         other = TrustState(self.root)
         for name in ("version", "digest", "policies", "valid_until", "silent_then", "time", "stopped"):

@@ -4,7 +4,11 @@ A count begins at its noise, so the true count is nowhere; a window leaves at th
 """
 
 from .noise import discrete_laplace
-from .policy import NONE
+from .policy import NONE, Window
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter"]
 
@@ -17,12 +21,12 @@ class Counter:
     `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted.
     """
 
-    def __init__(self, window, draw, last_index: int, since: int) -> None:
+    def __init__(self, window: Window, draw: "Callable[[int], int]", last_index: int, since: int) -> None:
         self.window = window
         self.last_index = last_index
         self._draw = draw
         self._next = max(last_index + 1, window.first_from(since))
-        self._open = {}  # by index: the ticks observed, then the counts
+        self._open: dict[int, list[int]] = {}  # by index: the ticks observed, then the counts
 
     def prepare(self, tick: int) -> None:
         """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
@@ -35,7 +39,7 @@ class Counter:
                 scale = window.numerator, window.denominator
                 self._open[index] = [0] + [discrete_laplace(self._draw, *scale) for _ in range(window.counts)]
 
-    def observe(self, tick: int, state) -> None:
+    def observe(self, tick: int, state: int | None) -> None:
         """Count a tick's state, or a tick without one, in every window that holds the tick."""
         self.prepare(tick)
         place = NONE if state is None else self.window.places[state]
@@ -46,7 +50,7 @@ class Counter:
                 if place != NONE:
                     counts[1 + place] += 1
 
-    def close(self, tick: int) -> list:
+    def close(self, tick: int) -> list[tuple[int, int, list[int]]]:
         """The windows that end at a tick or before it, once: (index, ticks observed, noisy counts) of each."""
         closed = []
         for index in sorted(self._open):

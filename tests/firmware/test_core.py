@@ -17,8 +17,11 @@ SMALL = {"gc", "hashlib", "os", "struct", "sys"}
 
 def not_its_own(source: str) -> list[str]:
     """What a module has that MicroPython has not, or imports that is neither small nor of the core."""
-    wrong = []
-    for node in ast.walk(ast.parse(source)):
+    tree, wrong = ast.parse(source), []
+    for checked in [node for node in tree.body if isinstance(node, ast.If)]:
+        if isinstance(checked.test, ast.Name) and checked.test.id == "TYPE_CHECKING":
+            tree.body.remove(checked)
+    for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
                 wrong += [alias.name for alias in names if alias.name not in SMALL]
@@ -37,6 +40,7 @@ def test_what_is_not_of_the_core_is_found() -> None:
     assert not_its_own("from fugu.contract import frames") == ["fugu.contract"]
     assert not_its_own("match 1:\n    case _: pass") == ["Match"]
     assert not_its_own("@final\nclass A: pass") == ["ClassDef"]
+    assert not_its_own("if TYPE_CHECKING:\n    import typing\nif True:\n    import typing") == ["typing"]
     assert not_its_own("import struct\nfrom .policy import Policy") == []
 
 
