@@ -1,6 +1,6 @@
-"""Costs of the edge: memory, start, and time per reading beside OpenDP and diffprivlib, in one run.
+"""Costs of the edge: memory, start, and time per reading beside OpenDP, in one run.
 
-Usage: python benchmarks/edge.py [--json]      (make bench installs the peers and a broker)
+Usage: python benchmarks/edge.py [--json]      (make bench installs the peer and a broker)
 """
 
 from __future__ import annotations
@@ -77,14 +77,6 @@ def _peers() -> dict[str, Callable[[int], object]]:
         peers["OpenDP randomized_response_bool"] = lambda state: measurement(bool(state))
     except ImportError as error:
         print(f"OpenDP is missing ({error}): make bench installs it", file=sys.stderr)
-    try:
-        from diffprivlib.mechanisms import Binary
-
-        mechanism = Binary(epsilon=EPSILON, value0="0", value1="1")
-        names = ("0", "1")
-        peers["diffprivlib Binary"] = lambda state: mechanism.randomise(names[state])
-    except ImportError as error:
-        print(f"diffprivlib is missing ({error}): make bench installs it", file=sys.stderr)
     return peers
 
 
