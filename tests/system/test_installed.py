@@ -89,9 +89,9 @@ def released() -> str:
     return str(versions[0])
 
 
-def first_line() -> str:
-    """What the first line of the manual installs."""
-    found = re.search(r"^pipx install '(.+)'$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def first_extras() -> str:
+    """The extras that the first page installs from a checkout, in brackets."""
+    found = re.search(r"^pipx install '\.(\[.+\])'$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert found is not None
     return found[1]
 
@@ -162,7 +162,7 @@ def test_the_package_works_without_the_repository(
     holds_all_files(wheel, archive)
     home = tmp_path / "environment"  # as pipx makes one
     run(sys.executable, "-m", "venv", *(["--without-pip"] if install is linked else []), home)
-    install(home, first_line().replace("fugu-edge", str(wheel)))
+    install(home, f"{wheel}{first_extras()}")
     fugu = home / "bin" / "fugu"
     assert run(fugu, "--version").split()[1] == wheel.name.split("-")[1] == released()
     assert "sage: " in run(fugu, "--help")
