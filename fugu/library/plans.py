@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cached_property
 from html import escape
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -32,6 +34,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.topics import topic_of
 from fugu.host import arguments
+from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.library.recordings import Source, readings_of, recorded, several
 from fugu.mqtt.broker import Broker
@@ -213,6 +216,8 @@ class Plan:
     ) -> tuple[Path, ...]:
         """Write the plan's files to a folder: `policy.json`, `agent.toml` and `plan.html`, and say which.
 
+        Only their owner may read `plan.html`, which has pictures of the recording.
+
         The page draws a part of the recording beside what is released: it is for its owner. Without a recommendation
         there is the page only.
 
@@ -239,7 +244,10 @@ class Plan:
             before = (folder / _POLICY).read_text(encoding="utf-8")
             texts[_POLICY] = replacing(read_policy(texts[_POLICY]), before).to_json()
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            if name == _PAGE:  # it has pictures of the recording
+                write_secret(folder / name, text)
+            else:
+                (folder / name).write_text(text, encoding="utf-8")
         for name in {_POLICY, _AGENT, _PAGE} - texts.keys():
             (folder / name).unlink(missing_ok=True)  # of the plan that is overwritten
         return tuple(folder / name for name in texts)
@@ -416,6 +424,7 @@ def plan(
         OSError: a file cannot be read.
     """
     with _python_words():
+        _refuse_unknown(options)
         asked = question_of(question, epsilon, protect, **options)
         how = read_options(
             time=time,
@@ -472,6 +481,17 @@ def planner(
             return plan_auto(readings, *words, **progress)
 
     return lambda asked, seed=1, **told: Plan(find(asked, np.random.default_rng(seed), **told), file, whose)
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    """Refuse an option that `plan` does not have, and say which may have been meant."""
+    names = {name for function in (plan, question_of) for name in signature(function).parameters}
+    names -= {"recording", "options", "want"}
+    for name in options:
+        if name not in names:
+            near = get_close_matches(name, sorted(names), n=1)
+            advice = f"did you mean {near[0]}?" if near else "help(fugu.plan) has the options"
+            raise UsageError(f"plan has no option {name!r}: {advice}")
 
 
 def question_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,9 @@ def test_its_files_are_those_of_the_command(
         json.loads((tmp_path / name / "policy.json").read_text()) | {"clock": None} for name in ("library", "command")
     )
     assert ours == theirs
+    for name in ("library", "command"):
+        mode = (tmp_path / name / "plan.html").stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600, "it has pictures of the recording"
     assert 'kind = "stdin"' in (tmp_path / "library/agent.toml").read_text()
     assert fugu.load_policy(tmp_path / "library/policy.json") == plan.policy
     with pytest.raises(fugu.FuguError, match="holds a plan already"):
@@ -111,3 +115,17 @@ def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Pa
     assert [one.name for one in nothing.save(tmp_path)] == ["plan.html"]
     with pytest.raises(fugu.FuguError, match="no released shares to draw"):
         nothing.plot()
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("epsilo", "did you mean epsilon?"),
+        ("latancy", "did you mean latency?"),
+        ("xyz", "help(fugu.plan) has the options"),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_in_a_line(option: str, advice: str) -> None:
+    with pytest.raises(fugu.FuguError) as raised:
+        fugu.plan("none.csv", **{option: 1})
+    assert str(raised.value) == f"plan has no option {option!r}: {advice}"

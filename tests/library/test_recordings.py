@@ -134,11 +134,6 @@ def test_what_is_no_policy_is_refused(of: object) -> None:
         fugu.check(of)  # type: ignore[arg-type]
 
 
-def test_an_option_that_there_is_not_is_refused_by_its_name() -> None:
-    with pytest.raises(TypeError, match="nonsense"):
-        fugu.plan(pd.Series(NUMBERS, TIMES), nonsense=1)  # type: ignore[call-arg]
-
-
 def test_a_time_of_a_frame_without_zone_is_in_utc() -> None:
     frame = pd.DataFrame({"when": [datetime(2026, 3, 1, 0, k) for k in range(5)], "value": [1.0, 2.0, 3.0, 4.0, 5.0]})
     moments = readings_of([frame], ReadOptions(column="value", time="when")).moments
