@@ -29,7 +29,7 @@ def read_config(path: Path) -> AgentConfig:
 
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
     """A sensor's configuration as plain values; its files are relative to `folder`, and `broker` may not be read."""
-    values: dict[str, Any] = stream.sensor.model_dump()
+    values: dict[str, Any] = stream.sensor.model_dump(mode="json")
     files = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
     fleet = {"fleet_broker": [broker.host, broker.port]} if values["kind"] == "mqtt" else {}
     return values | files | fleet

@@ -447,7 +447,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
 def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tmp_path: Path) -> None:
     """The class has that of each of them; nothing that is written or printed names a file."""
     files = [recording(tmp_path, name="ann.csv"), slower(tmp_path, "bob.csv")]
-    done = fugu(*AUTO, *files, "--window", "2h", "-o", tmp_path / "plan")
+    done = fugu(*AUTO, *files, "--window", "3h", "-o", tmp_path / "plan")
     assert done.code == 0, done.err
     written = [(tmp_path / "plan" / name).read_text() for name in ("policy.json", "agent.toml", "plan.html")]
     assert not any(name in text for text in (done.out, done.err, *written) for name in ("ann.csv", "bob.csv"))
@@ -455,9 +455,9 @@ def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tm
     assert "Epsilon 1 is for people like these." in done.out
     policy = read_policy(written[0])
     assert isinstance(policy, Policy)
-    left_out = fugu(*AUTO, *files, "--window", "2h", "--json").json()["left_out"]
+    left_out = fugu(*AUTO, *files, "--window", "3h", "--json").json()["left_out"]
     for place, file in enumerate(reversed(files)):
-        fugu(*AUTO, file, "--window", "2h", "--within", "50%", "-o", tmp_path / f"plan{place}")
+        fugu(*AUTO, file, "--window", "3h", "--within", "50%", "-o", tmp_path / f"plan{place}")
         alone = read_policy((tmp_path / f"plan{place}" / "policy.json").read_bytes())
         assert isinstance(alone, Policy)
         real = recorded_class(alone, files[place]).epsilon

@@ -179,6 +179,61 @@ def test_slow_regimes() -> None:
     check_printed("N07 and N10 have slow regimes (runs of {} and of {} equal states)", *runs)
 
 
+def first_ticks(before: float, after: float, rate: float, ticks: int) -> list[float]:
+    """What the `ignorant` get of each tick behind a change of likelihood ratios, of a chain with q = r = rate.
+
+    By the likelihood ratio of each side, which q + r < 1 makes monotone: the past is as long as it takes to settle.
+    """
+
+    def step(ratio: float) -> float:
+        return ((1 - rate) * ratio + rate) / (rate * ratio + 1 - rate)
+
+    past = future = 1.0
+    for _ in range(3000):
+        past, future = step(before * past), step(after * future)
+    losses = []
+    for _ in range(ticks):
+        losses.append(math.log(after * past * future))
+        past = step(after * past)
+    return losses
+
+
+def allowed(rate: float, epsilon: float) -> float:
+    """The likelihood ratio of a tick that epsilon allows against the `ignorant`, of a chain with q = r = rate."""
+    return calibrate(BinaryChains(q=(rate, rate), r=(rate, rate)), epsilon, "ignorant").ratio_01
+
+
+def test_a_stronger_policy_is_not_true_when_it_begins() -> None:
+    losses = first_ticks(allowed(0.01, 4.0), allowed(0.01, 1.0), 0.01, 3000)
+    assert losses[-1] == pytest.approx(1.0, rel=1e-6)
+    check_printed(
+        "loses {} at the first tick of the second policy, {} after 60 ticks and {} after 120",
+        *(losses[0], losses[60], losses[120]),
+    )
+    wider = first_ticks(allowed(0.2, 1.0), allowed(0.01, 1.0), 0.01, 1)[0]
+    check_printed("both at epsilon 1, {} is lost at the first tick", wider)
+    check_printed("Epsilon 1 was promised, and {} lost, at the first tick after a change", wider)
+
+
+def test_all_versions_leak_into_a_promise() -> None:
+    """Against any side information: epsilon 4, ten ticks at 1, then 1 again."""
+    chains = BinaryChains(q=(0.01, 0.01), r=(0.01, 0.01))
+    ratios = {epsilon: calibrate(chains, epsilon, "universal").ratio_01 for epsilon in (1.0, 4.0)}
+    root = 0.99 / 0.01
+
+    def spread(leakage: float) -> float:
+        u = math.sqrt(math.exp(leakage))
+        return 2.0 * math.log((root * u + 1.0) / (root + u))
+
+    past = future = 0.0
+    for _ in range(3000):
+        past = spread(math.log(ratios[4.0]) + past)
+        future = spread(math.log(ratios[1.0]) + future)
+    for _ in range(10):
+        past = spread(math.log(ratios[1.0]) + past)
+    check_printed("epsilon 4, ten ticks at 1, then 1 again loses {}.", math.log(ratios[1.0]) + past + future)
+
+
 @pytest.mark.soak
 def test_the_tables_of_real_recordings() -> None:
     """All rows, by the program that prints them."""
