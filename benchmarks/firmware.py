@@ -34,6 +34,8 @@ from fugu.contract.windows import Window
 
 READINGS = 20_000
 ROUNDS = 5
+_SUPPORT = Path(__file__).parents[1] / "tests" / "support"
+"""Has the flash that is simulated."""
 _MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 _STREAM = """
 import gc, sys, time
@@ -172,7 +174,9 @@ def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]
     for file in folder.glob("*/trust"):
         file.unlink()
     command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": ".frozen"})
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": f"{_SUPPORT}:.frozen"}
+    )
 
 
 def _run(folder: Path, code: str, heap: int) -> str:
