@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, Self
 
 from fugu.contract.chains import ChainClass, JointChains
@@ -90,7 +90,7 @@ def quiet_from(
             root = as_decimal(odds).sqrt()
             kappa, most = (root - 1) / (root + 1), min(as_decimal(excess) * (root - 1) / 2, 2 * root.ln())
             if most:
-                ticks = _least(lambda n, kappa=kappa, most=most: most * kappa**n + _HAIR <= as_decimal(slack))  # type: ignore[misc]
+                ticks = _least(partial(_faded, kappa, most, as_decimal(slack)))
                 if ticks is None:
                     return None
                 needed = max(needed, ticks)
@@ -102,6 +102,11 @@ def quiet_from(
         if span.first is not None and (span.last is None or span.last > loud)
     ]
     return _after(after, needed) if any(span.version for span in after) else loud + 1 + needed
+
+
+def _faded(kappa: Decimal, most: Decimal, limit: Decimal, ticks: int) -> bool:
+    """True if a leakage of at most `most` is within a limit after so many ticks."""
+    return most * kappa**ticks + _HAIR <= limit
 
 
 class Noise(NamedTuple):
@@ -408,7 +413,7 @@ class _Promise:
         while True:
             rates = _rates(largest)
             past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])]
-            rest = self._excess(past, lambda ratios, rates=rates: _difference(_rates(ratios), rates))  # type: ignore[misc]
+            rest = self._excess(past, partial(_above, rates))
             earlier = self._ratios(spans[reach - 1]) if reach else None
             if rest <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
                 break
@@ -432,6 +437,11 @@ def _largest(*pairs: _Ratios) -> _Ratios:
 
 def _rates(ratios: _Ratios) -> tuple[Decimal, Decimal]:
     return _log(ratios[0]), _log(ratios[1])
+
+
+def _above(rates: tuple[Decimal, Decimal], ratios: _Ratios) -> Decimal:
+    """By how much the rates of a tick with some ratios are above given ones."""
+    return _difference(_rates(ratios), rates)
 
 
 def _difference(rates: Iterable[Decimal], others: Iterable[Decimal]) -> Decimal:
