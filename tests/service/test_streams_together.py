@@ -8,6 +8,7 @@ from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import with_slack
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
@@ -104,7 +105,8 @@ def test_one_allowance_and_the_windows_of_all_stand_against_it() -> None:
     assert one.base == sum(units_above(made("hr", ALONE, scale=scale).window_rate) for scale in ("10", "5"))
     assert one.chains == (both,)
     known.add(made("steps", ALONE, version=2, scale="20"))
-    assert granted(known).allowance == min(allowance(each, 1.0, "universal") for each in (both, ALONE))
+    spare = with_slack(1.0)  # versions allow differently: what leaks from one to the other
+    assert granted(known).allowance == min(allowance(each, spare, "universal") for each in (both, ALONE))
     assert granted(known).base == one.base
 
 

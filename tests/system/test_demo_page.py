@@ -196,7 +196,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         browser.look(1200, dark=False)
 
         some = nights[0].prepared
-        arrived = session._Device(ticks=1500, bytes=74, windows={at: some[at] for at in list(some)[:4]})
+        arrived = session._Device(ticks=1500, bytes=74, frames={at: some[at] for at in list(some)[:4]})
         session._draw(page, 0, nights[0], arrived)
         page.show(stalled="watch-N10 has stood still", report="report.html")
         page.link("<!doctype html><title>x</title><h1>all of it</h1>")

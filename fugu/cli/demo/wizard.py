@@ -191,14 +191,17 @@ class _Wizard:
 
     def _tell_of(self, path: Path) -> None:
         """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
-        stage, stalled, offers = _here(path), "", list[dict[str, Any]]()
-        if path.stat().st_size <= _MOST_READ:
-            try:
+        stage, stalled, offers = "", "", list[dict[str, Any]]()
+        try:
+            stage = _here(path)
+            if path.stat().st_size <= _MOST_READ:
                 stage = " ".join([stage, *read(path).summary])
-            except QuestionError as error:
-                stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
-            except (FuguError, OSError) as error:
-                stalled = _line(error)
+        except QuestionError as error:
+            stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
+        except (FuguError, OSError) as error:
+            if path not in self._uploads:  # a newer one is there, and tells of itself
+                return
+            stalled = _line(error)
         self.page.show(stage=stage, stalled=stalled, offers=offers)
 
     def _delete_older(self) -> None:
