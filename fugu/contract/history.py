@@ -525,14 +525,18 @@ def _log(ratio: Fraction) -> Decimal:
         return as_decimal(ratio).ln()
 
 
-@lru_cache(maxsize=1024)
 def _digest(discretiser: Discretiser) -> str:
     return hashlib.sha256(discretiser.model_dump_json().encode()).hexdigest()[:32]
 
 
-@lru_cache(maxsize=256)
 def _derived(policy: Policy, windows: bool) -> StretchBound:
     """The bound of a policy from what its tick really loses, which is less than what it promises."""
+    return _derived_again(policy.model_dump_json(), windows)  # a policy with a map of categories has no hash
+
+
+@lru_cache(maxsize=256)
+def _derived_again(document: str, windows: bool) -> StretchBound:
+    policy = Policy.model_validate_json(document)
     if not windows:
         return policy.bound(policy.verify())
     bound = policy.windows_bound(policy.verify_windows())

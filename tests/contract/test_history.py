@@ -15,7 +15,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from fugu.contract.discretisers import Thresholds
+from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import SLACK, Dated, History, Noise, Span, dated, history_alone, settling_ticks
 from fugu.contract.leakage import Adversary
@@ -346,3 +346,15 @@ def test_the_time_after_which_a_planned_promise_is_true() -> None:
     assert since - 500 <= ticks < 600
     assert settling_ticks(WIDE, 1.0, 0.0) is None
     assert settling_ticks(FiniteChains(transitions=(((0.5, 0.5), (1.0, 0.0)),)), 1.0) is None
+
+
+def test_a_policy_of_categories_is_dated_too() -> None:
+    """Its map of names to states is a dictionary, which has no hash; the adversary asks for the bound behind it."""
+    names = Categories(categories={"on": 1, "off": 0}, states=("off", "on"))
+    weak, strong = (
+        policy(number, epsilon, adversary="ignorant").model_copy(update={"discretiser": names})
+        for number, epsilon in ((1, 4.0), (2, 1.0))
+    )
+    when = dated(strong, one_after_another((weak, 2000), (strong, 2000)))
+    assert when.since is not None
+    assert when.since > 2000
