@@ -211,7 +211,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         browser.click("#report a")
         assert browser.text("h1") == "all of it"
         browser.run("history.back()")
-        wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again")
+        wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again", instead=browser.text)
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
     assert browser.count("img:not([hidden])") == 6
 

@@ -158,6 +158,7 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(
         operator.say(keys.signed(document(9, frame_ticks=5)))
         operator.until(lambda status: status.version == 9)
         wait_until(lambda: operator.frames[-1].policy_version == 9)
+        wait_until(lambda: len(by_tick(operator.frames)) >= 100, "a hundred ticks")
         assert agent.stop(PATIENCE) == 0
     finally:
         if agent.process.poll() is None:

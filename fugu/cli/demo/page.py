@@ -47,7 +47,10 @@ _HEADERS = {
 }
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _REPORT = "report.html"
-_LEADS = '<!doctype html><meta charset="utf-8"><title>Fugu</title><meta http-equiv="refresh" content="0; url={0}">'
+_LEADS = (
+    '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
+    '<meta http-equiv="refresh" content="0; url={0}">'
+)
 _TAKEN = (
     "somebody else on this machine has used the address of the page, which is for one browser: nothing is shown any "
     "more; see who is logged in, then start again"
