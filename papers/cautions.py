@@ -1,4 +1,4 @@
-"""What to mind when the papers' mechanisms are built: nothing here is an error of a paper."""
+"""Cautions for whoever builds the mechanisms of the papers: nothing here is an error of a paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an erratum must show before it may be printed: the paper's own words, its assumptions, and a violated claim."""
+"""Errata: printed words of a paper, its assumptions, and a counterexample that meets these and violates the claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the BDP paper gets wrong, each with a counterexample in the paper's own class, added up in exact fractions."""
+"""Errors of the BDP paper, each with a counterexample in its own class, added up over all paths in exact fractions."""
 
 from __future__ import annotations
 
