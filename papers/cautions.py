@@ -33,8 +33,8 @@ def _start(setting: Setting) -> Iterator[Row]:
     chains = point(0.05, 0.3)
     start = Fraction(1, 50), Fraction(49, 50)
     ratio = likelihood_ratio(Fraction(1, 20), Fraction(3, 10), Fraction(1, 10), 6, {}, 4, start)
-    about = "q = .05, r = .3, rho = .1, six symbols 0: ln of the likelihood ratio of x4"
-    yield Row(f"{about}, x1 = 1 with .98", math.log(ratio))
+    about = "q = 0.05, r = 0.3, rho = 0.1, six symbols 0: ln of the likelihood ratio of x4"
+    yield Row(f"{about}, x1 = 1 with 0.98", math.log(ratio))
     yield Row(
         f"{about}, at most from a stationary start", chains.ratio_loss(Fraction(9), Fraction(9), "ignorant").epsilon_01
     )

@@ -126,7 +126,7 @@ def _theorem_3_1(setting: Setting) -> Iterator[Row]:
     found = _told(_SWAPPED, *_APART)
     names = ("every path added up", "theorem 3.1, as printed", "theorem 3.1, corrected")
     real, stated, corrected = (found[name].epsilon or 0.0 for name in names)
-    about = "X1 and X2 with Laplace(.18), X3 and X4 with Laplace(.15): what both lose, every path added up"
+    about = "X1 and X2 with Laplace(0.18), X3 and X4 with Laplace(0.15): what both lose, every path added up"
     yield at_most(about, real, stated, "its two influences are exchanged; the bound of its proof holds")
     yield Row("the same: the bound of the proof", corrected)
 

@@ -151,7 +151,7 @@ def correlated_noise(setting: Setting) -> Found:
     """Section 3.3: flips that depend on one another lose no more than as many that do not, and less to the informed."""
     theta, rho0, rho1 = 0.1, float(_FLIPS[0, 1]), float(_FLIPS[1, 0])
     share = rho0 / (rho0 + rho1)
-    limit, about = ignorant_loss(theta, rho0, rho1), "theta .1, rho0 .2, rho1 .3, a long stream"
+    limit, about = ignorant_loss(theta, rho0, rho1), "theta 0.1, rho0 0.2, rho1 0.3, a long stream"
     alone_loss = flip_chain_loss(theta, share, 1.0 - share, informed=False)
     rows = [
         Row(
@@ -178,7 +178,7 @@ def correlated_noise(setting: Setting) -> Found:
     ]
     for epsilon in (4.0,) if setting.quick else (2.0, 4.0, 6.0):
         for words, dependent in (("dependent", True), ("independent", False)):
-            quantity = f"theta .1, epsilon {epsilon:g}, informed: least share of {words} flips"
+            quantity = f"theta 0.1, epsilon {epsilon:g}, informed: least share of {words} flips"
             rows.append(Row(quantity, least_flips(theta, epsilon, dependent=dependent)))
     runs = 2_000 if setting.quick else 20_000
     generator = np.random.default_rng(33)

@@ -86,7 +86,7 @@ def _equation_6(setting: Setting) -> Iterator[Row]:
     why = "equation 5 at eps_3 has no factor 2: 1 / (e^eps_3 + 1)"
     for epsilon in (0.5, 2.0, 4.0):
         right = ordinary_dp(zhao_eps3(0.35, epsilon))
-        about = f"theta .35, epsilon {epsilon:g}: flip probability"
+        about = f"theta 0.35, epsilon {epsilon:g}: flip probability"
         yield Row(about, right, 2 * right, "formula", 1e-9, why=why, computed=True)
 
 
@@ -101,7 +101,7 @@ def _success_bound(setting: Setting) -> Iterator[Row]:
     guess = float(prior.max())
     for epsilon in (0.01, 0.25, 1.0):
         bound = printed_bound(q, r, epsilon)
-        about = f"q = .0893, r = .1092, epsilon {epsilon:g}: always naming the likelier state is right"
+        about = f"q = 0.0893, r = 0.1092, epsilon {epsilon:g}: always naming the likelier state is right"
         yield at_most(about, guess, bound, "nobody needs an output for that")
         yield at_most(
             f"epsilon {epsilon:g}: a stream with one symbol, right with probability e^eps / (1 + e^eps): who names it, "
@@ -118,7 +118,7 @@ def _slips(setting: Setting) -> Iterator[Row]:
     matrix = np.array([[(1 - theta) * (1 - rho), theta * rho], [theta * (1 - rho), (1 - theta) * rho]])
     largest = float(max(np.linalg.eigvals(matrix).real))
     root = math.sqrt((1 - theta) ** 2 - (1 - 2 * theta) * (1 - 2 * rho) ** 2)
-    about = "theta .35, rho .1: the largest lambda of appendix A.4"
+    about = "theta 0.35, rho 0.1: the largest lambda of appendix A.4"
     why = "under the root stands theta^2 + (1 - 2 theta)(1 - 2 rho)^2, as in corollary 2"
     yield Row(about, largest, 0.5 * (root + 1 - theta), "formula", 1e-9, why=why, computed=True)
 
