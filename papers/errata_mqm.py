@@ -117,7 +117,7 @@ def _conditioned(setting: Setting) -> Iterator[Row]:
         / (Fraction(9, 10) + Fraction(1, 20))
         / (Fraction(1, 100) / (Fraction(1, 100) + Fraction(95, 100)))
     )
-    why = ".9474 / 0.0104, the masses as they are printed, is the printed number"
+    why = "0.9474 / 0.0104, the masses as they are printed, is the printed number"
     yield Row(
         "masses (0.9, 0.05) and (0.01, 0.95), conditioned: e^D",
         float(ratio),
