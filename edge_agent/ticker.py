@@ -3,7 +3,7 @@
 A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
 absent. Only a recording still knows the readings of past ticks, and may catch up a little. Smaller delays are made up
 for by an eighth of a period with each tick, since readings closer together than a period are more alike than the
-policy's class says. Numbers never go back: see `edge_agent.device_clock`.
+policy's class says. Numbers never go back: see `fugu.core.clocks`.
 
 A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
 end. A count that cannot be made durable is thrown away, as is one whose record cannot be made blank before.
@@ -16,9 +16,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
-from math import lcm
 
-from edge_agent.device_clock import SMALL_US, DeviceClock, TickClock
+from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
@@ -28,7 +27,8 @@ from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowFile, WindowRecord
 from fugu.contract.errors import FuguError, StatusCode, cause
-from fugu.contract.frames import LATE_US, MAX_TICK
+from fugu.contract.frames import MAX_TICK
+from fugu.core.clocks import LATE_US, SMALL_US, TickClock, common_multiple
 from fugu.host.database import FileLostError, is_full
 
 __all__ = ["Ticker"]
@@ -44,10 +44,6 @@ _SLICE_US = 250_000
 _JUDGING_US = 200_000
 _JUDGING_SHARE = 6
 """A piece of a watch's judgement has so long, and at most one part in so many of the shortest period."""
-MADE_UP = 8
-"""A live stream's ticks are at least a period apart, less one part in so many."""
-MOST_MULTIPLE = 1 << 42
-"""Shifts are no multiples of larger numbers: those of a hundred such changes have to be below the largest tick."""
 
 
 class Stream:
@@ -334,11 +330,7 @@ class Ticker:
         patience = SMALL_US
         if not self._placed:  # what was reserved before the start may not have been drawn
             patience = max(patience, max(stream.plan.frame_ticks + 1 for stream in streams) * clock.period_us)
-        silence = (last + 1 - wall - clock.shift) * clock.period_us
-        above = last if silence > min(patience, self._clock.patience_us) else wall + clock.shift - 1
-        shift = clock.raised(wall, above, self._multiple(clock))
-        first = max(wall + shift, last + 1)
-        since = first if shift > clock.shift else clock.since
+        shift, since, first = clock.place(wall, last, min(patience, self._clock.patience_us), self._multiple(clock))
         for stream in streams:
             known, _ = self._outbox.shift(stream.plan.stream)
             self._outbox.set_shift(stream.plan, shift, since)
@@ -354,14 +346,11 @@ class Ticker:
         return shift != stream.clock.shift or stream.clock.shift % self._multiple(stream.clock) != 0
 
     def _multiple(self, clock: TickClock) -> int:
-        found = lcm(*(stream.plan.repeats for stream in self.streams if stream.clock is clock))
-        return found if found <= MOST_MULTIPLE else 1
+        return common_multiple(stream.plan.repeats for stream in self.streams if stream.clock is clock)
 
     def _ready_us(self, stream: Stream) -> int:
-        due, period = stream.clock.due(stream.next_tick, self._clock.offset_us), stream.plan.period_us
-        if stream.sensor.recorded or stream.drawn_us is None:
-            return due
-        return max(due, stream.drawn_us + period - period // MADE_UP)
+        drawn_us = None if stream.sensor.recorded else stream.drawn_us
+        return stream.clock.ready(stream.next_tick, self._clock.offset_us, drawn_us)
 
     def _due(self, stream: Stream) -> bool:
         """True if the stream's next tick has come; leaves out ticks that are too late to be made up for."""

@@ -229,7 +229,7 @@ def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
     loaded = set(done.stdout.split())
     assert not {*HEAVY, "pydantic", "typer", "rich", "gateway"} & loaded
     rooms = {room_of(name) for name in loaded} - {None}
-    assert rooms == {"edge_agent", "fugu.contract", "fugu.host", "fugu.mqtt"}
+    assert rooms == {"edge_agent", "fugu.contract", "fugu.core", "fugu.host", "fugu.mqtt"}
 
 
 @pytest.mark.parametrize("package", TOPS)

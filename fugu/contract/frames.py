@@ -37,7 +37,6 @@ __all__ = [
     "COUNT_LOW",
     "JUDGED_BYTES",
     "KEY_BYTES",
-    "LATE_US",
     "MAX_DETAIL",
     "MAX_FRAME_TICKS",
     "MAX_GAPS",
@@ -85,8 +84,6 @@ class _Choice(FieldType):
 MAX_FRAME_TICKS: Final = 4096
 MAX_TICK: Final = 2**53
 """Ticks stay exact in every language's numbers."""
-LATE_US: Final = 250_000
-"""Ticks that are overdue by this, and by a period, are absent."""
 MAX_WINDOW_NAME: Final = 32
 MAX_STREAMS: Final = 64
 MAX_GAPS: Final = 32

@@ -13,9 +13,10 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
-from fugu.contract.frames import LATE_US, MAX_TICK
+from fugu.contract.frames import MAX_TICK
 from fugu.contract.rounding import float_up
 from fugu.contract.windows import Window, total_rate
+from fugu.core.clocks import LATE_US
 
 __all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 

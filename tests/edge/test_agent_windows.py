@@ -10,7 +10,6 @@ import pytest
 
 from edge_agent import sender
 from edge_agent.agent import Agent
-from edge_agent.device_clock import TickClock
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import WindowPlan
 from edge_agent.randomiser import system_entropy
@@ -20,6 +19,7 @@ from edge_agent.ticker import Stream
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.topics import topic_of
+from fugu.core.clocks import TickClock
 from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,

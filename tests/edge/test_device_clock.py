@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
-from edge_agent.device_clock import SMALL_US, Anchor, DeviceClock, SystemClock
+from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from fugu.contract.errors import StatusCode
 from fugu.contract.stretches import stretch_ticks
+from fugu.core.clocks import SMALL_US
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import agent_plan, measured_plan, stream_plan, window_plan

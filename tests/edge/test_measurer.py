@@ -12,7 +12,6 @@ from fractions import Fraction
 import msgpack
 import pytest
 
-from edge_agent.device_clock import TickClock
 from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
 from edge_agent.sensors.opening import SharedSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
@@ -23,6 +22,7 @@ from fugu.contract.measure_frames import Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.core.clocks import TickClock
 from gateway.estimates.models import MeasureModel
 from tests.support.agents import measured_plan
 from tests.support.measured import measure_policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_agent.device_clock import TickClock
+from fugu.core.clocks import TickClock
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -62,7 +62,8 @@ def test_a_raised_shift_is_the_least_that_brings_a_wall_tick_above_all_numbers(
 ) -> None:
     ticks = TickClock(0, PERIOD)
     ticks.follow(shift, 0)
-    raised = ticks.raised(10, last, multiple)
+    raised, since, first = ticks.place(10, last, -1_000 * PERIOD, multiple)
+    assert (since, first) == (first if raised > shift else 0, 10 + raised)
     assert raised >= shift
     assert raised % multiple == 0
     assert 10 + raised > last

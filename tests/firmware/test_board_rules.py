@@ -1,4 +1,4 @@
-"""The board's own copies of the agent's rules: the same ticks and the same noise, and no word of randomness stays."""
+"""The core's rules are those that an agent always had: the same ticks and noise, and no word of randomness stays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from edge_agent.device_clock import TickClock
 from firmware_sim.build import BOARD
 from fugu.contract.noise_table import discrete_laplace, uniform_below
-from fugu.core import noise, ticks
+from fugu.core import clocks, noise, ticks
 from tests.support.board_modules import board_module
+from tests.support.naive_device import TickClock
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -31,10 +31,10 @@ def tape(seed: int) -> Callable[[memoryview], None]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_board_numbers_and_times_its_ticks_as_an_agent_does(seed: int) -> None:
+def test_ticks_have_the_numbers_and_times_that_they_always_had(seed: int) -> None:
     """Whatever is done to the clock, tick by tick."""
     generator = random.Random(seed)
-    agent, board = TickClock(0, PERIOD), ticks.TickClock(0, PERIOD, 0, 0)
+    naive, core = TickClock(0, PERIOD), clocks.TickClock(0, PERIOD)
     elapsed, offset, tick, last = HOUR, 0, HOUR // PERIOD, -1
     for _ in range(100):
         elapsed += generator.randrange(2 * PERIOD)
@@ -42,25 +42,25 @@ def test_a_board_numbers_and_times_its_ticks_as_an_agent_does(seed: int) -> None
             case 0:
                 offset += generator.choice((-HOUR, HOUR, 400_000, -400_000, 1, -1))
             case 1:
-                agent.rested(elapsed)
-                board.rested(elapsed)
+                naive.rested(elapsed)
+                core.rested(elapsed)
             case 2:
-                tick = agent.next_wall(elapsed + offset, offset)
-                shift = agent.raised(tick, last, generator.choice((1, 4, 60)))
-                agent.follow(shift, tick + shift)
-                board.shift, board.since = shift, tick + shift
+                tick = naive.next_wall(elapsed + offset, offset)
+                shift = naive.raised(tick, last, generator.choice((1, 4, 60)))
+                naive.follow(shift, tick + shift)
+                core.follow(shift, tick + shift)
                 tick += shift
             case _:
-                agent.begin(tick, offset)
-                board.begin(tick, offset)
+                naive.begin(tick, offset)
+                core.begin(tick, offset)
                 last = max(last, tick)
                 tick += generator.choice((1, 1, 3))
         asked = [one for near in (tick - 1, tick, tick + 1) for one in (near, last) if one >= 0]
-        assert [board.due(one, offset) for one in asked] == [agent.due(one, offset) for one in asked]
-        assert board.next_wall(elapsed + offset, offset) == agent.next_wall(elapsed + offset, offset)
+        assert [core.due(one, offset) for one in asked] == [naive.due(one, offset) for one in asked]
+        assert core.next_wall(elapsed + offset, offset) == naive.next_wall(elapsed + offset, offset)
         for wall in (tick - 5, tick):
             for multiple in (1, 7):
-                assert board.raised(wall, last, multiple) == agent.raised(wall, last, multiple)
+                assert core.place(wall, last, -HOUR, multiple)[0] == naive.raised(wall, last, multiple)
 
 
 def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
@@ -108,7 +108,7 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
     playing = runpy.run_path(str(BOARD / "play.py"))
     clock = playing["patient_clock"](2)
     playing["Playing"](clock)
-    anchored = ticks.Anchored(clock, 0)
+    anchored = clocks.Anchored(clock, lambda _: True)
 
     def ticker(name: str) -> Any:
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}

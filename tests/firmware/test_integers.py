@@ -16,11 +16,11 @@ import pytest
 from firmware_sim.build import modules
 from firmware_sim.compiled_policy import compile_policy, ratio_below
 from fugu.contract.windows import Window
+from fugu.core.clocks import TickClock
 from fugu.core.compiled import read_policy
 from fugu.core.guarantee import check
 from fugu.core.policy import Window as CoreWindow
 from fugu.core.stream import Stream
-from fugu.core.ticks import TickClock
 from tests.support.board_modules import board_module
 from tests.support.board_policies import board_policy
 
@@ -147,7 +147,7 @@ def test_no_value_of_a_running_stream_is_a_float() -> None:
         frames = []
         for tick in range(60):
             frames += stream.before(tick) + stream.tick(tick, generator.choice([None, 60, 80]))
-        clock = TickClock(policy.epoch_us, policy.period_us, 0, 0)
+        clock = TickClock(policy.epoch_us, policy.period_us)
         clock.begin(5, 17)
         assert clock.due(6, 17) > clock.due(5, 17)
     assert len(frames) > 15

@@ -8,9 +8,10 @@ policies. Prints tick, shift and elapsed time of each tick that is drawn.
 import os
 import sys
 
+from fugu.core.clocks import Anchored
 from fugu.core.compiled import read_policy
 from fugu.core.stream import Stream
-from fugu.core.ticks import Anchored, Ticker
+from fugu.core.ticks import Ticker
 from sanitiser.outbox import Outbox
 
 
@@ -48,7 +49,7 @@ def main(first, second, not_before, folder, moves):
         made.tick = tick
         return made
 
-    ticker = Ticker(policy, Anchored(clock, int(not_before)), outbox, stream, lambda: 70)
+    ticker = Ticker(policy, Anchored(clock, lambda wall: wall >= int(not_before)), outbox, stream, lambda: 70)
     with open(moves) as lines:
         for line in lines:
             if line.strip() == "switch":

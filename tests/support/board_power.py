@@ -7,9 +7,10 @@ import os
 import struct
 import sys
 
+from fugu.core.clocks import Anchored
 from fugu.core.compiled import read_policy
 from fugu.core.stream import Stream
-from fugu.core.ticks import Anchored, Ticker
+from fugu.core.ticks import Ticker
 from sanitiser.outbox import Outbox
 from simulated.flash import BLOCK, Flash, make, mount, unmount
 
@@ -46,7 +47,7 @@ class Life:
             self.sealed.extend(before)
 
         self.outbox.seal = sealing
-        anchored = Anchored(self.clock, 0)
+        anchored = Anchored(self.clock, lambda _: True)
         anchored.follow()
 
         def stream(policy, outbox):

@@ -11,7 +11,8 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
-from edge_agent.ticker import MADE_UP, Ticker
+from edge_agent.ticker import Ticker
+from fugu.core.clocks import MADE_UP
 from tests.support.agents import stream_plan
 from tests.support.clocks import SECOND, TwoClocks
 

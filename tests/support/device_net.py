@@ -18,7 +18,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from edge_agent.device_clock import TickClock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.opening import SharedSensor
@@ -32,6 +31,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
+from fugu.core.clocks import TickClock
 from tests.support.device_claims import CLAIMS, FEW_OF, claims_digest, lowest_rungs
 from tests.support.device_histories import HISTORIES, LONG, SHORT, history_digests
 from tests.support.device_source import Source

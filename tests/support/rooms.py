@@ -7,7 +7,7 @@ from functools import cache
 
 __all__ = ["FOLDERS", "ROOMS", "TOPS", "above", "folders", "room_of"]
 
-_EDGE = {"fugu.contract", "fugu.host", "fugu.mqtt"}
+_EDGE = {"fugu.contract", "fugu.core", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
@@ -24,8 +24,8 @@ _SITE = {
 }
 _SET = {"gateway.fleet", "gateway.location", "gateway.metrics", "gateway.retention", "gateway.shards"}
 ROOMS: dict[str, set[str]] = {
-    "fugu.contract": set(),
     "fugu.core": set(),
+    "fugu.contract": {"fugu.core"},
     "fugu.host": {"fugu.contract"},
     "fugu.mqtt": {"fugu.contract"},
     "fugu.chains": set(),
@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "fugu.audit.exact.chains": {"fugu.audit.exact", "fugu.audit.exact.guesses"},
     "fugu.audit": {*_NUMBERS, *_EXACT},
     "edge_agent": _EDGE,
-    "firmware_sim": {*_EDGE, "edge_agent", "fugu.core"},
+    "firmware_sim": {*_EDGE, "edge_agent"},
     "gateway.location": {"fugu.contract"},
     "gateway.shards": {"fugu.contract", "fugu.mqtt"},
     "gateway.store": {"fugu.chains", "fugu.contract", "fugu.host", "gateway.location", "gateway.shards"},

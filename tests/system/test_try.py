@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.device_clock import TickClock
 from fugu.cli.demo.device import ReplayClock
 from fugu.cli.errors import NOTHING
+from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.forks import programs

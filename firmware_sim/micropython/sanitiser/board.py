@@ -5,8 +5,9 @@ import gc
 import time
 
 from fugu.core import messages
+from fugu.core.clocks import Anchored
 from fugu.core.stream import Stream
-from fugu.core.ticks import Anchored, Ticker
+from fugu.core.ticks import Ticker
 from sanitiser.clock import SystemClock
 from sanitiser.entropy import system_entropy
 from sanitiser.following import Following
@@ -51,7 +52,7 @@ class Board:
         self._fleet, self._device, self._key = own[0].fleet, own[0].device, image.KEY
         self._name = fleet + self._device + "/"
         self._feed = feed
-        self._clock = Anchored(clock or SystemClock(), image.NOT_BEFORE)
+        self._clock = Anchored(clock or SystemClock(), lambda wall: wall >= image.NOT_BEFORE)
         entropy = system_entropy(image.BOARD)
 
         def stream(policy, outbox):

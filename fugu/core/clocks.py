@@ -1,0 +1,171 @@
+"""A device's clock, monotonic time anchored to the wall clock, and the numbers of its ticks.
+
+Between anchors, wall time is what the monotonic clock says. A difference of up to a second is followed, by at most 500
+millionths of the time that passes. A larger one is a jump. It counts once a signed time confirms it, or once the wall
+clock has stayed there for a while.
+
+Tick numbers only go up. When the wall clock has gone back, they are ahead of it by a shift: tick t is wall tick t -
+shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides of all
+windows and the cycles of all chains, so that a window is always at the same time of day. However often the clock is
+set, a tick is due a period after the one before, or later: closer readings are more alike than the policy's class says.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
+
+    class Clock(Protocol):
+        """The clocks of a machine, in microseconds."""
+
+        def now_us(self) -> int:
+            """Unix time."""
+
+        def elapsed_us(self) -> int:
+            """Time since the start, which nobody sets."""
+
+
+__all__ = ["LATE_US", "MADE_UP", "PATIENCE_US", "SMALL_US", "Anchored", "TickClock", "common_multiple"]
+
+SMALL_US = 1000000
+"""Differences up to this are followed: more than NTP leaves to be followed, and little for whoever reads the ticks."""
+PATIENCE_US = 600000000
+MADE_UP = 8
+"""Ticks are at least a period apart, less one part in so many."""
+LATE_US = 250000
+"""A tick that is overdue by more, and by more than a period, is absent."""
+_FOLLOWED = 2000
+_NEAR_US = 300000000
+_MOST_MULTIPLE = 1 << 42
+
+
+class Anchored:
+    """Wall time by the monotonic clock, anchored once the wall clock is `right` or a signed time is near.
+
+    `anchors` counts them: none before the time is known, one more with each jump that counts; `jump` is one that does
+    not count yet, its offset and when it began. Wall time is `offset_us` ahead of elapsed time. With `offset_us` an
+    anchor of before goes on. A jump that nobody confirms waits for `patience_us`.
+    """
+
+    def __init__(
+        self,
+        clock: "Clock",
+        right: "Callable[[int], bool]",
+        patience_us: int = PATIENCE_US,
+        offset_us: int | None = None,
+    ) -> None:
+        self._clock, self._right, self._patience_us = clock, right, patience_us
+        self.anchors = 0 if offset_us is None else 1
+        self.offset_us = offset_us or 0
+        self._followed = clock.elapsed_us()
+        self.jump: tuple[int, int] | None = None
+
+    def elapsed_us(self) -> int:
+        """Microseconds by the monotonic clock."""
+        return self._clock.elapsed_us()
+
+    def now_us(self) -> int:
+        """Microseconds of Unix time; those of the wall clock until the time is known."""
+        return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()
+
+    def follow(self, signed_us: int | None = None) -> None:
+        """Look at the wall clock; call it often, and with each newer Unix time that the gateway has signed."""
+        wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
+        offset = wall - elapsed
+        away = _NEAR_US + 1 if signed_us is None else abs(wall - signed_us)
+        if not self.anchors:
+            if away <= _NEAR_US or self._right(wall):
+                self._set(offset, elapsed)
+        elif abs(offset - self.offset_us) <= SMALL_US:
+            self.jump = None
+            most = max(0, elapsed - self._followed) // _FOLLOWED
+            step = min(max(offset - self.offset_us, -most), most)
+            self.offset_us += step
+            self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
+        else:
+            self._followed = elapsed
+            if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
+                self.jump = offset, elapsed
+            confirmed = away <= _NEAR_US and abs(offset - self.offset_us) > 2 * away
+            if confirmed or elapsed - self.jump[1] >= self._patience_us:
+                self._set(offset, elapsed)
+
+    def _set(self, offset: int, elapsed: int) -> None:
+        self.offset_us, self._followed, self.jump = offset, elapsed, None
+        self.anchors += 1
+
+
+class TickClock:
+    """The ticks of one epoch and period; from `since` on, numbers are ahead by `shift` ticks."""
+
+    def __init__(self, epoch_us: int, period_us: int) -> None:
+        self.epoch_us, self.period_us = epoch_us, period_us
+        self.shift = self.since = 0
+        self._tick = -1
+        self._due_us: int | None = None
+
+    def at(self, now_us: int) -> int:
+        """The last tick that has happened at a wall time; below the shift before the epoch."""
+        return (now_us - self.epoch_us) // self.period_us + self.shift
+
+    def time_of(self, tick: int) -> int:
+        """Wall time of a tick, in microseconds of Unix time."""
+        return self.epoch_us + (tick - self.shift) * self.period_us
+
+    def follow(self, shift: int, since: int) -> None:
+        """Take over a larger shift."""
+        if shift > self.shift:
+            self.shift, self.since = shift, since
+
+    def due(self, tick: int, offset_us: int) -> int:
+        """Elapsed time at which a tick comes; `offset_us` is what wall time is ahead of elapsed time."""
+        if self._due_us is None:
+            return self.time_of(tick) - offset_us
+        if tick <= self._tick:
+            return self._due_us
+        return max(self.time_of(tick) - offset_us, self._due_us + self.period_us)
+
+    def ready(self, tick: int, offset_us: int, drawn_us: int | None) -> int:
+        """Elapsed time at which a tick may be drawn for, if one before was at `drawn_us`."""
+        due = self.due(tick, offset_us)
+        return due if drawn_us is None else max(due, drawn_us + self.period_us - self.period_us // MADE_UP)
+
+    def begin(self, tick: int, offset_us: int) -> None:
+        """A tick has come."""
+        if tick > self._tick:
+            self._due_us = self.due(tick, offset_us)
+            self._tick = tick
+
+    def rested(self, elapsed_us: int) -> None:
+        """Note that up to now something may have been drawn by an unknown clock."""
+        self._due_us = elapsed_us
+
+    def next_wall(self, now_us: int, offset_us: int) -> int:
+        """The first wall tick after a wall time, and a period after what was drawn before."""
+        after = now_us if self._due_us is None else max(now_us, self._due_us + self.period_us + offset_us - 1)
+        return max(0, (after - self.epoch_us) // self.period_us + 1)
+
+    def place(self, wall: int, last: int, patience_us: int, multiple: int) -> tuple[int, int, int]:
+        """The shift, since when it is, and the next tick, for the wall tick that is next and the last tick drawn for.
+
+        The shift is as before, unless that meant a silence of more than `patience_us`.
+        """
+        silence = (last + 1 - wall - self.shift) * self.period_us
+        above = last if silence > patience_us else wall + self.shift - 1
+        shift = -(-max(self.shift, above + 1 - wall) // multiple) * multiple
+        first = max(wall + shift, last + 1)
+        return shift, first if shift > self.shift else self.since, first
+
+
+def common_multiple(numbers: "Iterable[int]") -> int:
+    """The least common multiple of what shifts are to be multiples of, or 1 beyond 2^42.
+
+    A hundred such shifts have to stay below the largest tick.
+    """
+    multiple = 1
+    for number in numbers:
+        divisor, rest = multiple, number
+        while rest:
+            divisor, rest = rest, divisor % rest
+        multiple = multiple // divisor * number
+    return multiple if multiple <= _MOST_MULTIPLE else 1
