@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from edge_agent.local_broker import is_loopback
 from fugu.contract._document import Document
@@ -35,14 +35,30 @@ Path = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_reada
 Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
-class Replay(Document):
+def _text_of_number(value: object) -> object:
+    return f"{value!r}" if type(value) in (int, float) else value
+
+
+Code = Annotated[str, BeforeValidator(_text_of_number), Field(min_length=1, max_length=256)]
+
+
+class _Sensor(Document):
+    """What every kind of sensor has.
+
+    Attributes:
+        missing_values: codes that stand for no reading, as -127 of a sensor that failed; numbers are equal by value.
+    """
+
+    missing_values: Annotated[tuple[Code, ...], Field(max_length=64)] = ()
+
+
+class Replay(_Sensor):
     """Replay a column of a CSV file (also gzipped); tick t reads row t.
 
     Attributes:
         time: the column of times, if the rows are changes: each value holds until the next.
         every: seconds from tick to tick then.
         only: rows of one sensor of several, as "sensor=hall".
-        missing_values: cells that are no reading, as codes of a failed sensor.
         rows: replay these only, one after another: pairs of the first, from 0, and the one after the last; of changes
             they are ticks.
     """
@@ -54,7 +70,6 @@ class Replay(Document):
     time: str | None = None
     every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     only: tuple[Annotated[str, Field(pattern="^[^=]+=")], ...] = ()
-    missing_values: tuple[str, ...] = ()
     rows: tuple[tuple[int, int], ...] | None = Field(default=None, min_length=1)
     silence: Silence = "samples"
 
@@ -67,7 +82,7 @@ class Replay(Document):
         return self
 
 
-class _KeepAlive(Document):
+class _KeepAlive(_Sensor):
     """How long what a source has said holds.
 
     Attributes:
@@ -135,7 +150,7 @@ class Command(_KeepAlive):
         return self
 
 
-class Mqtt(Document):
+class Mqtt(_Sensor):
     """Read a topic of a broker on this machine.
 
     Attributes:
@@ -170,7 +185,7 @@ class Mqtt(Document):
         return self
 
 
-class Gpio(Document):
+class Gpio(_Sensor):
     """Read a pin of a Raspberry Pi: 1 while it is active, else 0.
 
     Attributes:
@@ -194,7 +209,7 @@ class Gpio(Document):
         return self
 
 
-class HeartRate(Document):
+class HeartRate(_Sensor):
     """Read a Bluetooth heart rate monitor, in beats a minute.
 
     Attributes:

@@ -18,9 +18,7 @@ __all__ = ["read_changes", "read_recording"]
 _MOST_TICKS = 5_000_000
 
 
-def read_recording(
-    path: Path, column: str, only: Sequence[str] = (), missing: Sequence[str] = ()
-) -> Sequence[float | str]:
+def read_recording(path: Path, column: str, only: Sequence[str] = ()) -> Sequence[float | str]:
     """One column of a CSV file (`.csv`, `.csv.gz`); numbers where every value is one.
 
     A name with commas that is no column itself, like `lat,lon`, stands for several columns: a reading is then a string
@@ -28,14 +26,11 @@ def read_recording(
 
     Args:
         only: `column=cell` for each column in which wanted rows have that cell.
-        missing: cells that are no reading.
     """
-    return _numbers(path, [text for _, text in _rows(path, column, None, only, missing)])
+    return _numbers(path, [text for _, text in _rows(path, column, None, only)])
 
 
-def read_changes(
-    path: Path, column: str, time: str, every: float, only: Sequence[str] = (), missing: Sequence[str] = ()
-) -> Sequence[float | str]:
+def read_changes(path: Path, column: str, time: str, every: float, only: Sequence[str] = ()) -> Sequence[float | str]:
     """A log of changes, such as home automation exports: each value holds until the next, and is looked at once a tick.
 
     Args:
@@ -46,7 +41,7 @@ def read_changes(
     Returns:
         As `read_recording`: a value for each tick, from the first row on. So do errors.
     """
-    changes = [(moment(at), text.strip()) for at, text in _rows(path, column, time, only, missing)]
+    changes = [(moment(at), text.strip()) for at, text in _rows(path, column, time, only)]
     rows = sorted(changes, key=itemgetter(0))  # of rows with one time the last one counts
     times = [row[0] for row in rows]
     if any(math.isnan(one) for one in times):
@@ -57,9 +52,7 @@ def read_changes(
     return _numbers(path, [rows[bisect_right(times, times[0] + every * tick) - 1][1] for tick in range(ticks)])
 
 
-def _rows(
-    path: Path, column: str, time: str | None, only: Sequence[str], missing: Sequence[str]
-) -> list[tuple[str, str]]:
+def _rows(path: Path, column: str, time: str | None, only: Sequence[str]) -> list[tuple[str, str]]:
     """The time (empty without a column of times) and the reading of wanted rows, as text."""
     wanted = [(name, cell) for name, _, cell in (word.partition("=") for word in only)]
     try:
@@ -71,16 +64,12 @@ def _rows(
             at, marks = [header.index(name) for name in names], [(header.index(name), cell) for name, cell in wanted]
             moments = None if time is None else header.index(time)
             return [
-                ("" if moments is None else row[moments], _present(",".join(row[place] for place in at), missing))
+                ("" if moments is None else row[moments], ",".join(row[place] for place in at))
                 for _, row in rows
                 if all(row[place].strip() == cell for place, cell in marks)
             ]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {cause(error)}") from None
-
-
-def _present(text: str, missing: Sequence[str]) -> str:
-    return "" if text.strip() in missing else text
 
 
 def _numbers(path: Path, texts: list[str]) -> Sequence[float | str]:

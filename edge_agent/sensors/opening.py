@@ -18,6 +18,7 @@ from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
 from edge_agent.sensors.source import LiveSensor, Reading, Sensor, SensorUpdate
 from fugu.contract.classify import Classifier
+from fugu.host.codes import Codes
 
 if TYPE_CHECKING:
     from edge_agent.plan import StreamPlan
@@ -28,7 +29,43 @@ _Key = tuple[str, int, int]
 _T = TypeVar("_T")
 
 
-class _ChangeSensor(Sensor):
+class _SensorAround(Sensor):
+    """A sensor that has its readings from another one."""
+
+    def __init__(self, source: Sensor) -> None:
+        self._source = source
+        self.recorded = source.recorded
+
+    @property
+    def trouble(self) -> str:
+        """As of the source."""
+        return self._source.trouble
+
+    def finished(self, tick: int) -> bool:
+        """As of the source."""
+        return self._source.finished(tick)
+
+    def close(self) -> None:
+        """As of the source."""
+        self._source.close()
+
+
+class _CodedSensor(_SensorAround):
+    """A sensor some of whose readings are codes for none: such a reading says that there is none, until the next."""
+
+    def __init__(self, source: Sensor, codes: Codes) -> None:
+        super().__init__(source)
+        self._codes = codes
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The update of the source, with an empty reading in the place of a code."""
+        update = self._source.poll(tick)
+        if update.reading is not None and update.reading.reveal() in self._codes:
+            return update._replace(reading=Reading(None))
+        return update
+
+
+class _ChangeSensor(_SensorAround):
     """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
 
     `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
@@ -37,16 +74,10 @@ class _ChangeSensor(Sensor):
     """
 
     def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
-        self._source = source
-        self.recorded = source.recorded
+        super().__init__(source)
         self._keep_alive_ticks = keep_alive_ticks
         self._held: Reading | None = None
         self._alive: int | None = None
-
-    @property
-    def trouble(self) -> str:
-        """As of the source."""
-        return self._source.trouble
 
     def poll(self, tick: int) -> SensorUpdate:
         """The reading that holds at a tick."""
@@ -60,14 +91,6 @@ class _ChangeSensor(Sensor):
         most = self._keep_alive_ticks
         holds = most is None or (self._alive is not None and tick - self._alive <= most)
         return SensorUpdate(self._held if holds else None, None)
-
-    def finished(self, tick: int) -> bool:
-        """As of the source."""
-        return self._source.finished(tick)
-
-    def close(self) -> None:
-        """As of the source."""
-        self._source.close()
 
 
 class _ReplaySensor(Sensor):
@@ -122,6 +145,8 @@ def open_sensor(config: dict[str, Any]) -> Sensor:
     Raises ConfigError if its file, its function, or what it reads cannot be read, imported or opened.
     """
     source = _source(config)
+    if codes := Codes(config.get("missing_values", ())):
+        source = _CodedSensor(source, codes)
     if config["silence"] == "samples":
         return source
     steady = config.get("availability") is not None  # such a source says at every tick that it works
@@ -167,11 +192,11 @@ def _replay(config: dict[str, Any]) -> Sensor:
     from edge_agent.recording import read_changes, read_recording
 
     file, column = Path(config["file"]), config["column"]
-    chosen = config.get("only", ()), config.get("missing_values", ())
+    only = config.get("only", ())
     if (every := config.get("every")) is None:
-        values = read_recording(file, column, *chosen)
+        values = read_recording(file, column, only)
     else:
-        values = read_changes(file, column, config["time"], every, *chosen)
+        values = read_changes(file, column, config["time"], every, only)
     if (spans := config.get("rows")) is not None:
         if max(end for _, end in spans) > len(values):
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats
+from fugu.host.codes import Codes
 from fugu.recordings.columns import is_missing
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.table import Table
@@ -43,7 +44,8 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     """
     cells = [cell.strip() for cell in table.columns[column]]
     counts = Counter(cells)
-    missing = {cell for cell in counts if is_missing(cell) or _is_code(cell, codes)}
+    coded = Codes(codes)
+    missing = {cell for cell in counts if is_missing(cell) or cell in coded}
     words = {cell: count for cell, count in counts.items() if cell in missing}
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
     known: dict[str, float | None] = {cell: np.nan if cell in missing else _number(cell) for cell in counts}
@@ -77,9 +79,3 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         return None
-
-
-def _is_code(cell: str, codes: Sequence[str]) -> bool:
-    """Return whether a cell is one of some words, or equals one of some numbers."""
-    number = _number(cell)
-    return any(cell.casefold() == code.casefold() or (number is not None and number == _number(code)) for code in codes)

@@ -104,3 +104,16 @@ def test_the_block_of_a_log_of_changes_holds_what_came_and_that_of_samples_does_
                 wait_until(lambda: live.read(0))
                 assert sum(live.read(tick) is not None for tick in range(1, 60)) == (59 if changes else 0)
                 link.stop()
+
+
+@pytest.mark.long
+def test_the_block_has_the_codes_that_the_plan_was_told(tmp_path: Path) -> None:
+    file = recording(tmp_path, changes=False)
+    lines = file.read_text().splitlines()
+    for line in range(100, len(lines), 400):
+        lines[line] = lines[line].rpartition(",")[0] + ",-127"
+    file.write_text("\n".join(lines) + "\n")
+    chosen = plan(file, "share", 4.0, protect="tick", window=60, missing_values=-127)
+    block = tomllib.loads("\n".join(topic_sensor(chosen, Mqtt(kind="mqtt", topic="hall/door"))))
+    assert block["missing_values"] == ["-127"]
+    assert Mqtt.model_validate(block | {"missing_values": tuple(block["missing_values"])}).missing_values == ("-127",)

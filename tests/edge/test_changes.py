@@ -65,10 +65,10 @@ def test_a_log_of_changes_that_cannot_be_replayed_is_one_line(
 
 
 def test_codes_of_a_failed_sensor_are_no_readings(tmp_path: Path) -> None:
-    """A cell is a code as it is written; other rows stay rows."""
-    (tmp_path / "bath.csv").write_text("sensor,value\nbath,20.5\nhall,19\nbath,-127\nbath,21\n")
+    """A cell is a code by its value; other rows stay rows."""
+    (tmp_path / "bath.csv").write_text("sensor,value\nbath,20.5\nhall,19\nbath,-127.00\nbath,21\n")
     config = {"kind": "replay", "file": "bath.csv", "only": ("sensor=bath",), "missing_values": ("-127",)}
     checked = StreamConfig.model_validate({"policy": "x", "sensor": {**config, "loop": False}})
     sensor = open_sensor(sensor_values(checked, tmp_path, Broker()))
-    assert [reading.reveal() if (reading := sensor.read(tick)) else None for tick in range(3)] == ["20.5", None, "21"]
+    assert [reading.reveal() for tick in range(3) if (reading := sensor.read(tick)) is not None] == [20.5, None, 21.0]
     assert sensor.finished(3)

@@ -27,7 +27,9 @@ def topic_sensor(plan: Plan, topic: Mqtt) -> list[str]:
     """Lines of `[streams.sensor]`, in TOML, for a topic whose readings are like those of the plan's recording."""
     readings = getattr(plan.details, "readings", None)
     silence = "changes" if readings is not None and readings.changes else "samples"
-    return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence})
+    codes = readings.facts[0].codes if readings is not None and readings.facts else ()
+    missing = {"missing_values": list(codes)} if codes else {}
+    return toml_lines(topic.model_dump(exclude_defaults=True) | {"silence": silence} | missing)
 
 
 def topic_of_recording(plan: Plan) -> tuple[str, str | None]:

@@ -1,0 +1,42 @@
+"""Codes for no reading, as sensors and programs write them when they have none: -127, 65535, "error"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["Codes"]
+
+
+class Codes:
+    """Words and numbers that stand for no reading.
+
+    Numbers are equal by value: -127 is also "-127.00" and "-127,0". Words are equal in small letters. A reading of
+    several cells, joined by commas, is none if one of them is a code.
+    """
+
+    def __init__(self, codes: Iterable[str]) -> None:
+        self._words = frozenset(code.strip().casefold() for code in codes)
+        self._numbers = frozenset(number for word in self._words if not math.isnan(number := _number(word)))
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def __contains__(self, reading: Any) -> bool:
+        if not isinstance(reading, str):
+            return type(reading) in (int, float) and reading in self._numbers
+        word = reading.strip().casefold()
+        if word in self._words:
+            return True
+        if math.isnan(number := _number(word)):
+            return "," in word and any(cell in self for cell in word.split(","))
+        return number in self._numbers
+
+
+def _number(word: str) -> float:
+    """A number, also with a decimal comma; NaN if it is none."""
+    try:
+        return float(word.replace(",", "."))
+    except ValueError:
+        return math.nan
