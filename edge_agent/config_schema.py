@@ -43,7 +43,7 @@ Code = Annotated[str, BeforeValidator(_text_of_number), Field(min_length=1, max_
 
 
 class _Sensor(Document):
-    """What every kind of sensor has.
+    """The fields of every kind of sensor.
 
     Attributes:
         missing_values: codes that stand for no reading, as -127 of a sensor that failed; numbers are equal by value.
