@@ -11,6 +11,7 @@ from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
 from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
+from fugu.contract.history import Noise
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, TrustState, Verdict
@@ -53,9 +54,11 @@ def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any
 
 
 def plain(policy: AnyPolicy) -> dict[str, Any]:
-    """A verified policy's JSON form, and the rate that all which a tick adds to has together."""
+    """A verified policy's JSON form, the rate that all which a tick adds to has together, and a bound on its noise."""
     document = policy.model_dump(mode="json")
-    return document | {"rate": float(policy.outputs.rate)} if isinstance(policy, Policy) else document
+    if not isinstance(policy, Policy):
+        return document
+    return document | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -33,6 +33,7 @@ from pathlib import Path
 
 from edge_agent.device_clock import Anchor
 from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.policy_history import HISTORY_SCHEMA, DrawnTicks
 from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import FuguError, Reason
@@ -112,8 +113,10 @@ class OpenFrame:
         last: the last tick that was drawn, or may have been before a restart.
         shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
         first, outputs, stored: what was drawn and is in no frame yet, and how many of them are on the disk.
+        drawn: which ticks were drawn under which policy.
     """
 
+    drawn: DrawnTicks
     reserved: int
     last: int
     last_framed: int
@@ -166,7 +169,7 @@ _SCHEMA = f"""
     CREATE TABLE windows (
         stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
         stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID;
-    {_BINDING_SCHEMA}{FRAMES_SCHEMA}"""
+    {_BINDING_SCHEMA}{FRAMES_SCHEMA}{HISTORY_SCHEMA}"""
 
 
 class OutboxError(FuguError, reason=Reason.OUTBOX):
@@ -258,17 +261,22 @@ class Outbox:
             self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
         if row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
             raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-        frame = OpenFrame(row[2], row[2], *row[3:])
+        frame = OpenFrame(DrawnTicks(self._db, plan.stream), row[2], row[2], *row[3:])
         drawn = "SELECT tick, output, version, frame_ticks, bits FROM intact_pending WHERE stream = ? ORDER BY tick"
         for pending in self._db.execute(drawn, (plan.stream,)):
             frame.take(*pending)
         frame.stored = len(frame.outputs)
+        frame.drawn.reach(max(frame.last_framed, frame.first + frame.stored - 1 if frame.outputs else -1))
         return self._open.setdefault(plan.stream, frame).last
 
     def shift(self, stream: str) -> tuple[int, int]:
         """By how many ticks a stream's numbers are ahead of the wall clock, and the first tick of which that is so."""
         frame = self._open[stream]
         return frame.shift, frame.since
+
+    def drawn(self, stream: str) -> DrawnTicks:
+        """Which ticks of a stream were drawn under which policy."""
+        return self._open[stream].drawn
 
     def set_shift(self, plan: StreamPlan, shift: int, since: int) -> None:
         """Let a stream's next tick be of another shift, and force that to disk; the frame under way ends."""
@@ -348,6 +356,7 @@ class Outbox:
         frame = self._open[plan.stream]
         if tick <= frame.last:
             raise OutboxError(f"tick {tick} of stream {plan.stream} was committed before")
+        frame.drawn.note(tick, plan.version, plan.noise_bound)
         closed = self.reserve(plan, tick)
         row = None if plan.noise is None or drawn is None else (plan.version, plan.frame_ticks, plan.noise.bits)
         if self._by_tick:
@@ -390,6 +399,7 @@ class Outbox:
         """
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
+        frame.drawn.changed |= plan.noise is None  # no frame of symbols says which ticks are durable
         with self._changing(forced=True):
             for one in closed:
                 window, index = one.window, one.index
@@ -427,11 +437,16 @@ class Outbox:
     def _changing(self, *, forced: bool) -> Iterator[None]:
         """One transaction, which takes along what has waited for one."""
         counter = self.counter
+        changed = [frame.drawn for frame in self._open.values() if frame.drawn.changed]
         with self.frames.changing(forced=forced):
             if counter != self._stored_counter:
                 self._db.execute("UPDATE device SET counter = ?", (str(counter),))
+            for drawn in changed:
+                drawn.store(self._db)
             yield
         self._stored_counter = counter
+        for drawn in changed:
+            drawn.stored()
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         size = _size(plan)

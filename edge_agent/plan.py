@@ -99,6 +99,7 @@ class StreamPlan:
         epoch_us, period_us: wall tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
         noise: what is drawn from; None where windows are all there is.
         watch: what the guarantee assumes of the states, as far as that can be seen from them.
+        noise_bound: of the noise, for versions of the policy before and after; see `fugu.contract.history.Noise`.
     """
 
     stream: str
@@ -113,6 +114,7 @@ class StreamPlan:
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
     watch: dict[str, Any] | None = None
+    noise_bound: str = ""
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
@@ -128,6 +130,7 @@ class StreamPlan:
                 for window in policy.get("windows", ())
             ),
             watch=_watched_class(policy),
+            noise_bound=policy.get("noise_bound", ""),
         )
 
     @property

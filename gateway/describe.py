@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
-from fugu.contract.history import UNCHANGED, History, Noise
+from fugu.contract.history import UNCHANGED, History, Named, Noise, history_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
+from fugu.contract.timeline import Drawn
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.part import Part
-from gateway.store.versions import Drawn, Named, VersionStore, history_of
+from gateway.store.versions import VersionStore
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue

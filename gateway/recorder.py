@@ -21,6 +21,7 @@ from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFram
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.timeline import Drawn
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
@@ -28,7 +29,6 @@ from gateway.estimates.symbols import Symbols
 from gateway.journal import Arrivals, Streams
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
-from gateway.store.versions import Drawn
 
 __all__ = ["Recorder"]
 

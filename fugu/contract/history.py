@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -30,16 +30,19 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import float_up, log_up
 from fugu.contract.stretches import StretchBound
+from fugu.contract.timeline import Drawn
 
 __all__ = [
     "SLACK",
     "UNCHANGED",
     "Dated",
     "History",
+    "Named",
     "Noise",
     "Span",
     "dated",
     "history_alone",
+    "history_of",
     "quiet_from",
     "settling_ticks",
     "with_slack",
@@ -127,6 +130,19 @@ class Noise(NamedTuple):
         """The noise of a policy."""
         return cls(policy.outputs.ratios, StreamOutputs(None, policy.windows).ratios, _digest(policy.discretiser))
 
+    def text(self) -> str:
+        """The noise in a line, as a device keeps it."""
+        return " ".join(map(str, (*self.ratios, *self.counted, self.states)))
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Read what `text` wrote; `None` for noise of which nothing is known, which is an empty line."""
+        if not text:
+            return None
+        *ratios, states = text.split()
+        first, second, *counted = map(Fraction, ratios)
+        return cls((first, second), (counted[0], counted[1]), states)
+
     def larger(self, other: Self) -> Self | None:
         """The larger ratios of two, in each direction; `None` if their states differ."""
         if self.states != other.states:
@@ -170,6 +186,68 @@ def history_alone(policy: AnyPolicy) -> History:
     if not isinstance(policy, Policy) or policy.version == 1:
         return UNCHANGED
     return History((Span(policy.version, Noise.of(policy), None),), complete=False)
+
+
+class Named(NamedTuple):
+    """The version that a device names as its newest, and a tick at which it had it; `None` if no tick is known."""
+
+    version: int
+    first: int | None
+
+
+def history_of(rows: Iterable[Drawn], noises: Mapping[int, Noise | None], named: Named | None = None) -> History:
+    """Build the history of a stream from its intervals, and from the version that its device names.
+
+    `noises` has every version that may have run; of another, nothing is known.
+    """
+    spans: list[Span] = []
+    ordered = sorted(rows)
+    for row in ordered:
+        noise = noises.get(row.version)
+        first = row.first
+        if spans:
+            before = spans[-1]
+            assert before.last is not None
+            if first <= before.last:  # windows of two versions over the same ticks
+                if row.last <= before.last:
+                    spans[-1] = before._replace(version=0, noise=_larger([before.noise, noise]))
+                    continue
+                both = Span(0, _larger([before.noise, noise]), first, before.last)
+                spans[-1:] = [*([before._replace(last=first - 1)] if before.first != first else []), both]
+                first = before.last + 1
+            elif row.begin > before.last + 1 and row.version != before.version:
+                spans.append(Span(0, _between(before.version, row.version, noises), before.last + 1, row.begin - 1))
+        least = max(first, row.first + row.absent)
+        if row.absent:  # which ticks were not drawn is not known
+            most = max(least, row.last - row.absent + 1)
+            parts = [Span(0, noise, first, least - 1), Span(row.version, noise, least, most - 1)]
+            spans += [span for span in (*parts, Span(0, noise, most, row.last)) if span.first <= span.last]  # type: ignore[operator]
+        else:
+            spans.append(Span(row.version, noise, first, row.last))
+    complete = ordered[0].begin == 0 if ordered else named is None or noises.keys() <= {named.version}
+    if named is not None and (not ordered or named.version != ordered[-1].version):
+        if ordered:
+            last = None if named.first is None else named.first - 1
+            after = ordered[-1].last + 1
+            if last is None or last >= after:
+                spans.append(Span(0, _between(ordered[-1].version, named.version, noises), after, last))
+        spans.append(Span(named.version, noises.get(named.version), named.first))
+    elif spans:
+        spans[-1] = spans[-1]._replace(last=None)
+    return History(tuple(spans), complete)
+
+
+def _between(version: int, other: int, noises: Mapping[int, Noise | None]) -> Noise | None:
+    """A bound on the noise of ticks between two versions: any version between them may have run."""
+    low, high = sorted((version, other))
+    return _larger([noise for number, noise in noises.items() if low <= number <= high])
+
+
+def _larger(noises: Sequence[Noise | None]) -> Noise | None:
+    largest = noises[0]
+    for noise in noises[1:]:
+        largest = None if noise is None or largest is None else largest.larger(noise)
+    return largest
 
 
 class Dated(NamedTuple):

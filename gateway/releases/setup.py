@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
-from fugu.contract.history import History, Noise
+from fugu.contract.history import History, Noise, history_of
 from fugu.contract.policy import Clock
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
@@ -41,7 +41,6 @@ from gateway.store.engine import Lease
 from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import Released, Store
-from gateway.store.versions import history_of
 
 __all__ = ["ReleaseRecord", "ledger_problem", "open_releases", "release_now", "resume_ledger", "set_progress"]
 

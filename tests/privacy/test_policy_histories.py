@@ -19,10 +19,10 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import Dated, dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.timeline import Drawn, Timeline
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
 from gateway.describe import Described, InForce
-from gateway.store.versions import Drawn, Timeline
 from tests.support.changing_noise import (
     Array,
     by_every_path,

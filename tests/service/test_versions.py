@@ -8,13 +8,12 @@ from itertools import pairwise
 import pytest
 
 from fugu.contract.frames import SymbolFrame, WindowFrame
-from fugu.contract.history import Noise, Span
+from fugu.contract.history import Named, Noise, Span, history_of
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.timeline import Drawn, Timeline
 from fugu.contract.windows import Window
 from gateway.journal import Received
 from gateway.location import Location
-from gateway.store import versions as versions_module
-from gateway.store.versions import Drawn, Named, Timeline, history_of
 from tests.support.scenes import Scene, frames, policy
 
 TWO = tuple(
@@ -126,9 +125,8 @@ def test_a_version_that_is_named_comes_after_what_is_stored() -> None:
     assert not history_of([], {1: first, 2: last}, Named(2, 150)).complete
 
 
-def test_the_oldest_intervals_are_merged_or_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions_module, "MOST_INTERVALS", 4)
-    timeline = Timeline()
+def test_the_oldest_intervals_are_merged_or_forgotten() -> None:
+    timeline = Timeline(most=4)
     for begin in range(0, 80, 10):
         timeline.add(Drawn(begin, begin + 4, 1, begin))
     assert timeline.rows[0] == Drawn(0, 44, 1, 0)

@@ -1,0 +1,100 @@
+"""Which ticks of a stream were drawn under which of its policies, durable beside what was drawn.
+
+A row is an interval of ticks in a row under one *edition*: a version of the policy, with a bound on its noise. Rows
+change only where numbers skip or the policy changes, within the transaction that makes the first tick of a row durable.
+The last row ends, after a restart, with the last tick that is durable: ticks that were lost count for nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, NamedTuple
+
+from fugu.contract.timeline import Drawn, Timeline
+
+__all__ = ["HISTORY_SCHEMA", "DrawnTicks", "Edition"]
+
+HISTORY_SCHEMA = """
+    CREATE TABLE editions (
+        stream TEXT NOT NULL, edition INTEGER NOT NULL, version INTEGER NOT NULL, noise TEXT NOT NULL,
+        PRIMARY KEY (stream, edition)) WITHOUT ROWID;
+    CREATE TABLE drawn (
+        stream TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, edition INTEGER NOT NULL,
+        begin INTEGER NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID;
+"""
+MOST_ROWS = 64
+"""Of a stream, at most; beyond, the oldest are merged or forgotten."""
+
+
+class Edition(NamedTuple):
+    """A version of a policy, and its noise as `fugu.contract.history.Noise` writes it."""
+
+    version: int
+    noise: str
+
+
+class DrawnTicks:
+    """The intervals of one stream, in order.
+
+    Attributes:
+        changed: whether the disk has to be told.
+    """
+
+    def __init__(self, db: sqlite3.Connection, stream: str) -> None:
+        self._stream = stream
+        query = "SELECT edition, version, noise FROM intact_editions WHERE stream = ?"
+        self._editions = {number: Edition(*rest) for number, *rest in db.execute(query, (stream,))}
+        query = "SELECT first, last, edition, begin FROM intact_drawn WHERE stream = ?"
+        self._timeline = Timeline((Drawn(*row) for row in db.execute(query, (stream,))), MOST_ROWS)
+        self._written = dict(self._editions)
+        self.changed = False
+
+    def reach(self, last: int) -> None:
+        """Let the last row go on to the last tick that is durable, if it began before."""
+        rows = self._timeline.rows
+        if rows and rows[-1].first <= last:
+            self._timeline.extend(last)
+
+    def note(self, tick: int, version: int, noise: str) -> None:
+        """Take a tick that is drawn, later than every one before."""
+        rows, edition = self._timeline.rows, Edition(version, noise)
+        if rows and rows[-1].last == tick - 1 and self._editions[rows[-1].version] == edition:
+            self._timeline.extend(tick)
+            return
+        number = next((known for known, each in self._editions.items() if each == edition), None)
+        if number is None:
+            number = max(self._editions, default=0) + 1
+            self._editions[number] = edition
+        # The first version is the first policy there was; of what was before another one nothing is known.
+        begin = rows[-1].last + 1 if rows else 0 if version == 1 else tick
+        self._timeline.add(Drawn(tick, tick, number, begin))
+        used = {row.version for row in rows}
+        self._editions = {known: each for known, each in self._editions.items() if known in used}
+        self.changed = True
+
+    def store(self, db: sqlite3.Connection) -> None:
+        """Write what has changed, within a transaction; call `stored` after it."""
+        old, new = self._timeline.stored, {(row.first, row.version): row for row in self._timeline.rows}
+        gone = [(self._stream, first) for first, edition in old if (first, edition) not in new]
+        db.executemany("DELETE FROM drawn WHERE stream = ? AND first = ?", gone)
+        rows = [(self._stream, *row[:4]) for key, row in new.items() if old.get(key) != row]
+        db.executemany("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?, ?, ?)", rows)
+        unused = [(self._stream, number) for number in self._written if number not in self._editions]
+        db.executemany("DELETE FROM editions WHERE stream = ? AND edition = ?", unused)
+        editions = [(self._stream, *pair) for pair in self._editions.items() if pair[0] not in self._written]
+        db.executemany("INSERT INTO editions VALUES (?, ?, ?, ?)", [(*key, *edition) for *key, edition in editions])
+
+    def stored(self) -> None:
+        """Note that the transaction has ended."""
+        self._timeline.stored = {(row.first, row.version): row for row in self._timeline.rows}
+        self._written = dict(self._editions)
+        self.changed = False
+
+    @property
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """What a date depends on, apart from how long the last row is."""
+        return tuple((row.first, row.version) for row in self._timeline.rows)
+
+    def document(self) -> dict[str, Any]:
+        """The rows and editions, as JSON can carry them."""
+        return {"rows": [list(row) for row in self._timeline.rows], "editions": self._editions}
