@@ -92,7 +92,7 @@ class DrawnTicks:
 
     @property
     def shape(self) -> tuple[tuple[int, int], ...]:
-        """What a date depends on, apart from how long the last row is."""
+        """Begin and edition of each row: all that a date depends on but how long the last row is."""
         return tuple((row.first, row.version) for row in self._timeline.rows)
 
     def document(self) -> dict[str, Any]:
