@@ -16,9 +16,9 @@ from pathlib import Path
 
 from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
-from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.windows import Window
+from fugu_cli.commands.audit import _parts as parts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firmware_sim.build import Burnt, build
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.policy import Policy
+from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

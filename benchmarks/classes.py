@@ -49,7 +49,7 @@ from fugu.privacy.covering_class import (
 from fugu.recordings.readings import read_readings
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))
+FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/data").glob("hr_*.gz"))
 BLOCKS = 6  # of a day
 SHARE, TAIL = 0.02, 0.1  # of stretches that a class may leave out; of an interval, at its upper end
 TICKS, DWELL, DRIFT = 20_000, 1000.0, 4000.0  # of a simulated recording of minutes, of a regime, until a drift forgets

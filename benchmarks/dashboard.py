@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 import ingest
 from figures import show
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.processes import start_broker
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

@@ -20,8 +20,6 @@ from figures import show
 
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _write_device as write_device
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
@@ -29,6 +27,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.mqtt import Broker, Link
 from fugu.privacy.randomised_response import calibrate
+from fugu_cli.demo.location import _write_device as write_device
+from fugu_cli.demo.processes import start_broker
 
 READINGS = 50_000
 ROUNDS = 7

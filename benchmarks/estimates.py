@@ -18,7 +18,6 @@ from pathlib import Path
 
 from figures import show
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
@@ -28,6 +27,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.processes import start_broker
 from gateway.process import run
 from gateway.settings import GatewaySettings
 from gateway.store.store import Store

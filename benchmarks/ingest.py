@@ -30,7 +30,6 @@ import paho.mqtt.client as mqtt
 from figures import show
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import Committed, SymbolFrame
@@ -39,6 +38,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.processes import start_broker
 from gateway.estimates.symbols import warm
 from gateway.process import run
 from gateway.settings import GatewaySettings

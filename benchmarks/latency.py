@@ -28,7 +28,6 @@ from unittest.mock import patch
 
 from figures import show
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.frames import SymbolFrame
@@ -38,6 +37,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.processes import start_broker
 from gateway.deployment.certificates import Authority
 from gateway.process import run
 from gateway.settings import GatewaySettings

@@ -25,10 +25,10 @@ from typing import Any
 
 from figures import say_machine
 
-from fugu.cli.view.auto_plan import percent, time_words
+from fugu_cli.view.auto_plan import percent, time_words
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/cli/demo/data").glob("hr_*.gz"))
+FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/data").glob("hr_*.gz"))
 COLUMNS = ("recording", "question", "promise", "verdict", "off by", "guessing", "attackers", "without", "s")
 _FIRST = slice(0, 90)
 

@@ -28,7 +28,7 @@ from fugu.privacy.randomised_response import allowed_ratios
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
 
-DATA = Path(__file__).resolve().parent.parent / "fugu" / "cli" / "demo" / "data"
+DATA = Path(__file__).resolve().parent.parent / "fugu" / "data"
 RECORDINGS = (("office", "occupancy"), ("a room's motion", "motion"), ("water", "water"))
 STRETCHES = ((10, "10 minutes"), (60, "1 hour"))
 WINDOW = 1440

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from figures import say_machine
 
-from fugu.cli.view.auto_plan import percent, time_words
 from fugu.contract.chains import BoundedChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
@@ -25,6 +24,7 @@ from fugu.planning.candidates import Candidate, window_candidates, window_length
 from fugu.planning.question import Question, choose_states, sampled, three_sets
 from fugu.privacy.covering_class import covering_class, union
 from fugu.recordings.readings import read_readings
+from fugu_cli.view.auto_plan import percent, time_words
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 STRETCHES = (0, 600, 3600, 28_800)

@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--files", action="store_true", help="name the files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        data = str(ROOT / "fugu" / "cli" / "demo" / "data" / "motion_states.csv.gz")
+        data = str(ROOT / "fugu" / "data" / "motion_states.csv.gz")
         walks = {
             **_gateway(Path(folder)),
             "plan auto": _plan(Path(folder), "plan", "auto", data, "--period", "31"),

@@ -92,12 +92,12 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from edge_agent.randomiser import system_entropy
     from edge_agent.sensors.opening import open_sensors
     from firmware_sim.devices import simulate_recording
-    from fugu.cli.demo.location import _write_device as write_device
     from fugu.contract.chains import BinaryChains
     from fugu.contract.discretisers import Thresholds
     from fugu.contract.policy import Clock, Policy
     from fugu.mqtt import Broker
     from fugu.privacy.randomised_response import calibrate
+    from fugu_cli.demo.location import _write_device as write_device
 
     durability, grace, there, seconds = CASES[case]
     chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))

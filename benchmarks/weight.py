@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent import __main__ as agent
-from fugu.cli import app, edge
-from fugu.cli.commands import subscribe
+from fugu_cli import app, edge
+from fugu_cli.commands import subscribe
 
-PACKAGES = ("edge_agent", "gateway", "firmware_sim", "fugu")
+PACKAGES = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli")
 CHAIN_CLASSES = ("Chains", "Chain", "MarkovChain")
 _QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from fugu.cli.main import main
+from fugu_cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

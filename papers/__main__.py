@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.cli.main import guarded
+from fugu_cli.demo.evaluation import RECORDINGS
+from fugu_cli.main import guarded
 from papers.report import chosen_targets, list_targets, reproduce
 from papers.rows import Setting
 from papers.table import show_rows

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.cli.view.measure_plan import graph_svg
 from fugu.places.graphs import complete, lattice
 from fugu.places.hull import complete_hull, difference_hull, graph_hull
 from fugu.places.noise import noise_error
@@ -22,6 +21,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, fit_grid
 from fugu.recordings.places import Traces, read_traces
 from fugu.recordings.readings import AS_FOUND
+from fugu_cli.view.measure_plan import graph_svg
 from papers.facts import printed
 from papers.graphs import explicit, one_step, within_radius
 from papers.mqm import seconds

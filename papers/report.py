@@ -12,8 +12,8 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from fugu.cli.errors import CommandLineError
-from fugu.cli.view.terminal import say, show_table, working
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.terminal import say, show_table, working
 from papers.chart import line_chart
 from papers.rows import Chart, Drawing, Found, Row, Setting, Target, Value
 from papers.targets import TARGETS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fugu.cli.view.terminal import say, show_table
+from fugu_cli.view.terminal import say, show_table
 
 __all__ = ["VERDICTS", "PublishedRow", "published_rows", "show_rows"]
 

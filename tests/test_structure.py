@@ -171,7 +171,7 @@ def test_the_second_certificate_shares_no_code_and_can_be_read_in_an_hour(packag
 
 
 @pytest.mark.parametrize(
-    "package", sorted(ROOMS.keys() - {"firmware_sim", "fugu.cli", "fugu.cli.view", "fugu.host", "papers"})
+    "package", sorted(ROOMS.keys() - {"firmware_sim", "fugu_cli", "fugu_cli.view", "fugu.host", "papers"})
 )
 def test_what_decides_never_prints(package: str) -> None:
     """Tables and sentences are `fugu`'s, and the words of command lines; only the agent's own entry point is one."""
@@ -192,13 +192,14 @@ def test_commands_import_in_a_function_only_what_is_slow_to_load() -> None:
     """Numbers, certificates, connections and other commands wait until a command runs; the rest is at the top."""
     found = [
         (str(file.relative_to(ROOT)), line)
-        for file in files_of("fugu.cli")
+        for file in files_of("fugu_cli")
         for indented, line, *_ in IMPORT.findall(FOR_CHECKERS.sub("", code(file)))
         if indented
     ]
     slow = (
         "from gateway.",
         "from fugu.",
+        "from fugu_cli.",
         "from edge_agent.",
         "from fugu.mqtt ",
         "from amqtt.",

@@ -13,9 +13,9 @@ from typing import Any
 from mkdocs.structure.files import File
 
 import fugu
-from fugu.cli import edge
-from fugu.cli.app import COMMANDS, load
-from fugu.cli.main import main
+from fugu_cli import edge
+from fugu_cli.app import COMMANDS, load
+from fugu_cli.main import main
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "https://example.org/fugu-edge/src/main"

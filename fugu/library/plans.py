@@ -19,16 +19,6 @@ from numpy.typing import NDArray
 
 from fugu.attackers.evaluation import Attack
 from fugu.attackers.stretches import StretchAttack
-from fugu.cli.view.auto_plan import answer_words, auto_document, verdict
-from fugu.cli.view.plan_page import (
-    answer_pictures,
-    errors,
-    place_document,
-    place_page,
-    place_verdict,
-    place_words,
-    plan_page,
-)
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
@@ -45,6 +35,16 @@ from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.words import read_options
+from fugu_cli.view.auto_plan import answer_words, auto_document, verdict
+from fugu_cli.view.plan_page import (
+    answer_pictures,
+    errors,
+    place_document,
+    place_page,
+    place_verdict,
+    place_words,
+    plan_page,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

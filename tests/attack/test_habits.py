@@ -13,9 +13,9 @@ import pytest
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, mean_transitions, odds_change
 from fugu.attackers.learning import COUNT_ATTACKERS, COUNT_LEARNERS, smoothing
 from fugu.attackers.outputs import Knowledge, release_counts, without
-from fugu.cli.demo.evaluation import EPSILON, load_night
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios
+from fugu_cli.demo.evaluation import EPSILON, load_night
 from tests.support.proofs import check_printed
 from tests.support.soak import only
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
-from fugu.cli.commands.audit import _not_listed as not_listed
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
@@ -23,6 +22,7 @@ from fugu.contract.rounding import exp_up
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
+from fugu_cli.commands.audit import _not_listed as not_listed
 from gateway.audit.access import Audience, Listed, Rule, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
 from gateway.audit.attacks import _least_epsilon as least_epsilon

@@ -16,12 +16,12 @@ from edge_agent.randomiser import SymbolNoise, randomiser, system_entropy
 from firmware_sim.compiled_policy import FirmwareError
 from firmware_sim.constant import run_constant
 from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
-from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
+from fugu_cli.commands.audit import _parts as parts
 from tests.support.audited import planned
 from tests.support.broken_agent import RANDOMISERS
 from tests.support.brokers import Mosquitto

@@ -17,7 +17,6 @@ from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, path
 from fugu.audit.witness import witness
 from fugu.chains import simulate
 from fugu.chains.arrays import Ints
-from fugu.cli.view.audit import tell_stream
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Adversary
@@ -28,6 +27,7 @@ from fugu.contract.windows import Window
 from fugu.planning.attacked import attack_published_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
+from fugu_cli.view.audit import tell_stream
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import _stream_loss

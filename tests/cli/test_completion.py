@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fugu.cli.app import COMMANDS
+from fugu_cli.app import COMMANDS
 from tests.support.command import Fugu
 
 

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from firmware_sim.compiled_policy import compile_policy, units
-from fugu.cli.main import main
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import Envelope, encode_roots, sign
 from fugu.contract.errors import Reason
@@ -41,6 +40,7 @@ from fugu.contract.trust import Trust, Verdict
 from fugu.core.judge import judge
 from fugu.core.trust import TrustState
 from fugu.host.database import add_functions
+from fugu_cli.main import main
 from gateway.fleet.entries import Document, KeyStoreError, Target
 from gateway.fleet.keys import _COST, _FORM, _PARALLEL, Passphrases, decrypted, encrypted, key_files
 from gateway.fleet.registry import Registry

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.view import fleet as rollout_view
 from fugu.contract.fleet_documents import Address
+from fugu_cli.view import fleet as rollout_view
 from gateway.fleet.entries import Outcome, PolicyReport, Sighting
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.view.gateway import show_status
 from fugu.mqtt import Broker
+from fugu_cli.view.gateway import show_status
 from gateway.config import GatewayConfig
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from fugu.cli.app import command
+from fugu_cli.app import command
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ import pytest
 import typer
 
 from edge_agent.__main__ import main as agent
-from fugu.cli import edge
-from fugu.cli.app import COMMANDS, app, load
-from fugu.cli.main import main
-from fugu.cli.view.terminal import show_table
+from fugu_cli import edge
+from fugu_cli.app import COMMANDS, app, load
+from fugu_cli.main import main
+from fugu_cli.view.terminal import show_table
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +149,7 @@ def test_who_interrupts_gets_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fugu.cli.app.run", interrupted)
+    monkeypatch.setattr("fugu_cli.app.run", interrupted)
     monkeypatch.setattr("edge_agent.__main__._run", interrupted)
     assert (main(["plan", "stream"]), agent(["agent.toml"])) == (130, 130)
     assert capsys.readouterr() == ("", "")
@@ -178,7 +178,7 @@ def test_no_summary_is_cut_off_on_80_columns(leaf: Leaf, fugu: Fugu, monkeypatch
 def test_the_edge_alone_says_what_it_can_do(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     for missing in ("typer", "click", "rich", "numpy", "numba", "scipy"):
         monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "fugu.cli.app", raising=False)
+    monkeypatch.delitem(sys.modules, "fugu_cli.app", raising=False)
     helped = fugu("--help")
     assert (helped.code, helped.err) == (0, "")
     for word in ("\n  agent ", "\n  subscribe ", "\n  --version ", "pip install 'fugu-edge[gateway]'"):
@@ -202,7 +202,7 @@ def test_in_a_pipe_a_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.long
 def test_on_a_terminal_of_80_columns_without_colours() -> None:
-    code = "from fugu.cli.view.terminal import *; show_table('T', ('what', 'number'), [('word ' * 30, '4.2 %')])"
+    code = "from fugu_cli.view.terminal import *; show_table('T', ('what', 'number'), [('word ' * 30, '4.2 %')])"
     ours, theirs = pty.openpty()
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": "80"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=theirs, check=True)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
+from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())

@@ -76,7 +76,7 @@ def _once() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A recording, and the folder of its plan."""
-    from fugu.cli.main import main
+    from fugu_cli.main import main
 
     folder = tmp_path_factory.mktemp("auto")
     file = recording(folder)

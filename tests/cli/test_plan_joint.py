@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.main import main
 from fugu.contract.chains import JointChains
 from fugu.contract.joint import joint_epsilon
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
+from fugu_cli.main import main
 from tests.support.command import Fugu
 from tests.support.recordings import write_joint_recordings
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import fugu.cli.demo
+from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.command import Fugu
 
-FLU = Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml"
+FLU = RECORDINGS / "flu.toml"
 
 
 def test_the_shipped_example(fugu: Fugu) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError
@@ -22,6 +21,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window, lawful_scale
+from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 
@@ -324,7 +324,7 @@ def test_at_a_terminal_work_that_takes_long_shows_that_it_goes_on() -> None:
 def test_known_chains_of_many_states_say_that_they_take_long(
     fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: int, told: bool
 ) -> None:
-    monkeypatch.setattr("fugu.cli.commands.plan_work._SLOW_STATES", 3)
+    monkeypatch.setattr("fugu_cli.commands.plan_work._SLOW_STATES", 3)
     file = tmp_path / "chain.json"
     uniform = [[1.0 / states] * states] * states
     file.write_text(json.dumps({"transition": uniform, "initial": "stationary"}))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.view.guarantee import show_stretches
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
 from fugu.contract.policy import Policy
@@ -16,6 +15,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy
 from fugu.planning.question import _ON_OFF as ON_OFF
+from fugu_cli.view.guarantee import show_stretches
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli import edge
-from fugu.cli.app import COMMANDS, load
+from fugu_cli import edge
+from fugu_cli.app import COMMANDS, load
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ FRAMEWORK = {"typer", "rich", "click"}
 NUMBERS = {"numpy", "numba", "scipy"}
 MODULES = """
 import sys
-from fugu.cli.main import main
+from fugu_cli.main import main
 codes = []
 for line in sys.argv[1:]:
     try:
@@ -53,7 +53,7 @@ def test_edge_commands_load_neither_framework_nor_numbers() -> None:
 def test_other_commands_load_numbers_only_to_compute() -> None:
     codes, modules = loaded("plan stream --help", "check policy none.json", "deploy --help", "--help")
     assert codes == ["0", "1", "0", "0"]
-    assert "fugu.cli.commands" in modules
+    assert "fugu_cli.commands" in modules
     assert not modules & (NUMBERS | {"gateway", "paho", "cryptography"})
 
 
@@ -115,8 +115,8 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself(name: str) -
 def test_a_group_is_loaded_only_when_it_is_used() -> None:
     codes, modules = loaded("", "--help", "no-such-group")
     assert codes == ["2", "0", "2"]
-    assert "fugu.cli.app" in modules
-    assert not any(name.startswith("fugu.cli.commands") for name in modules)
+    assert "fugu_cli.app" in modules
+    assert not any(name.startswith("fugu_cli.commands") for name in modules)
 
 
 def test_without_words_it_explains_itself(fugu: Fugu) -> None:
@@ -140,7 +140,7 @@ def test_the_installed_command_is_this_one() -> None:
 
 def test_a_missing_framework_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "fugu.cli.app", raising=False)
+    monkeypatch.delitem(sys.modules, "fugu_cli.app", raising=False)
     done = fugu("plan", "stream")
     assert done.code == 1
     assert done.err == "fugu: this command needs typer: pip install 'fugu-edge[gateway]'\n"

@@ -16,7 +16,6 @@ from typing import IO
 
 import pytest
 
-from fugu.cli.view.readings import description_lines
 from fugu.contract.chains import BoundedChains
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -26,6 +25,7 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
+from fugu_cli.view.readings import description_lines
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import (
     COUNT,

@@ -14,11 +14,11 @@ import pytest
 
 from edge_agent.config_schema import AgentConfig, Mqtt
 from edge_agent.sensors.opening import open_sensor
-from fugu.cli.demo.planned import _block
-from fugu.cli.demo.topic_sensor import column_path, topic_sensor
 from fugu.host.payload import value_at
 from fugu.library.plans import Plan, plan
 from fugu.mqtt import Link
+from fugu_cli.demo.planned import _block
+from fugu_cli.demo.topic_sensor import column_path, topic_sensor
 from tests.support.brokers import Mosquitto, wait_until
 
 

@@ -186,7 +186,7 @@ def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> No
 
 
 def test_the_command_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    from fugu.cli.main import main
+    from fugu_cli.main import main
 
     with contextlib.suppress(SystemExit):
         assert main(["gateway", "asyncapi"]) == 0

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fugu.cli.view.readings import reading_line
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FrameError, PolicyError
@@ -26,6 +25,7 @@ from fugu.mqtt.readings import CountReading
 from fugu.planning.answers import error_of
 from fugu.planning.errors import PlanningError
 from fugu.planning.profiles import profile_blocks, transitions
+from fugu_cli.view.readings import reading_line
 from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())

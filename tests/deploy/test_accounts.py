@@ -67,7 +67,7 @@ def test_secrets_are_for_their_owner_only(fugu: Fugu, tmp_path: Path, words: tup
 def test_who_sends_policies_hears_that_nothing_sets_the_clock(
     fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, steered: bool
 ) -> None:
-    monkeypatch.setattr("fugu.cli.commands.deploy.synchronised", lambda: steered)
+    monkeypatch.setattr("fugu_cli.commands.deploy.synchronised", lambda: steered)
     fugu("deploy", "broker", tmp_path / "broker", *BROKER)
     sends = fugu("deploy", "gateway", tmp_path / "sends", "--broker", tmp_path / "broker", "--rollout")
     other = fugu("deploy", "gateway", tmp_path / "other", "--broker", tmp_path / "broker", "--name", "other")

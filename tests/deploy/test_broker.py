@@ -14,9 +14,9 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 
-from fugu.cli.main import main
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
+from fugu_cli.main import main
 from gateway.deployment.doctor import mosquitto_version
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE
 from gateway.shared_subscriptions import SharedSubscriptions

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from fugu.cli.app import load
+from fugu_cli.app import load
 from gateway.config import GatewayConfig
 from gateway.deployment.units import SHARD_UNIT, unit
 from gateway.location import Server, store_location

@@ -21,11 +21,11 @@ import pytest
 from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
 from edge_agent.local_control import LocalStatus
-from fugu.cli.main import main
 from fugu.contract.frames import Status
 from fugu.contract.topics import topic_of
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
+from fugu_cli.main import main
 from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.fleet.registry import Registry

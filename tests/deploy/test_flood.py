@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.main import main
+from fugu_cli.main import main
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account, limits
 from tests.support.brokers import PATIENCE, wait_until

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.main import main
 from fugu.contract.frames import (
     MAX_COUNTS,
     MAX_FRAME_TICKS,
@@ -18,6 +17,7 @@ from fugu.contract.frames import (
     WindowFrame,
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
+from fugu_cli.main import main
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.broker_files import _password_line as password_line
 from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.main import main
 from fugu.contract.descriptions import describe
 from fugu.contract.frames import Status
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
+from fugu_cli.main import main
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
 from gateway.store.store import Store

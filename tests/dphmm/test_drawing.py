@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from fugu.cli.view.measure_plan import MOST_NAMES, graph_svg
 from fugu.places.graphs import GraphError, complete, lattice
 from fugu.places.protection import protect
+from fugu_cli.view.measure_plan import MOST_NAMES, graph_svg
 from papers.graphs import explicit, within_radius
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fugu.chains.tracking import lagged
-from fugu.cli.demo.location import SPECIFICATION
 from fugu.places.tables import emission
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
+from fugu_cli.demo.location import SPECIFICATION
 from gateway.estimates.models import moments
 
 SMALL = 'grid = "6x6"\ngraph = { radius = 1.0 }\nepsilon = 0.7\n'

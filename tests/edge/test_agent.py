@@ -19,12 +19,12 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import Recorder, policy

@@ -12,8 +12,8 @@ from edge_agent.agent import Agent
 from edge_agent.outbox import BindingError, Outbox, identifiers
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import SECOND, agent_plan
 from tests.support.processes import policy
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _write_device as write_device
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import policy
 
 _MOST_KIB = 32 << 10
 _RUN = "import sys; from edge_agent.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
-_ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu.cli", "fugu.places", "fugu.attackers", "fugu.audit"}
+_ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu_cli", "fugu.places", "fugu.attackers", "fugu.audit"}
 _ABSENT |= {"gateway", "numpy", "numba", "scipy", "pydantic", "typer", "rich"}
 
 

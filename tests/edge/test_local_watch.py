@@ -16,8 +16,8 @@ from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import await_end, wait_until
 from tests.support.processes import policy

@@ -19,13 +19,13 @@ from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.ticker import Stream
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy

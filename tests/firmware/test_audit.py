@@ -9,9 +9,9 @@ import pytest
 
 from firmware_sim.constant import Outputs, run_constant
 from fugu.audit.device import device_tests
-from fugu.cli.commands.audit import _parts as parts
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
+from fugu_cli.commands.audit import _parts as parts
 from tests.support.board_policies import board_policy, quick
 from tests.support.boards import MICROPYTHON
 from tests.support.brokers import PATIENCE, Mosquitto

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.main import main
 from fugu.host.process import Answering, StrangerError, ask
+from fugu_cli.main import main
 from gateway.health import asked
 from gateway.location import Server
 from tests.support.brokers import wait_until

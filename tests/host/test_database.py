@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_read_now_is_not_called_damaged(path: Path) -> Non
 @pytest.mark.long
 def test_too_many_open_files_are_said_with_what_to_do(tmp_path: Path) -> None:
     script = (
-        "import os, resource, sys\nfrom fugu.cli.main import guarded\n"
+        "import os, resource, sys\nfrom fugu_cli.main import guarded\n"
         "from pathlib import Path\nfrom edge_agent.outbox import Outbox\n"
         "given = {'outbox': lambda: Outbox(Path(sys.argv[2]), 'home', 'watch'), 'file': lambda: open('/dev/null')}\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))\n"

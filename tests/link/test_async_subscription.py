@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
+from fugu_cli.demo.processes import start_broker
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 
 TOPIC = topic_of("symbols", "home", "watch", "hr")

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import trustme
 
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
+from fugu_cli.demo.processes import start_broker
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
 from tests.support.soak import only

@@ -13,12 +13,12 @@ import pytest
 
 from fugu.attackers.evaluation import attack, mean_transitions, odds_change
 from fugu.attackers.outputs import Knowledge, release_symbols
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
+from fugu_cli.demo.evaluation import RECORDINGS
 from papers.attacked import attack_classes, class_of_halves, two_states
 from tests.support.proofs import check_printed
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Bools, Floats
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.wasserstein import wasserstein_count
+from fugu_cli.demo.evaluation import RECORDINGS
 from papers.newest import counts, crowd, errors, policy_graphs
 from papers.rows import Setting
 from papers.w_event import SCHEMES, Scheme, sampled_loss, spent, stretch_loss

@@ -14,8 +14,6 @@ import pytest
 
 from fugu.attackers.evaluation import Attack
 from fugu.chains import simulate
-from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.cli.view.auto_plan import candidate_document, percent, verdict
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.auto import AutoPlan, _least_epsilon, _too_few, auto_policy, plan_auto
@@ -24,6 +22,8 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question
 from fugu.privacy.randomised_response import calibrate
 from fugu.recordings.readings import Readings, read_readings
+from fugu_cli.demo.evaluation import RECORDINGS
+from fugu_cli.view.auto_plan import candidate_document, percent, verdict
 from tests.support.plans import planned_once
 from tests.support.soak import only
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.planning.chain_source import file_source, interval_source
@@ -28,6 +27,7 @@ from fugu.planning.states import with_states
 from fugu.privacy.chain_fit import fit
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
 from fugu.recordings.readings import AS_FOUND
+from fugu_cli.demo.evaluation import RECORDINGS
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0

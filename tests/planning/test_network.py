@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fugu.cli.demo
 from fugu.planning.errors import PlanningError
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec, plan_network, read_network
 from fugu.privacy.bayes_net import SumDistributions
 from fugu.privacy.wasserstein import infinity_wasserstein
+from fugu_cli.demo.evaluation import RECORDINGS
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["3_flu"]
-FLU = Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml"
+FLU = RECORDINGS / "flu.toml"
 COIN = {"name": "a", "table": [0.5, 0.5]}
 
 

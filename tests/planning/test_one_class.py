@@ -14,9 +14,7 @@ from fugu.recordings.readings import read_readings
 from tests.support.command import runner
 
 ROOT = Path(__file__).parents[2]
-RECORDINGS = sorted(
-    [*(ROOT / "tests" / "data").glob("*.csv.gz"), *(ROOT / "fugu" / "cli" / "demo" / "data").glob("hr_*.csv.gz")]
-)
+RECORDINGS = sorted([*(ROOT / "tests" / "data").glob("*.csv.gz"), *(ROOT / "fugu" / "data").glob("hr_*.csv.gz")])
 
 
 QUICKEST = ("hr_sleep_N05", "occupancy_office", "pir_room_S6")

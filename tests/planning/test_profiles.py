@@ -13,8 +13,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from fugu.cli.view.auto_plan import auto_document, verdict
-from fugu.cli.view.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import Whose
@@ -22,6 +20,8 @@ from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, joined, read_readings
+from fugu_cli.view.auto_plan import auto_document, verdict
+from fugu_cli.view.plan_page import plan_page
 from tests.support.plans import planned_once
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()

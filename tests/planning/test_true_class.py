@@ -11,7 +11,6 @@ from fugu.attackers.evaluation import Attack
 from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
@@ -22,6 +21,7 @@ from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, t
 from fugu.privacy.covering_class import covering_class
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
+from fugu_cli.demo.evaluation import RECORDINGS
 
 
 def night(name: str, baseline: int | None) -> Ints:

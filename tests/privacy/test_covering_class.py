@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.joint_recording import StreamRule, read_stream
 from fugu.planning.states import with_states
@@ -22,6 +21,7 @@ from fugu.privacy.covering_class import Covered, bounded_class, class_odds, cove
 from fugu.privacy.covering_class import _outward as outward
 from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from fugu.recordings.readings import AS_FOUND
+from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.proofs import check_printed
 from tests.support.soak import only
 

@@ -6,14 +6,11 @@ import math
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import fugu.cli.demo
 from fugu.attackers.evaluation import success_bound
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -27,6 +24,7 @@ from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, plan_noise, window_noise
 from fugu.recordings.readings import AS_FOUND
+from fugu_cli.demo.evaluation import RECORDINGS
 from gateway.releases.allowance import allowance, amplified_loss, charge, joint_loss
 from gateway.releases.config import _joint_charge as joint_charge
 from papers.composition_theorems import naive_counterexample
@@ -119,7 +117,7 @@ def test_influence_matrices() -> None:
 
 
 def test_four_people_who_may_be_ill() -> None:
-    spec = read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml")
+    spec = read_network(RECORDINGS / "flu.toml")
     plan = plan_network(spec)
     found = {noise.mechanism: noise.scale for noise in plan.found}
     with pytest.raises(ChainClassError) as refused:

@@ -8,10 +8,10 @@ import pytest
 from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
 from fugu.chains import posterior_marginals, simulate, stationary_distribution
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.leakage import Adversary
 from fugu.privacy.randomised_response import Calibration, calibrate
+from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.soak import only_rows
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.recordings.errors import QuestionError, RecordingError
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, read_readings
+from fugu_cli.demo.evaluation import RECORDINGS
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.readings import Readings, read_readings
 from fugu.recordings.rules import RULES
 from fugu.recordings.words import read_options
+from fugu_cli.demo.evaluation import RECORDINGS
 
 START = 1_772_323_200
 MINUTE, DAY = 60, 86_400

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.main import main
 from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.host.process import Answering, log_to_stderr
 from fugu.mqtt import Link
+from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor, NotRunningError, Sources, asked
 from gateway.journal import Heard

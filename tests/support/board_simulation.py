@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from firmware_sim.build import Board, Burnt, build, enrolled
-from fugu.cli.demo.processes import start_broker
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
 from fugu.mqtt import Broker
+from fugu_cli.demo.processes import start_broker
 from gateway.fleet.registry import Registry
 from gateway.health import asked
 from gateway.store.store import Store

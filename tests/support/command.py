@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fugu.cli.main import main
+from fugu_cli.main import main
 
 __all__ = ["Done", "Fugu"]
 

@@ -38,9 +38,9 @@ __all__ = ["CLIENT", "MOST", "start"]
 
 MOST = 150_000
 """Bytes of a request: its environment is most of it."""
-_PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway", "fugu.cli.commands")
+_PACKAGES = ("fugu.contract", "fugu.host", "fugu.mqtt", "edge_agent", "gateway", "fugu_cli.commands")
 _LIBRARIES = ("psycopg", "scipy.optimize", "scipy.stats", "starlette.applications", "uvicorn")
-_LATE = ("gateway.cluster", "gateway.history", "fugu.cli.commands.history", "edge_agent.judge")
+_LATE = ("gateway.cluster", "gateway.history", "fugu_cli.commands.history", "edge_agent.judge")
 """What is run as a program, or loads libraries that start threads: forks and threads do not go together."""
 _OF_JUDGES = ("edge_agent.config_schema", "edge_agent.enrolled", "fugu.host.process", "fugu.host.toml_file")
 CLIENT = Path(__file__).with_name("fork_client.py")
@@ -74,10 +74,10 @@ def load() -> None:
         importlib.import_module(name)
     take_turns()
     importlib.import_module("gateway.estimates.symbols").warm()
-    commands = importlib.import_module("fugu.cli.app")
+    commands = importlib.import_module("fugu_cli.app")
     _declare(commands._root_command(commands.app))
     for words, (module, _) in commands.COMMANDS.items():
-        if module and f"fugu.cli.commands.{module}".partition(":")[0] not in _LATE:
+        if module and f"fugu_cli.commands.{module}".partition(":")[0] not in _LATE:
             _declare(commands.load(words))
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "something that was imported has started a thread"
     gc.collect()

@@ -93,7 +93,7 @@ class Site:
 _WITH_SUPERVISOR = """
 import sys
 import gateway.page.server
-from fugu.cli.main import main
+from fugu_cli.main import main
 gateway.page.server.SUPERVISOR = sys.argv[1]
 sys.exit(main(sys.argv[2:]))
 """

@@ -147,27 +147,27 @@ ROOMS: dict[str, set[str]] = {
         *("fugu.attackers", "fugu.audit", "fugu.host", "fugu.planning", "fugu.recordings"),
         *("gateway.deployment", "gateway.location", "gateway.releases", "gateway.store"),
     },
-    "fugu.cli.view": {
+    "fugu_cli.view": {
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.recordings", "fugu.svg"),
     },
     "fugu.library": {
-        *("fugu.attackers", "fugu.cli.view", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places"),
+        *("fugu.attackers", "fugu_cli.view", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places"),
         *("fugu.planning", "fugu.recordings", "gateway.config", "gateway.history"),
     },
-    "fugu.cli": {
+    "fugu_cli": {
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
-        *("fugu.cli.view", "fugu.library", "fugu.recordings"),
+        *("fugu_cli.view", "fugu.library", "fugu.recordings"),
     },
     "papers": {
         *_NUMBERS,
         *("fugu.attackers", "fugu.places", "fugu.planning", "fugu.recordings"),
-        *("fugu.cli", "fugu.cli.view", "fugu.svg"),
+        *("fugu_cli", "fugu_cli.view", "fugu.svg"),
     },
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""
-TOPS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")
+TOPS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "gateway", "papers")
 # Only where the folder has another name than the room's last part.
 FOLDERS = {
     "edge_agent": "edge",
@@ -177,7 +177,8 @@ FOLDERS = {
     "fugu.audit.exact.chains": "audit",
     "fugu.audit.exact.guesses": "audit",
     "fugu.chains": "chain",
-    "fugu.cli.view": "cli",
+    "fugu_cli": "cli",
+    "fugu_cli.view": "cli",
     "fugu.core": "firmware",
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",

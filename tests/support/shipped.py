@@ -14,8 +14,8 @@ from typing import Any, Self
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.cli.main import main
 from fugu.mqtt import Broker
+from fugu_cli.main import main
 from gateway.duties import _shard_account as shard_account
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.release_scenes import FLEET, scheduled, write_config

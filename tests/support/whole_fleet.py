@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import Health
@@ -19,6 +18,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from gateway.health import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -21,18 +21,18 @@ import numpy as np
 import pytest
 
 from fugu.attackers.evaluation import Attack
-from fugu.cli.demo import processes, session
-from fugu.cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
-from fugu.cli.demo.page import Page
-from fugu.cli.demo.pictures import _LEFT as LEFT
-from fugu.cli.demo.pictures import _RIGHT as RIGHT
-from fugu.cli.demo.pictures import FACTORS, html_report, private_picture, reading_picture, useful_picture
-from fugu.cli.demo.processes import DemoError
-from fugu.cli.demo.session import Subscriber
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
+from fugu_cli.demo import processes, session
+from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.pictures import _LEFT as LEFT
+from fugu_cli.demo.pictures import _RIGHT as RIGHT
+from fugu_cli.demo.pictures import FACTORS, html_report, private_picture, reading_picture, useful_picture
+from fugu_cli.demo.processes import DemoError
+from fugu_cli.demo.session import Subscriber
 
 FLEET = "demo"
 PROMISE = math.exp(EPSILON)

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fugu.cli.demo import location
-from fugu.cli.demo.processes import DemoError
+from fugu_cli.demo import location
+from fugu_cli.demo.processes import DemoError
 from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.soak import only
 

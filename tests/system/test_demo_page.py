@@ -15,10 +15,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from fugu.cli.demo import session
-from fugu.cli.demo.evaluation import Replay, load_night
-from fugu.cli.demo.page import Page
-from fugu.cli.demo.session import NIGHTS
+from fugu_cli.demo import session
+from fugu_cli.demo.evaluation import Replay, load_night
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.session import NIGHTS
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import check_layout
@@ -88,7 +88,7 @@ def test_a_browser_is_opened_where_somebody_looks_and_its_command_line_tells_nob
 ) -> None:
     opened = seen_opening(monkeypatch, tmp_path)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    monkeypatch.setattr("fugu.cli.demo.page._screen", lambda: screen)
+    monkeypatch.setattr("fugu_cli.demo.page._screen", lambda: screen)
     with Page(browser=True) as page:
         assert len(opened) == (terminal and screen)
         for file in opened:
@@ -121,7 +121,7 @@ def test_a_browser_comes_in_by_the_file_and_stays(
 ) -> None:
     opened = seen_opening(monkeypatch, tmp_path)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("fugu.cli.demo.page._screen", lambda: True)
+    monkeypatch.setattr("fugu_cli.demo.page._screen", lambda: True)
     with Page(browser=True) as page:
         page.show(title="Came in", stage="here")
         browser.open(opened[0].as_uri())
@@ -141,9 +141,9 @@ def test_a_browser_comes_in_by_the_file_and_stays(
 def test_an_address_that_two_have_ends_the_program(tmp_path: Path) -> None:
     program = (
         "import sys, threading\n"
-        "from fugu.cli.commands.demo import _ending_in_order\n"
-        "from fugu.cli.main import guarded\n"
-        "from fugu.cli.demo.page import Page\n"
+        "from fugu_cli.commands.demo import _ending_in_order\n"
+        "from fugu_cli.main import guarded\n"
+        "from fugu_cli.demo.page import Page\n"
         "def run():\n"
         "    with _ending_in_order(), Page(browser=False): threading.Event().wait()\n"
         "sys.exit(guarded(run))"

@@ -18,13 +18,13 @@ import pytest
 from scipy.stats import gamma
 
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.evaluation import Replay, load_night
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
-from fugu.cli.demo.session import NIGHTS
 from fugu.mqtt import Broker
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
+from fugu_cli.demo.evaluation import Replay, load_night
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
+from fugu_cli.demo.session import NIGHTS
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.descriptions import Description
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files

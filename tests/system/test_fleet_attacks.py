@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import trustme
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
 from fugu.contract.fleet_documents import PolicyDocument
@@ -23,6 +22,7 @@ from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config import load
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust, TrustState
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.processes import Recorder, by_tick, policy, troubles

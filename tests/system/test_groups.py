@@ -15,12 +15,12 @@ from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import open_sensors
-from fugu.cli.demo.location import _write_device as write_device
-from fugu.cli.main import main
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading, WindowReading
 from fugu.mqtt.subscription import Subscription
+from fugu_cli.demo.location import _write_device as write_device
+from fugu_cli.main import main
 from tests.support.agents import JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess

@@ -20,8 +20,8 @@ from build import ProjectBuilder
 from build.env import DefaultIsolatedEnv
 from packaging.requirements import Requirement
 
-from fugu.cli import edge
-from fugu.cli.app import COMMANDS, load
+from fugu_cli import edge
+from fugu_cli.app import COMMANDS, load
 from tests.support.brokers import free_port, wait_until
 from tests.support.pages import Site
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, importlib.resources, io, json, sys
 import edge_agent, fugu, gateway
-from fugu.cli.main import main
+from fugu_cli.main import main
 
 def said(*words):
     code = 0
@@ -44,7 +44,7 @@ def said(*words):
 for words in json.loads(sys.argv[1]):
     assert "sage: " in said(*words, "--help"), words
 assert said("gateway", "asyncapi") == importlib.resources.files("fugu.contract").joinpath("asyncapi.json").read_text()
-import fugu.cli.demo.location, fugu.cli.demo.session
+import fugu_cli.demo.location, fugu_cli.demo.session
 print(fugu.__file__)
 """
 """One start of an interpreter: every command has help, and the files of the package are there."""
@@ -59,12 +59,12 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
 
 def holds_all_files(wheel: Path, archive: Path) -> None:
     """Fail unless both have every file of the packages, above all those that are no modules."""
-    packages = ("edge_agent", "gateway", "firmware_sim", "fugu")
+    packages = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli")
     tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
     found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
     wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
-    assert {"gateway/page/assets/uplot.js", "fugu/cli/demo/assets/page.html"} <= wanted
+    assert {"gateway/page/assets/uplot.js", "fugu_cli/demo/assets/page.html"} <= wanted
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(archive) as source:
         held = {name.partition("/")[2] for name in source.getnames()}

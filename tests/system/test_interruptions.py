@@ -14,9 +14,9 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
 from fugu.chains import filter_beliefs
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from gateway.estimates.models import model_of
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles

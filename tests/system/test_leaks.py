@@ -13,11 +13,11 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy

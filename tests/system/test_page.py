@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import describe
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser

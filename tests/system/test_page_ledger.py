@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.descriptions import describe
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.discretisers import Cells
 from fugu.contract.policies import AnyPolicy
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser
 from tests.support.measured import measure_policy

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.main import main
 from fugu.contract.frames import WindowFrame
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.main import main
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, troubles
 

@@ -12,13 +12,13 @@ from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.cli.demo.location import _write_device as write_device
-from fugu.cli.view.readings import reading_line
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.profiles import profile_blocks
+from fugu_cli.demo.location import _write_device as write_device
+from fugu_cli.view.readings import reading_line
 from tests.support.agents import SECOND, JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.browser import chromium

@@ -12,9 +12,9 @@ import pytest
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from gateway.location import Server
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import fugu
-from fugu.cli.app import COMMANDS
+from fugu_cli.app import COMMANDS
 from tests.support.documents import ROOT, Page
 from tests.support.forks import shell_words
 from tests.support.histories import fill_store

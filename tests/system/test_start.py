@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.demo import wizard
-from fugu.cli.demo.wizard import refuse_beside_gateway
-from fugu.cli.errors import CommandError
 from fugu.mqtt import Broker, Link
 from fugu.recordings.errors import Option, QuestionError
+from fugu_cli.demo import wizard
+from fugu_cli.demo.wizard import refuse_beside_gateway
+from fugu_cli.errors import CommandError
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, free_port, wait_until
 from tests.support.browser import Browser

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.main import main
 from fugu.contract.policies import read_policy
 from fugu.contract.reports import ReleaseFrame
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.main import main
 from gateway.releases.audit import verify
 from gateway.releases.entries import nats
 from gateway.releases.ledger import Ledger

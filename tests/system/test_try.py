@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.cli.demo.device import ReplayClock
-from fugu.cli.errors import NOTHING
 from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
+from fugu_cli.demo.device import ReplayClock
+from fugu_cli.errors import NOTHING
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.forks import programs
 from tests.support.replays import SECRET, recorded

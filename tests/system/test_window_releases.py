@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.chains import BinaryChains
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
 from fugu.planning.window_plan import WantedWindow, joint_plan
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -14,11 +14,11 @@ from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from firmware_sim.devices import simulate_recording
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles

@@ -14,13 +14,13 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from edge_agent.local_control import LocalStatusError, ask_status
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.memory import high_water_bytes

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.cli.demo.location import _AgentProcess as AgentProcess
-from fugu.cli.demo.location import _write_device as write_device
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import wait_until
 from tests.support.eavesdropping import features, records, told_apart
 from tests.support.faulty_lines import Line, Lines, Opened

@@ -1,4 +1,0 @@
-"""One module per group of commands: it parses, calls what decides in another package, and lets `fugu.cli.view` print.
-
-What a command computes with (numbers, keys, connections) is loaded when it runs, so that help comes at once.
-"""

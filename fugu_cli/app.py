@@ -1,0 +1,273 @@
+"""The commands behind `fugu`: one table of them, each of which is loaded when it is used, and how each is declared."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fugu.contract.errors import printable
+from fugu.recordings.errors import QuestionError
+from fugu_cli import edge
+from fugu_cli.connection import BROKER_HELP
+from fugu_cli.errors import CommandLineError
+
+__all__ = ["BrokerOption", "ConfigArgument", "JsonOption", "UnitOption", "command", "command_group", "run"]
+
+_AT = "fugu_cli.commands."
+_GROUPS = {
+    "plan": "From a recording and a question to noise for a guarantee.",
+    "check": "Check what is promised, trusting nobody.",
+    "gateway": "Receive what devices publish, and estimate from it.",
+    "deploy": "Write a broker, and folders for those who use it.",
+}
+COMMANDS = {
+    "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
+    "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
+    "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
+    "read": ("read:app", "Say what a recording is: its columns, times and gaps."),
+    "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
+    "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),
+    "plan window": ("plan:app:window", "Plan windows of ticks."),
+    "plan joint": ("plan:app:joint", "Plan streams that move together, under one epsilon."),
+    "plan measure": ("plan:app:measure", "Plan private measurements of many states, such as places."),
+    "plan network": ("plan:app:network", "Plan a release over variables that depend on one another."),
+    "plan model": ("model:app:fit", "Fit a chain to a recording, and test what it assumes."),
+    "check policy": ("check:app:policy", "Check a policy as a device does."),
+    "check statement": ("audit:app:policy", "State what a policy releases, to whom, and what that loses."),
+    "check windows": ("check:app:windows", "Compute the loss of several releases about windows."),
+    "check attack": ("check:app:attack", "Attack what would be released of a recording."),
+    "check stream": ("audit:app:stream", "Attack all that each audience may read of a stream."),
+    "check device": ("audit:app:device", "Test the randomness of a device, from what it publishes."),
+    "check ledger": ("audit:app:ledger", "Recompute what audiences have learned."),
+    "agent": ("", edge.COMMANDS["agent"]),
+    "gateway run": ("gateway:app:run", "Serve a fleet until SIGTERM or SIGINT."),
+    "gateway cluster": ("gateway:app:cluster", "Serve a fleet by shards on a Ray cluster."),
+    "gateway status": ("gateway:app:status", "Ask the running gateway how it is."),
+    "gateway dashboard": ("dashboard:dashboard", "Show in a browser what an account may read."),
+    "gateway release": ("ledger:releases", "Make a release now, and charge it in the ledger."),
+    "gateway ledger": ("ledger:app", "What every audience has been told."),
+    "gateway watch": ("gateway:app:watch", "Test whether streams are in the classes of their policies."),
+    "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
+    "gateway export": ("history:export", "Write what a gateway has stored as Parquet files."),
+    "gateway smooth": ("history:smooth", "Tell states from all symbols, as Parquet files."),
+    "gateway learn": ("history:learn", "Learn a class of chains from randomised symbols."),
+    "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
+    "gateway asyncapi": ("gateway:app:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
+    "subscribe": ("", edge.COMMANDS["subscribe"]),
+    "fleet": ("fleet:app", "A fleet: its keys, its devices, and their signed documents."),
+    **{f"deploy {name}": (f"deploy:app:{name}", about) for name, about in {
+        "broker": "Write a Mosquitto configuration with TLS and access lists.",
+        "renew": "Renew the certificate of the broker or of an account.",
+        "device": "Add a device: its account, and the folder for it.",
+        "streams": "Say anew which streams a device may publish.",
+        "gateway": "Add the gateway: its account, and its folder.",
+        "operator": "Add an operator, who may send policies to devices.",
+        "subscriber": "Add a subscriber.",
+        "home-assistant": "Add Home Assistant.",
+        "join": "Let an account read the releases of one more audience.",
+        "leave": "Take the releases of an audience from an account.",
+        "retire": "Take the releases of an audience from every account.",
+        "remove": "Take an account away, such as that of a lost device.",
+    }.items()},
+    "deploy firmware": ("firmware:app", "Images for microcontrollers."),
+    "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
+}  # fmt: skip
+"""By words: the module of the command or group, its name there, and which of a group's it is; and its help in lists."""
+
+
+@cache
+def load(words: str) -> Any:
+    """Load a command, or a group of commands, of the table.
+
+    Args:
+        words: its key in COMMANDS.
+    """
+    module, attribute, *name = COMMANDS[words][0].split(":")
+    command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
+    return command.commands[name[0]] if name else command
+
+
+class _LazyGroup(TyperGroup):
+    """Knows its commands by name and help only, until one of them is used."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command that was named, and load it."""
+        name, known, rest = super().resolve_command(ctx, args)
+        words = " ".join([*ctx.command_path.split()[1:], name or ""])
+        return name, load(words) if COMMANDS.get(words, ("",))[0] else known, rest
+
+
+def _group(about: str, name: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        cls=_LazyGroup,
+        help=about,
+        no_args_is_help=True,
+        add_completion=name is not None,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+app = _group("Private sensor streams: plan a guarantee, run devices and gateways, read private streams.", "fugu")
+_groups: dict[str, typer.Typer] = {}
+for _words, (_, _about) in COMMANDS.items():
+    _first, _, _second = _words.partition(" ")
+    if _second and _first not in _groups:
+        app.add_typer(_groups.setdefault(_first, _group(_GROUPS[_first])), name=_first)
+    (_groups[_first] if _second else app).add_typer(typer.Typer(help=_about), name=_second or _first)
+_root_command = cache(typer.main.get_command)
+
+
+def run(words: list[str]) -> int:
+    """Run a command of the application.
+
+    Raises:
+        FuguError: what was wrong, for the caller to print.
+    """
+    try:
+        code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
+    except QuestionError as error:
+        return _ask(error, as_json="--json" in words)
+    except typer.Abort:
+        return 130
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        if context is not None and error.message == context.get_help():  # a group without a command
+            print(error.message, file=sys.stderr)
+            return 2
+        path = context.command_path if context is not None else "fugu"
+        raise CommandLineError(f"{error.format_message()} (try '{path} --help')") from None
+    return int(code or 0)
+
+
+def _ask(error: QuestionError, *, as_json: bool) -> int:
+    """Print a question, with its options to paste; returns the exit code of what has to be said first."""
+    if as_json:
+        print(json.dumps(error.document(), indent=2))
+        return 2
+    words = [shlex.join(option.words) for option in error.options]
+    width = max(map(len, words))
+    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
+    print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
+    return 2
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help=edge.OPTIONS["--version"])] = False,
+) -> None:
+    """Private sensor streams: plan a guarantee, run devices and gateways, read private streams.
+
+    \b
+    examples:
+      fugu plan auto sleep.csv.gz -o plan
+      fugu gateway run gateway.toml
+      fugu subscribe --fleet home --json
+    """
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
+BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT|FILE", help=BROKER_HELP)]
+ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
+UnitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unit",
+        metavar="STREAM=N",
+        help="What a board's reading of 1 stands for, such as hr=1/10 (default: 1); again for more.",
+    ),
+]
+
+
+def command_group(about: str) -> typer.Typer:
+    """A group of commands, be it of one only, that explains itself where no command is named."""
+    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    group.callback()(lambda: None)
+    return group
+
+
+_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.+)")
+_RANGE = re.compile(r"(-?\d*)\.\.(\d*)")
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Make a function a command of an application.
+
+    Parameters before the `*` of the function are arguments of the command line, those after it options; fields of a
+    dataclass among them are options of their own. What is after "Args:" (of a dataclass, "Attributes:") is their help,
+    as in `whose (--for -f FLEET 1..9): For whom.`: further names, how a value is shown, and its bounds.
+    """
+
+    def register(function: Callable[..., object]) -> Callable[..., object]:
+        about, told = _told(function, "Args")
+        groups: dict[str, type[Any]] = {}
+        flat: list[Parameter] = []
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            group = parameter.annotation
+            if is_dataclass(group):
+                assert isinstance(group, type)
+                groups[parameter.name] = group
+                of_fields = {key: said for one in group.__mro__ for key, said in _told(one, "Attributes")[1].items()}
+                for one in inspect.signature(group, eval_str=True).parameters.values():
+                    flat.append(_typed(one.replace(kind=Parameter.KEYWORD_ONLY), of_fields))
+            else:
+                flat.append(_typed(parameter, told))
+
+        def run(**given: Any) -> object:
+            made = {
+                name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            return function(**made, **given)
+
+        run.__name__, run.__doc__ = function.__name__, about
+        run.__dict__["__signature__"] = inspect.Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in flat])
+        run.__annotations__ = {}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def _told(of: object, title: str) -> tuple[str, dict[str, tuple[list[str], str]]]:
+    """Split a docstring: its text, and for each parameter the words and the help below a title."""
+    about, _, entries = (inspect.getdoc(of) or "").partition(f"\n\n{title}:\n")
+    lines = re.sub(r"\n {8,}", " ", entries).splitlines()
+    found = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line.strip()))]
+    return about, {name: ((words or "").split(), said) for name, words, said in found}
+
+
+def _typed(parameter: Parameter, told: dict[str, tuple[list[str], str]]) -> Parameter:
+    """A parameter as `typer` takes it."""
+    if parameter.name not in told:
+        return parameter
+    words, said = told[parameter.name]
+    known: dict[str, Any] = {"help": said}
+    names = [word for word in words if word.startswith("--")] or [f"--{parameter.name.replace('_', '-')}"]
+    names += [word for word in words if re.match("-[a-z]", word)]
+    for word in words:
+        if bounds := _RANGE.fullmatch(word):
+            known |= {end: int(bound) for end, bound in zip(("min", "max"), bounds.groups(), strict=True) if bound}
+        elif word[0] != "-":
+            known["metavar"] = word
+    if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
+        made = typer.Argument(**known)
+    else:
+        made = typer.Option(*names if parameter.default is not True else (), **known)
+    return parameter.replace(annotation=Annotated[parameter.annotation, made])

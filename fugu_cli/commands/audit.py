@@ -1,0 +1,317 @@
+"""`fugu check statement`, `fugu check device`, `fugu check stream` and `fugu check ledger`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from firmware_sim.constant import run_constant
+from fugu.audit.device import device_tests
+from fugu.contract.envelope import sign
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.host.arguments import positive
+from fugu.host.files import write_public
+from fugu.library.checks import load_policy
+from fugu.mqtt.probe import listen
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
+from fugu_cli.app import BrokerOption, JsonOption, command, command_group
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
+from fugu_cli.commands.ledger import LedgerOption, ledger_location
+from fugu_cli.connection import broker_of, store_of
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view.audit import tell_ledger_audit, tell_statement, tell_stream, tell_tested
+from fugu_cli.view.terminal import working
+from gateway.audit.access import Listed, planned_audiences
+from gateway.audit.recordings import Message, heard_topics, read_messages
+from gateway.audit.statement import Finding, Statement, policy_statement
+from gateway.audit.stream import audit_stream
+from gateway.fleet.keys import Root, key_files
+from gateway.fleet.signing import policies_in
+from gateway.releases.config import ReleaseConfig
+from gateway.releases.ledger import Ledger
+
+if TYPE_CHECKING:
+    from fugu.audit.device import Tested
+    from fugu.contract.fleet_documents import Enrolment
+
+
+_PATIENCE = 300.0
+"""Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
+app = command_group("Check what is promised, trusting nobody.")
+
+
+@command(app, "policy")
+def policy(
+    file: Path,
+    *,
+    enrolment: Path | None = None,
+    broker: Path | None = None,
+    sign: Path | None = None,
+    output: Path | None = None,
+    passphrase_file: PassphraseFiles = None,
+    as_json: JsonOption = False,
+) -> int:
+    """State what a policy releases, to whom, and what that loses.
+
+    Every epsilon is computed again by a second implementation, in exact fractions. What it does not compute is said to
+    be NOT RECOMPUTED.
+
+    Exit code 1 if something is wrong, or not recomputed.
+
+    \b
+    examples:
+      fugu check statement policy.json
+      fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+
+    Args:
+        file (FILE): A policy in its JSON form.
+        enrolment (FILE): Hold it against this device's ceilings and pins.
+        broker (DIR): Folder of the broker: who may read what is released.
+        sign (KEY): Sign the statement with this key's file.
+        output (-o FILE): Where the signed statement is written.
+    """
+    if (sign is None) != (output is None):
+        raise CommandLineError("--sign and --output belong together")
+    owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
+    try:
+        with working("computing every epsilon again"):
+            statement = policy_statement(file.read_bytes(), owner, broker)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+    if sign is not None and output is not None:
+        write_public(output, _signed_statement(statement, _key(sign, passphrase_file)))
+    tell_statement(as_json, statement)
+    return 0 if statement.confirmed else 1
+
+
+def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
+    """The statement's JSON in an envelope of the kind `statement`, with a signature."""
+    payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
+    return sign("statement", payload, [key]).encode()
+
+
+@command(app, "device")
+def device(
+    file: Path,
+    *,
+    broker: BrokerOption = "127.0.0.1:1883",
+    command: str = "fugu-agent",
+    draws: int = 100_000,
+    counts: int = 100_000,
+    false_alarms: float = 0.001,
+    period: float = 0.0005,
+    as_json: JsonOption = False,
+) -> int:
+    """Test the randomness of a device, from what it publishes.
+
+    The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
+    change by a script; it is started three times. All else that differs is what it draws. Symbols, counts and points
+    are held against the distributions that the policy gives them, and against each other, and must not depend on the
+    states of other ticks. A hundred million draws take hours.
+
+    Exit code 1 if anything is not as it should be.
+
+    \b
+    examples:
+      fugu check device policy.json
+      fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+
+    Args:
+        file (FILE): The policy that the device runs, in its JSON form.
+        command (WORDS): The agent's program; the path of a configuration is added.
+        draws (N 1000..): Symbols or points of every state.
+        counts (N 100..): Counts of every state and window.
+        false_alarms (P): Chance of an alarm without a fault.
+        period (SECONDS): From draw to draw: as fast as the agent keeps up.
+    """
+    if not 0.0 < false_alarms < 1.0:
+        raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
+    period_us = max(1, round(positive(period, "period") * 1e6))
+    policy = load_policy(file)
+    tested: list[Tested] = []
+    problem, pieces, at = "", _parts(policy), broker_of(broker)
+    for piece in pieces:
+        enough = counts if isinstance(piece, Policy) and piece.table is None else draws
+        with tempfile.TemporaryDirectory() as folder, working("drawing"):
+            outputs = run_constant(
+                shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
+            )
+        problem = problem or outputs.problem
+        drawn = outputs.symbols, outputs.noise, outputs.points
+        tested += device_tests(policy, *drawn, false_alarms / len(pieces), outputs.script, outputs.changes)
+    tell_tested(as_json, tested, problem, false_alarms)
+    return 1 if problem or any(one.alarms for one in tested) else 0
+
+
+def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
+    """The policy, or if it has symbols and windows, one of each: counts take longer to publish."""
+    if not isinstance(policy, Policy) or policy.table is None or not policy.windows:
+        return [policy]
+    nothing = {"windows_guarantee": None}
+    return [
+        policy.model_copy(update={**nothing, "windows": ()}),
+        policy.model_copy(update={**nothing, "table": None, "frame_ticks": 1}),
+    ]
+
+
+@command(app, "stream")
+def stream(
+    file: Path,
+    truth: Path | None = None,
+    *,
+    beside: list[Path] | None = None,
+    releases: Path | None = None,
+    access: Path | None = None,
+    recording: Path | None = None,
+    live: float | None = None,
+    broker: BrokerOption = "127.0.0.1:1883",
+    column: str | None = None,
+    loop: bool = False,
+    known: int | None = None,
+    trials: int = 20_000,
+    as_json: JsonOption = False,
+) -> int:
+    """Attack all that each audience may read of a stream.
+
+    What an audience may read is attacked as it is configured, by simulation. What was heard is held against that, and
+    attacked too if its truth is given. What attackers reach shows an epsilon that there is at least, at a confidence
+    of 95 %.
+
+    Exit code 1 if that is above what is promised, or something that was heard is not as it is stated.
+
+    \b
+    examples:
+      fugu check stream policy.json --releases releases.toml --access broker
+      fugu check stream light.json --with motion.json
+      fugu check stream policy.json night.csv --recording heard.txt
+      fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
+
+    Args:
+        file (POLICY): The policy of the stream, in its JSON form.
+        truth ([TRUTH]): What was read, a row a tick: CSV (also gzipped).
+        beside (--with POLICY): Of a stream that moves together with it; may be repeated.
+        releases (FILE): The gateway's configuration of releases.
+        access (DIR): Folder of the broker: who may read what by its access list.
+        recording (FILE): Lines of a topic, a space and the payload in hex.
+        live (SECONDS): Instead: listen at the broker.
+        column: Column of the truth to read.
+        loop: Rows of the truth begin anew after the last.
+        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
+        trials (N 1000..): Simulated, of each of two states.
+    """
+    if recording is not None and live is not None:
+        raise CommandLineError("give either --recording or --live")
+    if truth is not None and recording is None and live is None:
+        raise CommandLineError("what was read is of use beside --recording or --live")
+    policies = [load_policy(one) for one in (file, *(beside or ()))]
+    config = ReleaseConfig.load(releases) if releases is not None else None
+    list_ = Listed.of(access) if access is not None else None
+    told = planned_audiences(policies, config) if list_ is None else list_.audiences(policies, config)
+    at = broker_of(broker)
+    with working("listening and attacking"):
+        messages = None
+        if recording is not None:
+            messages = read_messages(recording)
+        elif live is not None:
+            topics = heard_topics(policies[0])
+            messages = listen(at, topics, positive(live, "live"))
+        readings = read_readings(truth, ReadOptions(column=column)) if truth is not None else None
+        found = audit_stream(
+            policies, told, config,
+            messages=messages, readings=readings, loop=loop, known=known, trials=trials,
+        )  # fmt: skip
+    if list_ is not None and live is not None:
+        found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))
+    tell_stream(as_json, found)
+    return 1 if found.findings else 0
+
+
+def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
+    """Messages that a broker delivered to an account although its access list does not grant them."""
+    topics = dict.fromkeys(topic for topic, _ in messages)
+    return [
+        Finding("delivered-not-listed", f"{account or 'whoever gives no name'} was told {topic}, which is not granted")
+        for topic in topics
+        if not known.may_read(account, topic)
+    ]
+
+
+@command(app, "ledger")
+def ledger(
+    *,
+    ledger: LedgerOption = None,
+    store: str | None = None,
+    broker: Path | None = None,
+    policies: list[Path] | None = None,
+    root: Path | None = None,
+    enrolment: EnrolmentsOption = None,
+    releases: Path | None = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Recompute what audiences have learned.
+
+    Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
+    of each stream has lost is held against what the audience is promised. The store knows which releases were
+    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not.
+
+    Without --policies and --releases the ledger alone says what its charges are for: who can write to it can change
+    that. The output says what was believed.
+
+    Exit code 1 if more was told than promised, or something does not agree.
+
+    \b
+    examples:
+      fugu check ledger --store home.db
+      fugu check ledger --store home.db --policies policies --releases releases.toml
+      fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
+
+    Args:
+        store (FILE|URL): The gateway's store: is this its newest ledger?
+        broker (DIR): Folder of the broker: what each reader was told in all.
+        policies (PATH): Policies that were in force, JSON or signed, or a folder; may be repeated.
+        root (FILE): The fleet's root, for signed policies.
+        releases (FILE): The gateway's configuration: what audiences are promised.
+    """
+    from gateway.audit.ledger import audit_ledger
+    from gateway.releases.setup import ledger_problem
+
+    location = ledger_location(ledger, store)
+    with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
+        doubt = ledger_problem(opened, store_of(store)) if store is not None else ""
+        with opened.snapshot() as rows:
+            devices = {row[1] for row in rows.accounts()}
+        trusted = policies_in(_files(policies), None if root is None else Root.read(root), owners(enrolment), devices)
+        if policies and not any(isinstance(one, Policy) for one in trusted):
+            raise CommandLineError("--policies has no policy of symbols or windows: nothing would be held against them")
+        config = None if releases is None else ReleaseConfig.load(releases)
+        promises = None
+        if config is not None:
+            promises = {name: one.promise for name, one in config.audiences.items()}
+        found = audit_ledger(opened, broker, trusted, promises)
+    found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
+    tell_ledger_audit(as_json, found, location.name)
+    return 1 if found.problems else 0
+
+
+def _files(paths: list[Path] | None) -> list[Path]:
+    """Files, with those of folders in place of the folders."""
+    every = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
+    return [file for files in every for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())]
+
+
+def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
+    found = [one for one in key_files([file.parent]) if one.path == file]
+    if not found:
+        raise CommandError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
+    return found[0].unlock(at_hand(passphrases))

@@ -1,0 +1,178 @@
+"""The work of `fugu plan auto`: options to a question, the plan to terminal, JSON and files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import typer
+
+from fugu.contract.errors import FuguError
+from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
+from fugu.planning.auto import AutoPlan
+from fugu.planning.auto_places import PlacePlan
+from fugu.planning.errors import TooShortError
+from fugu.planning.question import Question
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.words import read_options
+from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
+from fugu_cli.connection import broker_of
+from fugu_cli.errors import NOTHING
+from fugu_cli.view.auto_plan import percent, tell_auto
+from fugu_cli.view.plan_page import tell_places
+from fugu_cli.view.terminal import answer, say, working
+
+__all__ = [
+    "Offer",
+    "asked_words",
+    "offer_line",
+    "offers_of",
+    "other_options",
+    "plan_recordings",
+    "question_asked",
+    "reading_asked",
+]
+
+Offer = tuple[str, AutoOptions]
+"""An answer that is useful, with its error and that of guessing, in words; and its settings."""
+
+_NAMED = ("fleet", "device", "stream", "epoch", "broker")
+_READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
+"""Options that are no part of the question."""
+_BASELINE, _EPSILON = 50, 4.0
+"""Settings that a plan which recommends nothing tries instead."""
+_HELD_BACK = (
+    "agent.toml replays only what was held back: no answer was chosen by it, and the policy has two digits of it, "
+    "those of its class. In earnest a sensor takes its place."
+)
+_STDIN = (
+    "agent.toml reads standard input, a reading a line: this recording cannot be replayed as it is (fugu read FILE -o "
+    "plain.csv makes one that can). Put a sensor in its place."
+)
+
+
+def plan_recordings(
+    files: Sequence[Path], options: AutoOptions, *, output: Path | None, as_json: bool, force: bool
+) -> None:
+    """Plan from recordings, one of each donor; print what was found, and write it if a folder is named.
+
+    Raises:
+        FuguError: something cannot be read, or the recording cannot answer such a question.
+        OSError: a file cannot be read or written.
+    """
+    if output is not None and not force:
+        refuse_overwriting(output)
+    question = question_asked(options)
+    reading = reading_asked(options, question)
+    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    broker = None if options.broker is None else broker_of(options.broker)
+    plan: Plan | None = None
+    short = ""
+    with working("planning", measured=True) as progress:
+        progress("reading", 0.0)
+        find = planner(files, question, whose, reading)
+        try:
+            plan = find(question, progress=progress)
+        except TooShortError as error:
+            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), progress)
+        else:
+            offers = [] if plan.useful else offers_of(find, other_options(plan.details, options), progress)
+    named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
+    lines = [offer_line(offer, ["fugu", "plan", "auto", *named]) for offer in offers]
+    written = () if output is None or plan is None else plan.save(output, force=force, broker=broker)
+    if plan is None:
+        document = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short], "offers": lines}
+        answer(as_json, lambda: document, lambda: print(f"No: {short}", *lines, sep="\n"), indent=2)
+    elif isinstance(plan.details, AutoPlan):
+        tell_auto(as_json, plan.details, plan.policy, lines)
+    else:
+        tell_places(as_json, plan.details, plan.policy, lines)
+    if plan is not None and plan.useful and written and not as_json:
+        say(f"written: {', '.join(map(str, written))}")
+        say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
+    if plan is None or not plan.useful:
+        raise typer.Exit(NOTHING)
+
+
+def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
+    """Other settings that are useful, each with how far off it is on rows that chose nothing.
+
+    A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
+    """
+    offers = []
+    for number, other in enumerate(others, 1):
+
+        def told(part: str, share: float, number: int = number) -> None:
+            progress(f"what else may be useful, {number}: {part}", share)
+
+        try:
+            plan = find(question_asked(other), progress=told)
+        except FuguError:
+            continue
+        best = next((errors for errors in plan.errors if errors.recommended), None)
+        if best is not None and best.held_back is not None:
+            size = metres if plan.recommended.unit == "metres" else percent
+            words = (
+                f"{size(best.held_back)} off on held-back rows instead (always guessing: {size(best.guessing)}), for "
+            )
+            offers.append((words + best.answer, other))
+    return offers
+
+
+def metres(error: float) -> str:
+    """An error of places, in whole metres."""
+    return f"{error:.0f} m"
+
+
+def offer_line(offer: Offer, command: Sequence[str]) -> str:
+    """An offer with the command that does it."""
+    words, other = offer
+    return f"{words}: {shlex.join([*command, *asked_words(other)])}"
+
+
+def asked_words(options: AutoOptions) -> list[str]:
+    """The options that are not the usual ones, as words of a command."""
+    words: list[str] = []
+    for field in fields(options):
+        value, name = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value is True:
+            words.append(name)
+        elif str(value) != str(field.default):
+            words += [word for text in (value if isinstance(value, list) else [value]) for word in (name, str(text))]
+    return words
+
+
+def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
+    """At most five settings to try."""
+    if isinstance(plan, AutoPlan):
+        if plan.states.discretiser.missing is not None and plan.gaps is not None and plan.gaps.independent:
+            options = replace(options, missing="ignore")
+            yield options
+        if plan.merged is not None:
+            options = replace(options, states=",".join(plan.merged))
+            yield options
+        yield from _shorter(plan.states.baseline_ticks, options)
+    if plan.least_epsilon is not None:
+        yield replace(options, epsilon=plan.least_epsilon)
+    if isinstance(plan, AutoPlan) and plan.question.protect:
+        yield replace(options, protect="tick")
+    elif (plan.least_epsilon or 0.0) < _EPSILON:
+        yield replace(options, epsilon=max(_EPSILON, 2.0 * options.epsilon))
+
+
+def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
+    if baseline_ticks > _BASELINE:
+        yield replace(options, baseline=str(_BASELINE))
+
+
+def reading_asked(options: RecordingOptions, question: Question) -> ReadOptions:
+    """The options by which a recording is read for a question. UsageError: one cannot be read."""
+    return read_options(**options.words(), day_parts=question.day_parts)
+
+
+def question_asked(options: AutoOptions) -> Question:
+    """The question that options ask. FuguError: one of them cannot be read."""
+    words = {field.name: getattr(options, field.name) for field in fields(options) if field.name not in _READ_BY}
+    return question_of(words.pop("want"), **words)

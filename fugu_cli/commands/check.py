@@ -1,0 +1,145 @@
+"""`fugu check policy`, `fugu check attack` and `fugu check windows`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policy import Policy
+from fugu.library.checks import Check, load_policy
+from fugu.library.checks import attack as attacked
+from fugu.library.checks import check as checked
+from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
+from fugu_cli.errors import NOTHING
+from fugu_cli.view.policy import tell_measure_policy, tell_policy
+from fugu_cli.view.terminal import working
+
+if TYPE_CHECKING:
+    from fugu.planning.attacked import StretchTrial, Trial
+
+app = command_group("Check what is promised, and what is lost.")
+
+
+@command(app, "policy")
+def policy(
+    file: Path,
+    *,
+    ceiling: str | None = None,
+    recording: Path | None = None,
+    reading: RecordingOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a policy as a device does.
+
+    Its guarantees are derived anew from its tables and its windows. With a recording it says what its noise is worth
+    for that person, and ends with exit code 3 if that is less than promised.
+
+    Every epsilon that is printed was derived; one that cannot be is refused. Of a measured stream that takes as long
+    as planning it did.
+
+    \b
+    examples:
+      fugu check policy policy.json
+      fugu check policy policy.json --ceiling 1
+      fugu check policy policy.json --recording mine.csv
+
+    Args:
+        file (FILE): A policy in its JSON form.
+        ceiling (E@TIME): Largest epsilon that is accepted, of a tick or about any stretch of that time.
+        recording (FILE): Somebody's readings: are they in the policy's class?
+    """
+    with working("deriving what the streams lose"):
+        found = checked(file, recording, ceiling=ceiling, **reading.words())
+    made, recorded = found.policy, found.recorded
+    if isinstance(made, Policy):
+        tell_policy(as_json, made, found.loss, found.windows, recorded)
+    else:
+        tell_measure_policy(as_json, made, _bound(found), found.stretches)
+    if recorded is not None and not recorded.inside:
+        raise typer.Exit(NOTHING)
+
+
+def _bound(found: Check) -> str:
+    """Words for what a whole measured stream loses."""
+    from fugu.places.composition import START_WORDS
+
+    assert isinstance(found.policy, MeasurePolicy)
+    stream = found.policy.stream_loss
+    if stream.epsilon is None:
+        return "no bound is claimed"
+    return (
+        f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
+        f"{START_WORDS[stream.start]} (derived: {found.loss.epsilon:.10g}, {found.loss.bound})"
+    )
+
+
+@command(app, "attack")
+def attack(
+    files: list[Path],
+    *,
+    policy: Path,
+    reading: RecordingOptions,
+    known: int | None = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack what would be released of a recording.
+
+    The recording is the truth that attackers are judged by. Where the policy promises a stretch, attackers who know all
+    other days are asked about stretches of it as well.
+
+    \b
+    examples:
+      fugu check attack sleep.csv.gz --policy policy.json
+      fugu check attack one.csv two.csv --policy policy.json --known 2 --json
+
+    Args:
+        files (RECORDING...): Recordings of any form that fugu read knows; they are read at the policy's clock.
+        policy (FILE): What a device with this policy releases.
+        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
+    """
+    from fugu.planning.attacked import attack_policy_stretches
+    from fugu.recordings.words import read_options
+    from fugu_cli.view.audit import tell_attacks
+
+    made = load_policy(policy)
+    trials: list[Trial] = []
+    stretches: list[StretchTrial] = []
+    options = read_options(**reading.words())
+    with working("attacking") as told:
+        for file in files:
+            told(file.name)
+            trials += attacked(made, file, known=known, **reading.words())
+            if isinstance(made, Policy):
+                stretches += attack_policy_stretches(made, file, options)
+    tell_attacks(as_json, trials, stretches)
+
+
+@command(app, "windows")
+def windows(
+    *,
+    release: list[str],
+    chains: ChainOptions,
+    start: StartOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the loss of several releases about windows.
+
+    By the accountants, for every adversary.
+
+    \b
+    examples:
+      fugu check windows --q 0.1 --r 0.4 --release 1:8:4 --release 11:8:13
+      fugu check windows --q 0.01 --r 0.4 --release 1:6:2 --release 1:6:2 --json
+      fugu check windows --model chain.json --start any --release 1:30:20:histogram
+
+    Args:
+        release (FIRST:LENGTH:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the Laplace scale of every
+            number, count or histogram (default: count). Several may be given.
+    """
+    from fugu_cli.commands.plan_work import window_loss
+
+    window_loss(release, chains, start, as_json=as_json)

@@ -1,0 +1,127 @@
+"""`fugu start`, `fugu try` and `fugu demo`."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from fugu.host.arguments import one_of, positive
+from fugu_cli.app import command
+from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
+
+_KINDS = ("auto", "mosquitto", "embedded")
+_SHOWN = ("hearts", "walk")
+demo = typer.Typer(rich_markup_mode=None, add_completion=False)
+start = typer.Typer(rich_markup_mode=None, add_completion=False)
+trial = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@command(demo)
+def _demo(
+    what: str = "hearts",
+    *,
+    out: Path | None = None,
+    browser: bool = True,
+    seconds: float = 40.0,
+    broker_kind: str = "auto",
+) -> int:
+    """Show the whole system: sleeping hearts, or a walk.
+
+    With real processes and real MQTT, on this machine. Of hearts three recordings, as fugu try shows one of yours. Of a
+    walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and losses.
+
+    \b
+    examples:
+      fugu demo
+      fugu demo --no-browser --out /tmp/demo
+      fugu demo walk --seconds 20
+
+    Args:
+        what ([hearts|walk]): Counts of three nights, or places.
+        out: Folder for report.html and everything that the run writes (default: demo).
+        browser: Open the page of hearts.
+        seconds: The walk ends when so many seconds' points have arrived.
+        broker_kind: auto, mosquitto or embedded.
+    """
+    kind = one_of(broker_kind, "broker kind", _KINDS)
+    with _ending_in_order():
+        if one_of(what, "demo", _SHOWN) == "hearts":
+            from fugu_cli.demo.session import run
+
+            return run(out or Path("demo"), kind, browser=browser)
+        from fugu_cli.demo.location import run as walk
+
+        return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)
+
+
+@command(trial)
+def _try(file: Path | None = None, *, options: TrialOptions, browser: bool = True) -> int:
+    """Try a recording of yours: plan, replay it, and see what leaves.
+
+    Plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part of
+    the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is left
+    on the disk. Without a file, a night of heartbeats of ours is tried.
+
+    \b
+    examples:
+      fugu try
+      fugu try history.csv
+      fugu try history.csv --protect tick --epsilon 3 --no-browser
+
+    Args:
+        file ([HISTORY.csv]): Readings, plain or gzip, as for fugu plan auto.
+        browser: Open the page.
+    """
+    from fugu_cli.demo.trial import run
+
+    with _ending_in_order():
+        return run(file, AutoOptions(**asdict(options)), browser=browser)
+
+
+@command(start)
+def _start(*, browser: bool = True) -> int:
+    """From a file or a topic to an agent, in a browser.
+
+    A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
+    leave and what that tells, and write the configuration of an agent, as fugu plan auto does. What is recorded or
+    uploaded is deleted at the end.
+
+    \b
+    examples:
+      fugu start
+      fugu start --no-browser
+
+    Args:
+        browser: Open the page.
+    """
+    from fugu_cli.demo.wizard import run
+
+    with _ending_in_order():
+        return run(browser=browser)
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM, and a terminal that is closed, end the program as an exit does: its folders and processes end too.
+
+    What comes after the first such signal is ignored.
+    """
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def leave(number: int, _frame: object) -> None:
+        for one in ends:
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in ends}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,501 @@
+"""`fugu deploy`: write a broker's configuration, and folders for those who use it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.host import arguments
+from fugu.host.checks import certificate_end
+from fugu.host.clock import synchronised
+from fugu.host.files import new_folder
+from fugu_cli.app import command, command_group
+from fugu_cli.connection import broker_of
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.terminal import say_waiting, warn, working
+from gateway.deployment import folders
+from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
+from gateway.deployment.mosquitto import Account, Role, Settings, limits
+from gateway.deployment.units import AGENT, BROKER, GATEWAY
+
+if TYPE_CHECKING:
+    from fugu.contract.policies import AnyPolicy
+    from gateway.releases.config import Bound
+
+
+OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
+BrokerFolderOption = Annotated[
+    Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
+]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
+]
+ReleasesOption = Annotated[
+    Path | None, typer.Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
+]
+PoliciesOption = Annotated[
+    Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
+]
+AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
+app = command_group("Write a broker, and folders for those who use it.")
+_CA_KEY = "FUGU_CA_KEY"
+_ANEW = "once the broker has started anew"
+
+
+def _add(opened: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
+    """Make an account, or give one new credentials; the authority's key may be where the environment says."""
+    return opened.add(account, datetime.now(UTC), ca_key=_ca_key(), renew=renew)
+
+
+def _ca_key() -> Path | None:
+    return Path(os.environ[_CA_KEY]) if os.environ.get(_CA_KEY) else None
+
+
+def _add_client(out: Path, opened: BrokerFolder, account: Account, *, renew: bool = False) -> None:
+    """Add an account that needs nothing beside its credentials, and write its folder."""
+    new_folder(out)
+    folders.write_client(out, opened, _add(opened, account, renew=renew))
+    _report(out, opened, f"{account.name}, role {account.role}", None)
+
+
+def _show_ends(files: list[Path]) -> None:
+    """Say when certificates end."""
+    for file in files:
+        try:
+            end = datetime.fromtimestamp(certificate_end(file)[1], UTC)
+        except (OSError, ValueError):
+            warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
+            continue
+        print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
+
+
+def _report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
+    """Say what was written, how to connect with it, and that the broker must learn of it."""
+    print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
+    _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
+    (file,) = out.glob("*.toml")
+    print(f"commands connect so: --broker {file}")
+    print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
+
+
+_SITE = "site"
+
+
+@command(app, "subscriber")
+def subscriber(
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    audience: list[str] | None = None,
+    name: str | None = None,
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+    epsilon: str | None = None,
+    adversary: str | None = None,
+) -> None:
+    """Add a subscriber.
+
+    Every program that connects needs an account of its own.
+
+    One that belongs to several audiences is told what they are told together, and refused if that is above its limit.
+
+    \b
+    examples:
+      fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
+      fugu deploy subscriber news --broker broker --audience street --name news \\
+          --releases releases.toml --policies policies
+
+    Args:
+        audience: site: symbols, estimates and all releases; any other: releases for it only; again for more.
+        name: Name of the account (default: that of the audience).
+        epsilon (E@TIME): The most it may be told in all, about any stretch of a time (default: its first audience's).
+        adversary: Against whom that holds (default: as its first audience's).
+    """
+    opened = BrokerFolder.open(broker)
+    wanted = tuple(audience or ())
+    if not wanted:
+        raise CommandLineError("say with --audience what it may read; site reads symbols too")
+    name = wanted[0] if name is None else name
+    check_name(name, "account")
+    if _SITE in wanted:
+        if set(wanted) != {_SITE}:
+            raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
+        _add_client(out, opened, Account(name=name, role="site"))
+        return
+    with working("adding up what it may be told"):
+        account, bounds = opened.new_reader(
+            name,
+            wanted,
+            *_promises(releases, policies),
+            limit=None if epsilon is None else arguments.epsilon_of(epsilon, "epsilon"),
+            adversary=None if adversary is None else arguments.adversary(adversary),
+        )
+    _add_client(out, opened, account)
+    _show_bounds(account, bounds)
+
+
+@command(app, "join")
+def join(
+    name: AccountArgument,
+    *,
+    broker: BrokerFolderOption,
+    audience: str,
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+) -> None:
+    """Let an account read the releases of one more audience.
+
+    It is refused if it would be told more than its limit in all.
+
+    \b
+    examples:
+      fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
+
+    Args:
+        audience: The audience that it is to belong to as well.
+    """
+    opened = BrokerFolder.open(broker)
+    with working("adding up what it may be told"):
+        account, bounds = opened.join(name, audience, *_promises(releases, policies))
+    _show_bounds(account, bounds)
+
+
+@command(app, "leave")
+def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -> None:
+    """Take the releases of an audience from an account.
+
+    What it was told still counts.
+
+    \b
+    examples:
+      fugu deploy leave news --broker broker --audience press
+
+    Args:
+        audience: The audience whose releases it is to read no longer.
+    """
+    BrokerFolder.open(broker).leave(name, audience)
+    print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
+
+
+@command(app, "retire")
+def retire(audience: Annotated[str, typer.Argument(metavar="AUDIENCE")], *, broker: BrokerFolderOption) -> None:
+    """Take the releases of an audience from every account.
+
+    Then take it and its releases out of releases.toml: the gateway clears what the broker has kept for it. What it was
+    told still counts, and its name stays taken.
+
+    \b
+    examples:
+      fugu deploy retire street --broker broker
+    """
+    opened = BrokerFolder.open(broker)
+    readers = [one for one in opened.settings.accounts if one.role == "reader" and audience in one.audiences]
+    if not readers:
+        raise CommandLineError(f"no account reads releases for {audience}")
+    for one in readers:
+        opened.leave(one.name, audience)
+        print(f"{one.name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
+
+
+def _promises(releases: Path | None, policies: Path | None) -> tuple[Path, Path]:
+    if releases is None or policies is None:
+        raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
+    return releases, policies
+
+
+def _show_bounds(account: Account, bounds: list[Bound]) -> None:
+    for bound in bounds:
+        told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
+        about = f"about any {account.seconds} seconds" if account.seconds else "about a single tick"
+        by = f"{about}, by {', '.join(account.ever)} together"
+        print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
+
+
+@command(app, "broker")
+def broker(
+    out: OutOption,
+    *,
+    fleet: str,
+    host: list[str],
+    port: int = 8883,
+    bind: str | None = None,
+    mutual: bool = False,
+    boards: bool = False,
+    days: int = 365,
+    largest: int = 1 << 18,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Write a Mosquitto configuration with TLS and access lists.
+
+    TLS 1.3, with an authority of its own. There are no accounts yet.
+
+    \b
+    examples:
+      fugu deploy broker broker --fleet home --host gw.example
+      fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+
+    Args:
+        fleet: Name of the fleet.
+        host: Name or address of the broker for its clients; again for further ones.
+        port (1..65535): Port for TLS.
+        bind (ADDRESS): Listen there only (default: everywhere).
+        mutual: Client certificates instead of passwords.
+        boards: Take TLS 1.2 too: microcontrollers have no other.
+        days (1..20000): How long certificates hold; the authority's, 10 years.
+        largest (BYTES 65536..16777216): Largest message, such as a signed policy.
+    """
+    check_name(fleet, "fleet")
+    settings = Settings(
+        fleet=fleet,
+        hosts=tuple(host),
+        port=port,
+        bind=bind,
+        mutual=mutual,
+        boards=boards,
+        in_place=in_place,
+        days=days,
+        largest=largest,
+    )
+    made = BrokerFolder.create(out, settings, datetime.now(UTC))
+    run = f"run it there: ulimit -n {limits(settings.accounts).files} && mosquitto -c mosquitto.conf"
+    place = run if in_place else f"install it as {BROKER.config}"
+    print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
+    print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
+    _show_ends([out / "server.pem", out / "ca.pem"])
+
+
+@command(app, "renew")
+def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFolderOption) -> None:
+    """Renew the certificate of the broker or of an account.
+
+    For the broker's certificate its clients need nothing new. Of an account the folder has new credentials and how to
+    connect with them, to be copied over those that are in use; nothing else about it changes. The authority's key is
+    in DIR-offline, or where the environment variable FUGU_CA_KEY says.
+
+    \b
+    examples:
+      fugu deploy renew --broker broker
+      fugu deploy renew watch watch-2 --broker broker
+      FUGU_CA_KEY=/media/stick/ca.key fugu deploy renew --broker broker
+
+    Args:
+        name ([NAME]): The account (default: the broker itself).
+        out ([DIR]): Folder for an account's new credentials; it must be new or empty.
+    """
+    opened = BrokerFolder.open(broker)
+    if (name is None) != (out is None):
+        raise CommandLineError("an account is renewed into a folder: name both, NAME and DIR")
+    if name is not None and out is not None:
+        _add_client(out, opened, opened.account(name), renew=True)
+        return
+    opened.renew(datetime.now(UTC), ca_key=_ca_key())
+    print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
+    _show_ends([broker / "server.pem", broker / "ca.pem"])
+
+
+@command(app, "device")
+def device(
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    name: str,
+    policy: list[Path] | None = None,
+    stream: list[str] | None = None,
+    ceiling: str = "1",
+    measurement_ceiling: float | None = None,
+    sensor: str = "stdin",
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add a device: its account, and the folder for it.
+
+    The folder holds agent.toml and a systemd unit.
+
+    \b
+    examples:
+      fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
+      fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
+
+    Args:
+        name: Name of the device, as in its topics and policies.
+        policy (FILE): A policy of the device; again for more.
+        stream: A stream whose policy is sent to the device; again for more.
+        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
+        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
+        sensor (SENSOR): stdin, or a Python function, package.module:function.
+    """
+    opened = BrokerFolder.open(broker)
+    check_name(name, "device")
+    options = folders.DeviceOptions(
+        policies=folders.read_policies(policy or [], opened.settings.fleet, name),
+        ceiling=arguments.epsilon_of(ceiling),
+        measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
+        sensor=sensor,
+        in_place=in_place,
+    )
+    folders.check_ceilings(options)
+    new_folder(out)
+    streams = _streams(options.policies.values(), stream)
+    credentials = _add(opened, Account(name=name, role="device", streams=streams))
+    folders.write_device(out, opened, credentials, options)
+    _report(out, opened, "a device", None if in_place else AGENT.config)
+    if sensor == "stdin" and not in_place:
+        warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
+    if not opened.account(name).streams:
+        warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
+
+
+@command(app, "streams")
+def streams(
+    name: AccountArgument,
+    *,
+    broker: BrokerFolderOption,
+    policy: list[Path] | None = None,
+    stream: list[str] | None = None,
+) -> None:
+    """Say anew which streams a device may publish.
+
+    These, and no others any more.
+
+    \b
+    examples:
+      fugu deploy streams watch --broker broker --stream heart-rate --stream steps
+
+    Args:
+        policy (FILE): A policy of the device; again for more.
+        stream: A stream; again for more.
+    """
+    opened = BrokerFolder.open(broker)
+    account = opened.account(name)
+    if account.role != "device":
+        raise CommandLineError(f"the account {name} is no device, but {account.role}")
+    policies = folders.read_policies(policy or [], opened.settings.fleet, name)
+    opened.change(account.with_streams(_streams(policies.values(), stream)))
+    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
+
+
+@command(app, "gateway")
+def gateway(
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    name: str = "gateway",
+    rollout: bool = False,
+    shards: int = 1,
+    renew: bool = False,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add the gateway: its account, and its folder.
+
+    The folder holds its systemd units.
+
+    \b
+    examples:
+      fugu deploy gateway gateway --broker broker
+      fugu deploy gateway gateway --broker broker --shards 4
+
+    Args:
+        name: Name of its account; every program that connects needs its own.
+        rollout: Add an account NAME-rollout of the operators' role, for rollouts.
+        shards (N 1..): Add accounts NAME-0, ... and units for so many shards, if not 1.
+        renew: Replace the credentials of accounts that exist, as for more shards than there were.
+    """
+    opened = BrokerFolder.open(broker)
+    roles: dict[str, Role] = {name: "gateway"}
+    roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
+    roles |= {f"{name}-rollout": "operator"} if rollout else {}
+    for one, role in roles.items():
+        opened.check_free(one, role, renew=renew)
+    new_folder(out)
+    made = [_add(opened, Account(name=one, role=role), renew=renew) for one, role in roles.items()]
+    credentials, sender = made.pop(0), made.pop() if rollout else None
+    folders.write_gateway(out, opened, credentials, sender, made, in_place=in_place)
+    _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
+    if rollout and not synchronised():
+        print(
+            "no time server sets the clock here: a gateway here signs no time unless [signed] has trusted_clock = true"
+        )
+
+
+@command(app, "operator")
+def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operator") -> None:
+    """Add an operator, who may send policies to devices.
+
+    Operators read what devices report. Nobody else may do either.
+
+    \b
+    examples:
+      fugu deploy operator anna --broker broker --name anna
+
+    Args:
+        name: Name of the account; every person needs an own one.
+    """
+    opened = BrokerFolder.open(broker)
+    check_name(name, "account")
+    _add_client(out, opened, Account(name=name, role="operator"))
+
+
+@command(app, "home-assistant")
+def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "home-assistant") -> None:
+    """Add Home Assistant.
+
+    It reads what a site reads and is JSON; and the gateway may tell it of devices.
+
+    \b
+    examples:
+      fugu deploy home-assistant home-assistant --broker broker
+
+    Args:
+        name: Name of the account.
+    """
+    opened = BrokerFolder.open(broker)
+    check_name(name, "account")
+    _add_client(out, opened, Account(name=name, role="home-assistant"))
+
+
+@command(app, "remove")
+def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path | None = None) -> None:
+    """Take an account away, such as that of a lost device.
+
+    What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
+    the credentials of an operator.
+
+    \b
+    examples:
+      fugu deploy remove watch --broker broker
+      fugu deploy remove watch --broker broker --operator anna/broker.toml
+
+    Args:
+        operator (FILE): The broker.toml of an operator: clear what a device has left.
+    """
+    opened = BrokerFolder.open(broker)
+    at = None if operator is None else broker_of(str(operator))
+    if not (at is not None and opened.uncleared(name)):
+        opened.remove(name)
+        print(f"{name} may do nothing any more, {_ANEW}")
+    if (gone := opened.uncleared(name)) is None:
+        return
+    if at is None:
+        print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
+        return
+    from gateway.deployment.folders import clear_retained
+
+    fleet = opened.settings.fleet
+    clear_retained(
+        at,
+        opened.left_by(gone),
+        waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
+    )
+    opened.cleared(gone)
+    print(f"the broker at {opened.address} has nothing of {name} any more")
+
+
+def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[str, ...]:
+    found = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
+    for stream in found:
+        check_name(stream, "stream")
+    return tuple(found)

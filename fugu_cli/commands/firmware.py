@@ -1,0 +1,92 @@
+"""`fugu deploy firmware build`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
+from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.rounding import log_up
+from fugu.host.arguments import epsilon_of, one_of, stream_units
+from fugu.library.checks import load_policy
+from fugu_cli.app import BrokerOption, JsonOption, UnitOption, command, command_group
+from fugu_cli.connection import broker_of
+from fugu_cli.errors import CommandError
+from fugu_cli.view.terminal import answer, show_table
+
+app = command_group("Images for microcontrollers.")
+
+
+@command(app, "build")
+def build_image(
+    files: list[Path],
+    *,
+    output: Path,
+    board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
+    broker: BrokerOption = "127.0.0.1:1883",
+    enrolment: Path | None = None,
+    ceiling: str | None = None,
+    secret_file: Path | None = None,
+    unit: UnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the image of a board from policies.
+
+    They become integers, and the board's own check of its guarantee is run. The image is for the root of the
+    board's file system, beside a driver.py that reads the sensor.
+
+    \b
+    examples:
+      fugu deploy firmware build policy.json --board esp32 --broker watch/agent.toml -o image
+      fugu deploy firmware build policy.json --board unix --unit hr=1/10 -o image
+      fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
+
+    Args:
+        files (POLICY...): Policies in their JSON form, one a stream.
+        output (-o DIR): Folder for the image.
+        enrolment: The device's enrolment, from fugu fleet enrol.
+        ceiling (E@TIME): Largest epsilon it accepts, of a tick or about any stretch of that time.
+        secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
+    """
+    policies = [load_policy(file) for file in files]
+    at = broker_of(broker)
+    if at.cert_file is not None:
+        raise CommandError("a board has no client certificate: give it an account with a password")
+    burnt = Burnt(
+        board=one_of(board, "board", BOARDS),
+        ceilings=() if ceiling is None else (epsilon_of(ceiling),),
+        host=at.host,
+        port=at.port,
+        username=at.username or "",
+        password=(at.password() or "").strip(),
+        ca=b"" if at.ca_file is None else Path(at.ca_file).read_bytes(),
+        secret=b"" if secret_file is None else secret_file.read_bytes(),
+    )
+    if enrolment is not None:
+        burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
+    image = build(policies, output, burnt, stream_units(unit))
+    answer(as_json, lambda: _document(image), lambda: _show(image))
+
+
+def _document(image: Image) -> dict[str, object]:
+    return {
+        "folder": str(image.folder),
+        "epsilon": log_up(image.ratio),
+        "randomness": image.randomness,
+        "policies": [
+            {"bytes": len(compiled), "sha256": hashlib.sha256(compiled).hexdigest()} for compiled in image.compiled
+        ],
+        "files": dict(image.sizes),
+        "bytes": image.size,
+    }
+
+
+def _show(image: Image) -> None:
+    show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
+    print(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    print(f"Its randomness: {image.randomness}.")
+    print("Copy the files to the root of the board, beside a driver.py with a function read().")

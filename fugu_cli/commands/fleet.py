@@ -1,0 +1,272 @@
+"""`fugu fleet`: enrol devices, sign what they are to do, send it, and see what they say."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.topics import RESERVED_DEVICES
+from fugu.contract.trust import Trust
+from fugu.host import arguments
+from fugu.host.files import write_secret
+from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.commands import fleet_keys, fleet_rollout
+from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view import fleet as view
+from fugu_cli.view.fleet import read_document
+from fugu_cli.view.terminal import answer, say, show_table, warn
+from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
+from gateway.fleet.keys import Root
+from gateway.fleet.registry import Registry
+from gateway.fleet.signing import read_pins
+
+app = command_group("A fleet: its keys, its devices, and their signed documents.")
+command(app, "init")(fleet_keys.init)
+command(app, "sign")(fleet_rollout.sign)
+app.add_typer(fleet_keys.app, name="keys")
+app.add_typer(fleet_rollout.app, name="rollout")
+_SHOWN = 20
+_RootOption = Annotated[
+    Path, typer.Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
+]
+_DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
+
+
+@command(app, "enrol")
+def enrol(
+    *,
+    root: _RootOption,
+    device: str,
+    ceiling: str,
+    output: Path,
+    policy: list[Path] | None = None,
+    total_ceiling: str | None = None,
+    group: list[str] | None = None,
+    measurement_ceiling: float | None = None,
+    adversary: list[str] | None = None,
+    fresh_seconds: int | None = None,
+    registry: Path | None = None,
+) -> None:
+    """Write what a device has to know before it is sent anything.
+
+    Its owner decides on ceilings and pins.
+
+    The file is a secret between the device and its gateway. After `fugu fleet remove`, a new enrolment has a new key.
+
+    Without --policy, whoever holds the policy keys may redefine what a guarantee is about, such as its class of chains.
+
+    \b
+    examples:
+      fugu fleet enrol --root keys/root.envelope --device watch --group wrists --ceiling 1 --policy heart.json \\
+          --registry home-fleet.db -o watch.json
+      fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
+          --policy heart.json --policy slow-heart.json -o ring.json
+
+    Args:
+        device: Name of the device, as in its topics.
+        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
+        output (-o FILE): Write the enrolment there.
+        policy (FILE): Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this
+            policy's stream; again for every other stream (default: nothing is pinned).
+        total_ceiling (E@TIME): Largest epsilon of all its streams together; streams without a joint bound are refused
+            (default: each is held to its own).
+        group: A group that it is in; again for more.
+        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
+        adversary: ignorant, informed or universal: which are good enough; again for more (default: any).
+        fresh_seconds (N): It calls itself stale without a signed time for so long.
+        registry (FILE): Enter it into this registry, made if it is not there, with a key by which it knows its
+            gateway's watermarks; without, it takes those of anybody whom the broker lets publish.
+    """
+    if device in RESERVED_DEVICES:
+        raise CommandError(f"no device can have the name {device!r}: it is reserved")
+    found = Root.read(root)
+    made = Enrolment(
+        fleet=found.document.fleet,
+        device=device,
+        root=found.payload.hex(),
+        groups=tuple(sorted(set(group or ()))),
+        ceiling=arguments.epsilon_of(ceiling),
+        total_ceiling=None if total_ceiling is None else arguments.epsilon_of(total_ceiling),
+        measurement_ceiling=(
+            None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "measurement ceiling")
+        ),
+        adversaries=tuple(arguments.adversary(word) for word in adversary) if adversary else None,
+        fresh_seconds=fresh_seconds,
+        pins=read_pins(policy or (), found.document.fleet),
+    )
+    Trust(made)
+    if registry is None:
+        write_secret(output, _text(made))
+    else:
+        with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
+            key = opened.enrol(device, made.groups, who=user(), time_us=now_us())
+            write_secret(output, _text(made.model_copy(update={"key": key.hex()})))
+    say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
+    if not made.pins:
+        warn(
+            "nothing is pinned (--policy): whoever holds the policy keys chooses what states, ticks and chains an "
+            "epsilon is about, or which pairs a point hides; only the ceilings bind them"
+        )
+
+
+def _text(enrolment: Enrolment) -> str:
+    return enrolment.model_dump_json(indent=None if enrolment.pins else 2, exclude_none=True) + "\n"
+
+
+@command(app, "remove")
+def remove(device: str, *, registry: RegistryOption) -> None:
+    """Forget a device that is gone.
+
+    What it has refused and the history stay.
+
+    \b
+    examples:
+      fugu fleet remove watch --registry home-fleet.db
+
+    Args:
+        device (DEVICE): Name of the device.
+    """
+    with closing(Registry(registry)) as opened:
+        opened.remove(device, who=user(), time_us=now_us())
+    print(f"{device} is no device of fleet {opened.fleet} any more")
+
+
+@command(app, "groups")
+def groups(
+    *,
+    registry: RegistryOption,
+    device: str | None = None,
+    add: list[str] | None = None,
+    take: list[str] | None = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List groups and their devices, or change the groups of a device.
+
+    \b
+    examples:
+      fugu fleet groups --registry home-fleet.db
+      fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
+
+    Args:
+        device: Change the groups of this device.
+        add (GROUP): Put it into a group.
+        take (--remove GROUP): Take it out of one.
+    """
+    if (device is None) != (not add and not take):
+        raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
+    with closing(Registry(registry)) as opened:
+        if device is not None:
+            with opened.transaction():
+                before = opened.device(device).groups
+                if missing := set(take or ()) - before:
+                    raise CommandError(f"device {device} is not in group {' or '.join(sorted(missing))}")
+                chosen = (before - set(take or ())) | set(add or ())
+                opened.set_groups(device, chosen, who=user(), time_us=now_us())
+        members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
+    rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
+    answer(as_json, lambda: members, lambda: show_table("Groups", ("group", "devices", ""), rows))
+    if add:
+        warn(f"{device} takes documents for a group only if its own enrolment names the group")
+
+
+@command(app, "push")
+def push(
+    document: _DocumentArgument,
+    *,
+    registry: RegistryOption,
+    root: _RootOption,
+    dry_run: bool = False,
+    enrolments: EnrolmentsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let all devices that a document is for have it at once.
+
+    The gateway sends it. For stages there are rollouts.
+
+    \b
+    examples:
+      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run \\
+          --enrolment watch.json
+      fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
+
+    Args:
+        dry_run: Show what would change; change nothing.
+    """
+    signed = read_document(document, root, owners(enrolments))
+    with closing(Registry(registry)) as opened:
+        if dry_run:
+            check_new(opened, signed)
+            dry_run_of(opened, signed.document, [Root.read(root)], as_json)
+            refuse_other_ticks(opened, signed.document)
+            return
+        refuse_other_ticks(opened, signed.document)
+        with opened.transaction():
+            devices = [device.name for device in reached(opened, signed.document.to)]
+            entry = enter(opened, signed, who=user(), time_us=now_us())
+            view.warn_of_rollouts(opened, devices)
+            opened.desire(devices, entry.version, who=user(), time_us=now_us())
+    back = "" if entry.restores is None else f", which brings version {entry.restores} back"
+    answer(
+        as_json,
+        lambda: {"version": entry.version, "devices": devices, "restores": entry.restores},
+        lambda: say(f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it"),
+    )
+
+
+@command(app, "status")
+def status(
+    *, registry: RegistryOption, group: str | None = None, strict: bool = False, as_json: JsonOption = False
+) -> None:
+    """Show what every device should run, and what it says it runs.
+
+    And what it has refused.
+
+    \b
+    examples:
+      fugu fleet status --registry home-fleet.db
+      fugu fleet status --registry home-fleet.db --check --json
+
+    Args:
+        group: Only devices of this group.
+        strict (--check): Exit code 1 unless every device has what it should, and is not stale.
+    """
+    with closing(Registry(registry)) as opened, opened.snapshot():
+        devices = opened.devices(group)
+        if group is not None and not devices:
+            raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
+        refusals = {one.device: one for one in view.every(opened.refusals)}
+    rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
+    answer(as_json, lambda: {"fleet": opened.fleet, "devices": rows}, lambda: view.show_devices(devices, refusals))
+    wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
+    if strict and wrong:
+        more = "" if len(wrong) <= _SHOWN else ", ..."
+        raise CommandError(
+            f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
+        )
+
+
+@command(app, "history")
+def history(*, registry: RegistryOption, refusals: bool = False, as_json: JsonOption = False) -> None:
+    """Show who did what, and what rollouts did by themselves.
+
+    \b
+    examples:
+      fugu fleet history --registry home-fleet.db
+      fugu fleet history --registry home-fleet.db --refusals --json
+
+    Args:
+        refusals: What devices have refused, instead.
+    """
+    with closing(Registry(registry)) as opened:
+        refused = list(view.every(opened.refusals)) if refusals else []
+        events = [] if refusals else list(view.every(opened.history))
+    answer(
+        as_json,
+        lambda: [one._asdict() for one in (refused or events)],
+        lambda: view.show_refusals(refused, _SHOWN) if refusals else view.show_events(events, _SHOWN),
+    )

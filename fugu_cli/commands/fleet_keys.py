@@ -1,0 +1,297 @@
+"""`fugu fleet init` and `fugu fleet keys`, and the options that fleet commands share."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
+from fugu.host.arguments import one_of
+from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view.fleet import tell_dry_run
+from fugu_cli.view.terminal import answer, say, show_table, working
+from gateway.fleet.documents import changes, former_document
+from gateway.fleet.entries import KeyStoreError, RolloutPlan
+from gateway.fleet.keys import (
+    ROLES,
+    ROOT_FILE,
+    Passphrases,
+    Root,
+    initialise,
+    key_files,
+    new_passphrase,
+    read_passphrase,
+    short,
+)
+from gateway.fleet.keys import rotate as rotate_root
+from gateway.fleet.registry import Registry
+
+__all__ = [
+    "EnrolmentsOption",
+    "KeysOption",
+    "PassphraseFiles",
+    "RegistryOption",
+    "app",
+    "at_hand",
+    "dry_run_of",
+    "init",
+    "now_us",
+    "owners",
+    "user",
+]
+
+
+RegistryOption = Annotated[Path, typer.Option("--registry", metavar="FILE", help="The fleet's registry.")]
+KeysOption = Annotated[
+    list[Path],
+    typer.Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
+]
+PassphraseFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--passphrase-file",
+        metavar="FILE",
+        help="Its first line is the passphrase; mode 0600; again for keys with others "
+        "(default: FUGU_PASSPHRASE, or it is asked for).",
+    ),
+]
+EnrolmentsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--enrolment", metavar="FILE", help="Check it against this device's ceilings and pins; again for more."
+    ),
+]
+_VARIABLE = "FUGU_PASSPHRASE"
+_OPERATOR = "FUGU_OPERATOR"
+
+
+def now_us() -> int:
+    """Microseconds of Unix time."""
+    return time.time_ns() // 1000
+
+
+def owners(files: list[Path] | None) -> list[Enrolment]:
+    """Limits that owners of devices set, from enrolments.
+
+    Raises:
+        FuguError: a file cannot be read, or is no enrolment; names the file.
+    """
+    found = []
+    for file in files or ():
+        try:
+            found.append(read_enrolment(file.read_bytes()))
+        except OSError as error:
+            raise CommandError(f"cannot read the enrolment {file}: {error.strerror}") from None
+        except FuguError as error:
+            raise type(error)(f"{file}: {error}") from None
+    return found
+
+
+def user() -> str:
+    """Who does something, for the history: FUGU_OPERATOR, or the login name.
+
+    Raises:
+        CommandError: neither is known.
+    """
+    try:
+        return os.environ.get(_OPERATOR) or getpass.getuser()
+    except (OSError, KeyError):
+        raise CommandError(f"the login name is not known: say who does it with {_OPERATOR}") from None
+
+
+def at_hand(files: Sequence[Path] | None) -> Passphrases:
+    """The passphrases that files or, if there are none, the environment hold; a person is asked for others.
+
+    Args:
+        files: whose first lines are passphrases.
+
+    Raises:
+        KeyStoreError: a file may be read by others, or holds no passphrase.
+    """
+    given = os.environ.get(_VARIABLE)
+    return Passphrases([read_passphrase(file) for file in files or ()] or ([given] if given else []), _asked)
+
+
+def _asked(prompt: str) -> str:
+    if not sys.stdin.isatty():
+        raise KeyStoreError(f"no passphrase: give --passphrase-file or {_VARIABLE}, or run it at a terminal")
+    try:
+        answer = getpass.getpass(prompt)
+    except EOFError:
+        answer = ""
+    if not answer:
+        raise KeyStoreError("no passphrase: keys without one are not used")
+    return answer
+
+
+def dry_run_of(
+    registry: Registry,
+    document: PolicyDocument,
+    roots: Sequence[Root],
+    as_json: bool,
+    devices: set[str] | None = None,
+    plan: RolloutPlan | None = None,
+    stages: tuple[tuple[str, ...], ...] = (),
+) -> None:
+    """Show what would change on devices, those that a document is for if none are named.
+
+    What is beside the document's content is believed only if one of some roots says so.
+    """
+    with working("what would change"):
+        found = changes(registry, document, devices)
+        former = former_document(registry, document, roots)
+    tell_dry_run(as_json, document, former, found, plan, stages)
+
+
+app = command_group("The keys that a fleet trusts.")
+_MOST_KEYS = 16
+
+
+def init(
+    *,
+    fleet: str,
+    keys: Path,
+    root: str = "2/3",
+    policy: str = "1/1",
+    passphrase_file: PassphraseFiles = None,
+    gateway_passphrase_file: Path | None = None,
+) -> None:
+    """Make a fleet's keys.
+
+    Root keys, which go offline, policy keys for operators, and one for the gateway.
+
+    \b
+    examples:
+      fugu fleet init --fleet home --keys keys
+      fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
+
+    Args:
+        fleet: Name of the fleet.
+        keys (DIR): Folder for the keys; it must be new or empty.
+        root (M/N): Keys that name all others: N, of which M have to sign a new root.
+        policy (M/N): Keys for operators: N, of which M have to sign a document.
+        gateway_passphrase_file (FILE): Passphrase of the gateway's key, which is online (default: the same).
+    """
+    (root_of, roots), (policy_of, policies) = _signing(root, "root"), _signing(policy, "policy")
+    passphrase = at_hand(passphrase_file).new()
+    online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
+    made = initialise(
+        fleet,
+        keys,
+        {"root": roots, "policy": policies, "gateway": 1},
+        {"root": root_of, "policy": policy_of, "gateway": 1},
+        {"root": passphrase, "policy": passphrase, "gateway": online},
+    )
+    _show(made.document, [keys])
+    say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
+    say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
+
+
+def _signing(text: str, name: str) -> tuple[int, int]:
+    found = re.fullmatch("([1-9][0-9]?)/([1-9][0-9]?)", text)
+    if found is None or int(found[2]) > _MOST_KEYS:
+        raise CommandLineError(f"{name} must be M/N, M of N keys and N from 1 to {_MOST_KEYS}, got {text[:40]!r}")
+    return int(found[1]), int(found[2])
+
+
+@command(app, "show")
+def show(keys: KeysOption, as_json: JsonOption = False) -> None:
+    """Show whose signatures count for what.
+
+    And which private keys are in the folders.
+
+    \b
+    examples:
+      fugu fleet keys show --keys keys
+      fugu fleet keys show --keys keys --keys /media/offline/keys --json
+    """
+    document = Root.newest_in(keys).document
+    answer(as_json, lambda: _document(document, keys), lambda: _show(document, keys))
+
+
+@command(app, "rotate")
+def rotate(
+    *,
+    keys: KeysOption,
+    role: str,
+    key: str | None = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=_MOST_KEYS, help="Without --key: how many new ones (default: as many).")
+    ] = None,
+    threshold: int | None = None,
+    passphrase_file: PassphraseFiles = None,
+    new_passphrase_file: Path | None = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace keys, such as one that was lost or stolen.
+
+    By a new root that enough old and new root keys sign.
+
+    \b
+    examples:
+      fugu fleet keys rotate --role gateway --keys keys --keys /media/offline/keys
+      fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
+
+    Args:
+        role: root, policy or gateway.
+        key (NAME): The one to replace, by its first digits (default: all).
+        threshold (1..): How many have to sign from now on (default: as before).
+        new_passphrase_file (FILE): Passphrase of the new keys (default: the first one).
+    """
+    if key is not None and count is not None:
+        raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
+    passphrases = at_hand(passphrase_file)
+    chosen = one_of(role, "--role", ROLES)
+    fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
+    root, made = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
+
+    def show() -> None:
+        _show(root.document, keys)
+        say(f"{keys[0] / ROOT_FILE}: root version {root.document.version}")
+        every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+        say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
+        if chosen == "policy":
+            say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
+
+    answer(as_json, lambda: {**_document(root.document, keys), "new": [str(path) for path in made]}, show)
+
+
+def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
+    """The root, and where its private keys are."""
+    files, retired = _files(document, folders)
+    roles: dict[str, Any] = {
+        role: {
+            "threshold": getattr(document, role).threshold,
+            "keys": [{"key": name, "file": files.get(short(name))} for name in getattr(document, role).keys],
+        }
+        for role in ROLES
+    }
+    return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
+
+
+def _show(document: RootDocument, folders: list[Path]) -> None:
+    files, retired = _files(document, folders)
+    rows: list[tuple[str, str, str, str]] = []
+    for role in ROLES:
+        members = getattr(document, role)
+        takes = f"{members.threshold} of {len(members.keys)}"
+        rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
+    rows += [("none any more", "", name, path) for name, path in retired.items()]
+    title = f"Root version {document.version} of fleet {document.fleet}"
+    show_table(title, ("role", "takes", "key", "file"), rows)
+
+
+def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Paths of all keys by their short names, and of those among them that the root does not name."""
+    files, named = {file.short: str(file.path) for file in key_files(folders)}, {short(name) for name in document.keys}
+    return files, {name: path for name, path in files.items() if name not in named}

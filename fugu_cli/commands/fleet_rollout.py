@@ -1,0 +1,473 @@
+"""`fugu fleet sign` and `fugu fleet rollout`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from firmware_sim.compiled_policy import FirmwareError, units, with_compiled
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import Address, PolicyDocument
+from fugu.host.arguments import moment, one_of, stream_units
+from fugu.host.files import write_public
+from fugu_cli.app import JsonOption, UnitOption, command, command_group
+from fugu_cli.commands.fleet_keys import (
+    EnrolmentsOption,
+    KeysOption,
+    PassphraseFiles,
+    RegistryOption,
+    at_hand,
+    dry_run_of,
+    now_us,
+    owners,
+    user,
+)
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view.fleet import (
+    content_document,
+    read_document,
+    show_content,
+    tell_rollout,
+    watch,
+)
+from fugu_cli.view.terminal import answer, say, show_table, working
+from gateway.fleet.documents import (
+    believed,
+    check_new,
+    document_in,
+    enter,
+    former_document,
+    refuse_other_ticks,
+    target_of,
+)
+from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
+from gateway.fleet.entries import share as read_share
+from gateway.fleet.keys import Root, key_files, unlock_some
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
+from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees
+
+__all__ = ["app", "sign"]
+
+_Expiry = Literal["hold", "stop"]
+_EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOptions:
+    """For whom a document is, which one it is, and when it holds.
+
+    Attributes:
+        to (WHOM): device:NAME, group:NAME or everyone.
+        version (N|next): Of the document; next is the one after the registry's newest.
+        restores (VERSION|FILE): Bring back what this version of the registry said; a signed file, if a key that was
+            replaced since has signed it.
+        valid_from (TIME): Unix seconds or ISO 8601 (UTC if it says no zone).
+        valid_until (TIME): It is over then.
+        on_expiry: hold (default): go on when it is over; stop: be silent.
+        registry (FILE): For --version next and --restores VERSION; it is only read.
+        boards: For microcontrollers too: with compiled policies.
+    """
+
+    to: str | None = None
+    version: str = "next"
+    restores: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    on_expiry: str | None = None
+    registry: Path | None = None
+    boards: bool = False
+    unit: UnitOption = None
+
+
+def sign(
+    policies: list[Path] | None = None,
+    *,
+    keys: KeysOption,
+    document: DocumentOptions,
+    add_to: Path | None = None,
+    output: Path | None = None,
+    enrolments: EnrolmentsOption = None,
+    passphrase_file: PassphraseFiles = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign what devices are to do.
+
+    Every guarantee is derived anew before, and what is false is not signed.
+
+    \b
+    examples:
+      fugu fleet sign heart.json --to group:wrists --version 1 --keys keys -o wrists-1.envelope
+      fugu fleet sign heart.json --to everyone --version next --registry home-fleet.db --keys keys -o all.envelope
+      fugu fleet sign --add-to all.envelope --keys /media/anna/keys
+      fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
+      fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
+
+    Args:
+        policies ([POLICY]...): Policies in their JSON form, one a stream.
+        add_to (FILE): Add a signature to a document of others.
+        output (-o FILE): Write it there (default: as --add-to).
+    """
+    target = output or add_to
+    sources = [bool(policies), document.restores is not None, add_to is not None]
+    if sum(sources) != 1 or target is None or bool(policies) != (document.to is not None):
+        raise CommandLineError(
+            "name POLICY files with --to and -o, or --restores with -o, or --add-to (try 'fugu fleet sign --help')"
+        )
+    root = Root.newest_in(keys)
+    limits = owners(enrolments)
+    if add_to is not None:
+        if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
+            raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
+        signed = _opened(add_to, root)
+        if signed.document.compiled and with_compiled(signed.document, units(signed.document)) != signed.document:
+            raise FirmwareError("the compiled policies of the document are not those of its policies")
+        verify_guarantees(signed.document)
+        former = _looked_at(signed.document, keys, document.registry, as_json)
+        signed = signed.with_signatures(_policy_keys(keys, root, passphrase_file, signed))
+    else:
+        with working("deriving every guarantee"):
+            made = _document(root, policies or [], document, _roots_in(keys))
+            if document.registry is not None:
+                with closing(Registry(document.registry)) as opened:
+                    refuse_other_ticks(opened, made)
+        former = _looked_at(made, keys, document.registry, as_json)
+        signed = Signed.by(made, _policy_keys(keys, root, passphrase_file, None), root)
+    if signed.complete:
+        with working("checking it as a device does"):
+            signed.check(root, int(time.time()), limits)
+    write_public(target, signed.payload)
+    _show_signed(signed, former, target, as_json)
+
+
+def _looked_at(
+    document: PolicyDocument, keys: list[Path], registry: Path | None, as_json: bool
+) -> PolicyDocument | None:
+    """Show a document before it is signed, and let a person at a terminal say no; the document before it."""
+    former = None
+    if registry is not None:
+        with closing(Registry(registry)) as opened:
+            former = former_document(opened, document, _roots_in(keys))
+    if not as_json:
+        show_content(document, former)
+        if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
+            raise CommandError("nothing was signed")
+    return former
+
+
+def _roots_in(folders: Sequence[Path]) -> list[Root]:
+    """All roots of some folders, the newest first. FleetError as for `Root.newest_in`."""
+    found = {Root.newest_in(folders).payload: Root.newest_in(folders)}
+    for path in (path for folder in folders for path in sorted(folder.glob("root-*.envelope"))):
+        root = Root.read(path)
+        found.setdefault(root.payload, root)
+    return sorted(found.values(), key=lambda root: -root.document.version)
+
+
+def _document(root: Root, policies: list[Path], given: DocumentOptions, roots: list[Root]) -> PolicyDocument:
+    """The document that the options of `sign` describe."""
+    expiry: _Expiry = one_of(given.on_expiry or "hold", "--on-expiry", _EXPIRIES)
+    until = None if given.valid_until is None else moment(given.valid_until, "--valid-until")
+    begin = 0 if given.valid_from is None else moment(given.valid_from, "--valid-from")
+    number, old = _version(given, root, roots)
+    if old is None:
+        whom: Address = _address(given.to or "")
+        bodies = read_bodies(policies, root.document.fleet, whom)
+    else:
+        whom, bodies = old.to, list(old.policies)
+        expiry = expiry if given.on_expiry else old.on_expiry
+        until = old.valid_until if until is None else until
+    if until is not None and until <= time.time():
+        raise CommandError(f"the document would be over since {until}: say --valid-until, later than now")
+    made = make_document(
+        root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
+    )
+    compiled = old is not None and bool(old.compiled)
+    if not given.boards and not compiled:
+        return made
+    return with_compiled(made, (units(old) if old is not None and compiled else {}) | stream_units(given.unit))
+
+
+def _address(text: str) -> Address:
+    """Read `device:NAME`, `group:NAME` or `everyone`; a `CommandLineError` if it is none of these."""
+    kind, colon, name = text.partition(":")
+    if text == "everyone":
+        return Address(everyone=True)
+    if kind not in ("device", "group") or not colon or not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):
+        raise CommandLineError(f"--to must be device:NAME, group:NAME or everyone, got {text[:80]!r}")
+    return Address(device=name) if kind == "device" else Address(group=name)
+
+
+def _version(given: DocumentOptions, root: Root, roots: list[Root]) -> tuple[int, PolicyDocument | None]:
+    """The new document's version, and the document that it brings back.
+
+    The registry's file lies on the gateway's host and is believed only where the root in force, or for the number of
+    the newest version any root at hand, has signed what it says.
+    """
+    text, back = given.version, given.restores
+    old = None if back is None or back.isdecimal() else _restored(Path(back), roots)
+    if text != "next" and not text.isdecimal():
+        raise CommandLineError(f"--version must be a number or 'next', got {text[:40]!r}")
+    if given.registry is None:
+        if text == "next" or (back is not None and old is None):
+            raise CommandLineError("--version next and --restores need --registry")
+        return _risen(int(text[:20]), old), old
+    with closing(Registry(given.registry)) as opened:
+        newest = opened.newest_version()
+        if text == "next" and newest:
+            try:
+                believed(opened, newest, roots)
+            except FuguError as error:
+                raise FleetError(f"{error}: nor is its number; say the new one with --version") from None
+        number = newest + 1 if text == "next" else int(text[:20])
+        if number <= newest:
+            raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
+        if back is not None and old is None:
+            try:
+                old = believed(opened, int(back[:20]), [root])
+            except FleetError as error:
+                raise FleetError(
+                    f"{error}. If a key that was replaced since has signed it, name the file: --restores FILE"
+                ) from None
+        return _risen(number, old), old
+
+
+def _restored(path: Path, roots: list[Root]) -> PolicyDocument:
+    """A signed file that is to be brought back; any root of the folders of keys may have been in force then."""
+    try:
+        return read_complete(path.read_bytes(), roots)
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _risen(number: int, old: PolicyDocument | None) -> int:
+    if old is not None and number <= old.version:
+        raise FleetError(f"version {number} is not newer than version {old.version}, which it brings back")
+    return number
+
+
+def _policy_keys(
+    folders: list[Path], root: Root, passphrase_files: list[Path] | None, signed: Signed | None
+) -> list[Ed25519PrivateKey]:
+    """Policy keys that are at hand and have not signed yet, as many as are still needed, at least one."""
+    files, role = key_files(folders), root.document.policy
+    done = set() if signed is None else {one.key.hex() for one in signed.envelope.signatures}
+    needed = max(1, role.threshold - len(done))
+    found = unlock_some(files, (name for name in role.keys if name not in done), needed, at_hand(passphrase_files))
+    if not found:
+        what = "that has not signed yet " if done else ""
+        raise CommandError(
+            f"{' and '.join(map(str, folders))}: no policy key of root version {root.document.version} {what}is there"
+        )
+    return found
+
+
+def _opened(path: Path, root: Root) -> Signed:
+    try:
+        return Signed.read(path.read_bytes(), root)
+    except FuguError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _show_signed(signed: Signed, former: PolicyDocument | None, path: Path, as_json: bool) -> None:
+    document, streams = signed.document, promises(signed.document)
+    fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
+    counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
+
+    def show() -> None:
+        of_points = {"measured": " each point"}
+        rows = [
+            (one.stream, one.kind, f"{one.epsilon:g}{one.about}{of_points.get(one.kind, '')}", one.adversary)
+            for one in streams
+        ]
+        show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
+        say(
+            "Epsilon is for single ticks where no stretch is named; the dry run of a push, and 'fugu check policy', "
+            "show it for an hour and a night."
+        )
+        say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
+        if not signed.complete:
+            say("others add theirs with: fugu fleet sign --add-to", style="bold")
+
+    streams_told = {
+        "streams": [{**dict(zip(one._fields[:4], one, strict=False)), "stretch_ticks": one.ticks} for one in streams]
+    }
+    answer(as_json, lambda: {**fields, **counts, **streams_told, **content_document(document, former)}, show)
+
+
+app = command_group("A document in stages, to some devices first.")
+NumberArgument = Annotated[
+    int | None, typer.Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
+]
+_STAGES = ("5%", "25%", "100%")
+
+
+@command(app, "start")
+def start(
+    document: Path | None = None,
+    *,
+    registry: RegistryOption,
+    version: int | None = None,
+    root: Path | None = None,
+    stage: list[str] | None = None,
+    error: str = "5%",
+    pace: int = 100,
+    patience: int = 600,
+    group: list[str] | None = None,
+    share: str = "100%",
+    seed: str = "",
+    dry_run: bool = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin to let devices have a document, stage by stage.
+
+    The gateway goes on with it, also after it was restarted.
+
+    \b
+    examples:
+      fugu fleet rollout start all-7.envelope --registry home-fleet.db --root keys/root.envelope
+      fugu fleet rollout start --version 7 --registry home-fleet.db --stage group:canaries --stage 10%,success=95% \\
+          --stage 100%,gate --error 3% --pace 60 --seed spring
+
+    Args:
+        document ([DOCUMENT]): What 'fugu fleet sign' has written.
+        version (N): A document that the registry has, instead.
+        root (FILE): With DOCUMENT: the fleet's root, to check it with.
+        stage (STAGE): SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; the
+            last must be 100% (default: 5%, 25%, 100%). success is how many of its devices have to accept before the
+            next one begins (default: 90%).
+        error (SHARE): Of a stage's devices refuse, fail or keep silent: it stops.
+        pace (N): Devices a minute that get the document.
+        patience (SECONDS): Time that a device has to answer.
+        group: Only devices of this group; again for more (default: all).
+        share (SHARE): Only this share of the devices.
+        seed: Another seed chooses other devices to be first.
+        dry_run: Show the stages and what would change; change nothing.
+    """
+    if (document is None) == (version is None) or (document is None) != (root is None):
+        raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
+    signed = None if document is None or root is None else read_document(document, root)
+    stages = tuple(_stage(text) for text in stage or _STAGES)
+    plan = RolloutPlan(
+        version=signed.document.version if signed else version or 0,
+        stages=stages,
+        error=read_share(error),
+        pace=pace,
+        patience_seconds=patience,
+        groups=tuple(group or ()),
+        share=read_share(share),
+        seed=seed,
+    )
+    with closing(Registry(registry)) as opened:
+        if dry_run:
+            _dry_run(opened, plan, signed, root, as_json)
+            return
+        rollouts = Rollouts(opened)
+        with opened.transaction():
+            refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
+            if signed is not None:
+                enter(opened, signed, who=user(), time_us=now_us())
+            number = rollouts.draft(plan, who=user(), time_us=now_us())
+            rollouts.start(number, who=user(), time_us=now_us())
+        tell_rollout(as_json, opened, number)
+
+
+@command(app, "show")
+def show(
+    number: NumberArgument = None,
+    *,
+    registry: RegistryOption,
+    live: bool = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a rollout: its stages, and how their devices stand.
+
+    The newest if none is named.
+
+    \b
+    examples:
+      fugu fleet rollout show --registry home-fleet.db
+      fugu fleet rollout show 3 --registry home-fleet.db --watch
+
+    Args:
+        live (--watch): Until it has ended; exit code 1 unless completed.
+    """
+    if live and as_json:
+        raise CommandLineError("--watch and --json do not go together")
+    with closing(Registry(registry)) as opened:
+        if number is None:
+            numbers = Rollouts(opened).numbers()
+            if not numbers:
+                raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
+            number = numbers[-1]
+        if not live:
+            tell_rollout(as_json, opened, number)
+        elif (phase := watch(opened, number)) != "completed":
+            raise CommandError(f"rollout {number} was {phase}")
+
+
+def _operation(what: str, about: str) -> None:
+    """Add a command that does something to a rollout."""
+    example = f"\n\n\b\nexamples:\n  fugu fleet rollout {what} --registry home-fleet.db"
+
+    @app.command(what, help=about + example)
+    def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
+        with closing(Registry(registry)) as opened:
+            chosen = _under_way(opened) if number is None else number
+            Rollouts(opened).operate(chosen, what, who=user(), time_us=now_us())
+            tell_rollout(False, opened, chosen)
+
+
+_operation("approve", "Open the gate that a rollout waits at.")
+_operation("pause", "Let nothing happen until it is resumed.\n\nDevices that were offered the document keep it.")
+_operation("resume", "Go on with a rollout that is paused.")
+_operation("abort", "End a rollout.\n\nDevices stay where they are, and the way back is said.")
+
+
+def _under_way(registry: Registry) -> int:
+    """The one rollout that is under way."""
+    found = Rollouts(registry).active()
+    if not found:
+        raise CommandError(f"no rollout is under way in fleet {registry.fleet}")
+    if len(found) > 1:
+        raise CommandError(f"rollouts {', '.join(map(str, found))} are under way: name one")
+    return found[0]
+
+
+def _stage(text: str) -> Stage:
+    """Read `SHARE` or `group:NAME`, then `,success=SHARE` and `,gate`."""
+    reach, *options = text.split(",")
+    success, gate = "90%", False
+    for option in options:
+        if option == "gate":
+            gate = True
+        elif option.startswith("success="):
+            success = option.removeprefix("success=")
+        else:
+            raise CommandLineError(f"a stage is SHARE or group:NAME, then ,success=SHARE and ,gate; got {text[:60]!r}")
+    if reach.startswith("group:"):
+        return Stage(group=reach.removeprefix("group:"), success=share(success), gate=gate)
+    return Stage(share=share(reach), success=share(success), gate=gate)
+
+
+def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None, as_json: bool) -> None:
+    """The stages as they would be, and what would change on the devices."""
+    if signed is not None:
+        check_new(registry, signed)
+        document = signed.document
+    else:
+        document = document_in(registry, plan.version)
+    groups = {device.name: device.groups for device in registry.devices()}
+    stages = stages_of(plan, groups, target_of(document.to))
+    names = {name for stage in stages for name in stage}
+    roots = [] if root is None else [Root.read(root)]
+    dry_run_of(registry, document, roots, as_json, names, plan, stages)

@@ -1,0 +1,229 @@
+"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `forget` and `asyncapi`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.contract.frames import MAX_TICK
+from fugu.host.arguments import one_of
+from fugu.host.process import LOG_FORMATS, log_to_stderr
+from fugu_cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu_cli.connection import gateway_of, store_of
+from fugu_cli.view.gateway import show_status, tell_history
+from fugu_cli.view.terminal import answer, say, working
+
+if TYPE_CHECKING:
+    from gateway.page.server import PageSettings
+
+
+app = command_group("Receive what devices publish, and estimate from it.")
+
+
+@dataclass(frozen=True, slots=True)
+class _LogOptions:
+    """Options for the log of a process that keeps running.
+
+    Attributes:
+        verbose: Log what happens, not only what goes wrong.
+        log_format: Of the log: text, or json (an object a line).
+    """
+
+    verbose: bool = False
+    log_format: str = "text"
+
+    def begin(self) -> None:
+        """Set the log up.
+
+        Raises:
+            FuguError: there is no such format.
+        """
+        log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
+
+
+@command(app, "run")
+def run(config: ConfigArgument, *, logs: _LogOptions, shard: str | None = None) -> int:
+    """Serve a fleet until SIGTERM or SIGINT.
+
+    \b
+    The file says what is served, where it is kept, and who is told what of it; file names are relative to its folder:
+      fleet = "home"
+      store = "home.db"              # or postgresql://fugu@db.example/home?sslmode=verify-full
+      policies = "policies"
+      [broker]
+      host = "gw.example"
+      ca_file = "ca.pem"
+
+    \b
+    examples:
+      fugu gateway run gateway.toml
+      fugu gateway run gateway.toml --verbose
+      fugu gateway run gateway.toml --shard 0/2
+      fugu gateway run gateway.toml --shard fleet/2
+
+    Args:
+        shard (I/N): Be one of N shards of any machine, or fleet/N: the rest of it.
+    """
+    from gateway.process import run as serve
+
+    logs.begin()
+    gateway = gateway_of(config)
+    settings, page = gateway.settings(shard), gateway.page_settings()
+    with _beside(page), ExitStack() as starting:
+        starting.enter_context(working(f"checking {settings.store}, and starting"))
+        return serve(settings, started=starting.close)
+
+
+def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
+    """The page, which listens already, and begins with the context."""
+    if page is None:
+        return nullcontext()
+    from gateway.page.server import PageBeside
+
+    beside = PageBeside(page)
+    say(f"the page: {beside.settings.address}")
+    return beside
+
+
+@command(app, "cluster")
+def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: str = "auto") -> int:
+    """Serve a fleet by shards on a Ray cluster.
+
+    Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the
+    same files. When this process is killed, the shards go on; started again, it finds them.
+
+    \b
+    examples:
+      fugu gateway cluster /etc/fugu/gateway.toml --shards 16
+
+    Args:
+        shards (N 2..): So many processes share the devices.
+        address (HOST:PORT): Ray's head node; auto: that of the cluster of this machine.
+    """
+    from gateway.cluster.cluster import run_cluster
+
+    logs.begin()
+    settings = gateway_of(config).settings(shards=shards)
+    with ExitStack() as starting:
+        starting.enter_context(working(f"starting {shards} shards"))
+        return run_cluster(settings, address, started=starting.close)
+
+
+@command(app, "status")
+def status(store: str, *, as_json: JsonOption = False) -> int:
+    """Ask the running gateway how it is.
+
+    Exit code 1 if there is an alarm, or no gateway.
+
+    \b
+    examples:
+      fugu gateway status /var/lib/fugu/home.db
+      fugu gateway status home.db --json
+
+    Args:
+        store (FILE|URL): The store of the gateway that runs, or its gateway.toml.
+    """
+    from gateway.health import asked
+
+    found = asked(store_of(store))
+    answer(as_json, lambda: found, lambda: show_status(found))
+    return 1 if found["alarms"] else 0
+
+
+@command(app, "watch")
+def watch(store: str, *, false_alarms: float = 0.1, as_json: JsonOption = False) -> int:
+    """Test whether streams are in the classes of their policies.
+
+    From symbols alone. Exit code 1 if one is not.
+
+    \b
+    examples:
+      fugu gateway watch home.db
+      fugu gateway watch home.db --false-alarms 0.01 --json
+
+    Args:
+        store (FILE|URL): The gateway's store; its gateway may be running.
+        false_alarms (RATE): The most false alarms expected in a year of the whole fleet.
+    """
+    from fugu_cli.view.model import show_watched
+    from gateway.audit.model_watch import watch_store
+
+    with working("testing every stream"):
+        found = watch_store(store_of(store), false_alarms)
+    answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
+    return 1 if any(one.alarm is not None for one in found) else 0
+
+
+@command(app, "history")
+def history(
+    device: str,
+    stream: str,
+    *,
+    store: str,
+    first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
+    last: Annotated[
+        int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
+    ] = None,
+    as_json: bool = False,
+) -> None:
+    """Print the estimates of a stream from the store, tick by tick.
+
+    \b
+    examples:
+      fugu gateway history watch hr --store home.db --first 3600 --last 7199
+      fugu gateway history watch hr --store home.db --json
+
+    Args:
+        device: The device.
+        stream: Its stream.
+        store (FILE|URL): The gateway's store; its gateway may be running.
+        as_json (--json): One JSON object a line.
+    """
+    from gateway.config import Place
+    from gateway.estimates.history import estimates_between
+
+    place = Place.of(store)
+    for row in estimates_between(place.store, device, stream, first, last, place.lag):
+        tell_history(as_json, row)
+
+
+@command(app, "forget")
+def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
+    """Erase what a device has sent from the store.
+
+    And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
+
+    \b
+    examples:
+      fugu gateway forget watch --store home.db
+
+    Args:
+        device: The device.
+        store (FILE|URL): The gateway's store; its gateway must not be running.
+    """
+    from gateway.config import Place
+    from gateway.retention import forget_device
+
+    place = Place.of(store)
+    with working(f"erasing {device}"):
+        found = forget_device(place.store, device, place.ledger)
+    text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
+    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))
+
+
+@command(app, "asyncapi")
+def asyncapi() -> None:
+    """Print the protocol as an AsyncAPI 3 document.
+
+    Every topic, and what its messages hold.
+
+    \b
+    examples:
+      fugu gateway asyncapi > asyncapi.json
+    """
+    from fugu.contract.asyncapi import asyncapi_json
+
+    print(asyncapi_json(), end="")

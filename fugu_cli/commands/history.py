@@ -1,0 +1,157 @@
+"""`fugu gateway export`, `fugu gateway learn` and `fugu gateway smooth`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu_cli.app import JsonOption, command
+from fugu_cli.connection import store_of
+from fugu_cli.view.gateway import tell_learned
+from fugu_cli.view.terminal import answer, show_table, working
+
+if TYPE_CHECKING:
+    from gateway.history.stored import Span
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
+]
+RayOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
+]
+
+learn = typer.Typer(rich_markup_mode=None, add_completion=False)
+smooth = typer.Typer(rich_markup_mode=None, add_completion=False)
+export = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """A stretch of wall-clock time.
+
+    Attributes:
+        since (--from TIME): The first moment (default: the first that is stored).
+        until (--to TIME): The moment after the last (default: now).
+    """
+
+    since: str | None = None
+    until: str | None = None
+
+    def span(self) -> Span:
+        """Read both times; they are in UTC unless they say otherwise."""
+        from fugu.library.history import span_of
+
+        return span_of(self.since, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Which streams.
+
+    Attributes:
+        stream: Only streams of this name.
+        device: Only this device; repeatable.
+    """
+
+    stream: str | None = None
+    device: list[str] | None = None
+
+
+@command(export)
+def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption = False) -> int:
+    """Write what a gateway has stored as Parquet files.
+
+    Symbols, points, estimates, windows and releases, by date.
+
+    \b
+    examples:
+      fugu gateway export home.db everything
+      fugu gateway export home.db october --from 2026-10-01 --to 2026-11-01
+
+    Args:
+        store (FILE|URL): The store; its gateway may be running.
+        folder (DIR): A new folder for the files.
+    """
+    from gateway.config import Place
+    from gateway.history import export
+
+    span, place = time.span(), Place.of(store)
+    with working(f"exporting {place.store.name}", measured=True) as told:
+        rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
+    answer(as_json, lambda: rows, lambda: _show_rows(folder, rows))
+    return 0
+
+
+@command(smooth)
+def _smooth(
+    source: SourceArgument,
+    *,
+    output: Path,
+    streams: StreamOptions,
+    time: SpanOptions,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Tell states from all symbols, as Parquet files.
+
+    Of every tick, from those before it and those after it.
+
+    \b
+    examples:
+      fugu gateway smooth home.db -o smoothed
+      fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
+
+    Args:
+        output (-o DIR): A new folder for the files.
+    """
+    from gateway.history import smoothing, tasks
+
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
+        rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
+    answer(as_json, lambda: rows, lambda: _show_rows(output, rows))
+    return 0
+
+
+@command(learn)
+def _learn(
+    source: SourceArgument,
+    *,
+    streams: StreamOptions,
+    time: SpanOptions,
+    output: Path | None = None,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Learn a class of chains from randomised symbols.
+
+    Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
+
+    \b
+    examples:
+      fugu gateway learn home.db --stream hr -o class.json
+      fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+
+    Args:
+        output (-o FILE): Write the class, for the plan commands.
+    """
+    from gateway.history import learning, tasks
+
+    span, location = time.span(), store_of(source)
+    chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
+    with tasks.open_tasks(ray) as where, working(f"learning from {location.name}") as told:
+        model = learning.learn_class(chosen, tasks=where, told=told)
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    tell_learned(as_json, model)
+    return 1 if model.chains is None else 0
+
+
+def _show_rows(folder: Path, rows: Mapping[str, int]) -> None:
+    """Print how many rows each table of a folder has."""
+    show_table(f"Written to {folder}", ("table", "rows"), [(name, f"{count:,}") for name, count in rows.items()])

@@ -1,0 +1,160 @@
+"""`fugu gateway release`, and `fugu gateway ledger show`, `resume` and `progress`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from fugu.contract.frames import MAX_TICK
+from fugu.host.arguments import moment
+from fugu_cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu_cli.connection import broker_of, gateway_of, store_of
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view.gateway import tell_ledger, tell_releases
+from fugu_cli.view.terminal import say_waiting, working
+from gateway.location import Location, store_location
+from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
+
+__all__ = ["LedgerOption", "ledger_location"]
+
+app = command_group("What every audience has been told.")
+releases = typer.Typer(rich_markup_mode=None, add_completion=False)
+LedgerOption = Annotated[
+    str | None, typer.Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
+]
+StoreOption = Annotated[str, typer.Option("--store", metavar="FILE|URL", help="The gateway's store.")]
+
+
+def ledger_location(ledger: str | None, store: str | None) -> Location:
+    """Where a ledger is."""
+    if ledger is not None:
+        return store_location(ledger)
+    if store is None:
+        raise CommandLineError("which ledger? say --ledger, or --store for the one beside it")
+    return ledger_beside(store_of(store))
+
+
+@command(app, "show")
+def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: JsonOption = False) -> int:
+    """Show what is allowed, spent and left, and the releases.
+
+    For every stream and audience.
+
+    \b
+    examples:
+      fugu gateway ledger show --ledger home-ledger.db
+      fugu gateway ledger show --ledger home-ledger.db --json
+      fugu gateway ledger show --store postgresql://fugu@db/home
+
+    Args:
+        store (FILE|URL): The gateway's store, for the ledger beside it.
+    """
+    with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
+        tell_ledger(as_json, opened)
+    return 0
+
+
+@command(app, "resume")
+def resume(
+    store: StoreOption,
+    ledger: LedgerOption = None,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies."),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time."),
+    ] = None,
+) -> None:
+    """Go on with a ledger or a store that was lost or put back.
+
+    Releases go on after the last tick that ledger or store have released.
+
+    If both were put back from copies, neither has the newest releases. Then say --after, in Unix seconds or like
+    2030-01-31T12:00: no window that begins before that time is released, of any stream. Now is always safe. The time
+    may be lowered later, with --broker, but not below the end of the newest release.
+
+    \b
+    examples:
+      fugu gateway ledger resume --ledger home-ledger.db --store home.db
+      fugu gateway ledger resume --store home.db --after 2030-01-31T12:00
+    """
+    from gateway.releases.setup import resume_ledger
+
+    resumed, location = ledger_location(ledger, store), store_of(store)
+    seconds = None if after is None else moment(after, "--after")
+    address = None if broker is None else broker_of(broker)
+    for begun in resume_ledger(resumed, location, seconds, address):
+        print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
+    with closing(Ledger(resumed, create=False)) as opened:
+        if limit := opened.not_before_us:
+            print(no_release_before(limit))
+    print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
+
+
+@command(app, "progress")
+def progress(
+    *,
+    store: StoreOption,
+    release: str,
+    first: Annotated[
+        int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
+    ],
+    ledger: LedgerOption = None,
+) -> None:
+    """Let the schedule of a release go on at another tick.
+
+    With the gateway stopped; no window is released twice.
+
+    \b
+    examples:
+      fugu gateway ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
+
+    Args:
+        release (NAME): The release, as `fugu gateway ledger show` has it.
+    """
+    from gateway.releases.setup import set_progress
+
+    before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
+    print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
+
+
+@command(releases)
+def release(
+    config: ConfigArgument, *, name: str, first: int, broker: str | None = None, as_json: JsonOption = False
+) -> int:
+    """Make a release now, and charge it in the ledger.
+
+    It is refused, or printed, and published if a broker is named.
+
+    \b
+    examples:
+      fugu gateway release gateway.toml --name active --first 3600
+
+    Args:
+        name (NAME): A release of the gateway's configuration of releases.
+        first (TICK 0..): First tick of the window.
+        broker (HOST:PORT|FILE): Publish there, by an account of its own.
+    """
+    address = None if broker is None else broker_of(broker)
+    gateway = gateway_of(config)
+    if gateway.releases is None or gateway.policies is None:
+        raise CommandError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
+    from gateway.releases.setup import release_now
+
+    with working(f"making {name}"):
+        frames = release_now(
+            config=gateway.releases,
+            store=gateway.store,
+            policies=gateway.policies,
+            ledger=gateway.ledger,
+            name=name,
+            first=first,
+            broker=address,
+            say=say_waiting,
+        )
+    tell_releases(as_json, frames)
+    return 0

@@ -1,0 +1,81 @@
+"""The work of `fugu plan measure` and `fugu plan network`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fugu.host import arguments
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.network_plan import plan_network, read_network
+from fugu.planning.policy_builder import build_measure_policy, missing_fields
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.measure_plan import draw_measure_plan, tell_measure_plan, tell_network_plan
+from fugu_cli.view.terminal import say, warn, working
+
+__all__ = ["plan_measure", "plan_network_file"]
+
+_SLOW_PLACES = 64
+
+
+def plan_measure(
+    file: Path,
+    adversary: str,
+    *,
+    apart: list[str] | None,
+    hide: str | None,
+    protect: str | None,
+    quick: bool,
+    svg: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan a measurement, print the plan, and write its policy and its picture if files are named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    if arguments.protected(protect):
+        raise CommandLineError(
+            "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
+            "steps between places are impossible, as most are: --protect tick"
+        )
+    if apart and hide:
+        raise CommandLineError("--apart and --hide are two requirements: give one of them")
+    groups = {"apart": [_names(group) for group in apart or ()]}
+    wanted = read_spec(file, groups if apart else {"hidden": _names(hide)} if hide else None)
+    if wanted.states > _SLOW_PLACES and not quick:
+        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
+    seconds = wanted.header.get("period")
+    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
+        seconds = None  # a policy needs one, and will say so
+    with working(f"planning a measurement of {wanted.states} states"):
+        plan = make_measure_plan(wanted, arguments.adversary(adversary), quick=quick, period=seconds)
+    if output is not None:
+        if missing := missing_fields(wanted):
+            raise CommandLineError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
+        output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
+    if svg is not None:
+        svg.write_text(draw_measure_plan(plan), encoding="utf-8")
+    tell_measure_plan(as_json, plan)
+    for written, what in ((output, "policy"), (svg, "picture")):
+        if written is not None and not as_json:
+            say(f"{what} written to {written}")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def plan_network_file(file: Path, *, as_json: bool) -> None:
+    """Plan one release over a network, and print what each mechanism needs.
+
+    Raises:
+        FuguError: the file cannot be used, or nothing in it is a secret.
+        OSError: it cannot be read.
+    """
+    spec = read_network(file)
+    with working("planning a release over a network"):
+        plan = plan_network(spec)
+    tell_network_plan(as_json, spec, plan)

@@ -1,0 +1,250 @@
+"""The work of `fugu plan model`: a recording to a chain of states, or traces to one of places."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fugu.contract.errors import FuguError
+from fugu.contract.topics import NAME_PATTERN
+from fugu.host.arguments import StateRules, number, positive
+from fugu.planning.errors import PlanningError
+from fugu.planning.grid_model import WARNING, fit_grid, grid_document, order_two_document
+from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint, read_stream
+from fugu.planning.states import Recording, with_states
+from fugu.planning.true_class import attack_model, attack_streams
+from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
+from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.places import read_traces, resampled
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.model import show_grid, show_joint_model, show_model
+from fugu_cli.view.terminal import answer, say, warn, working
+
+__all__ = ["fit_places", "fit_recordings"]
+
+
+_SEED = 20201
+
+
+def fit_streams(
+    files: Sequence[Path],
+    options: ReadOptions,
+    given: StateRules,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Fit a joint chain to recordings, print it, and write it if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such chain.
+        OSError: a file cannot be read or written.
+    """
+    wanted = None if epsilon is None else positive(epsilon, "epsilon")
+    rules = _rules(files, given)
+    if given.order == 2 and len(rules) > 1:
+        raise CommandLineError("--order 2 is for one stream")
+    if not 1 <= len(rules) <= MOST_STREAMS:
+        raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
+    with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
+        recording = read_joint(rules, options)
+        names = _named(None if given.name is None else _words(given.name), rules, recording.streams)
+        streams = _streams(rules, names, recording)
+        states, segments, period = recording.states, recording.segments, recording.period_seconds
+        if given.order == 2:
+            model = fit_order_two(states[:, 0], segments, streams[0], period_seconds=period)
+        else:
+            model = fit_joint(states, segments, streams, period_seconds=period)
+            if wanted is not None and model.odds_ratio is not None:
+                told("attacking its class")
+                _, joint = joint_states(states)
+                model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
+    warn(model.warning)
+
+
+def _named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
+    """Names of streams: those given, else their columns or files, whichever tell them apart.
+
+    Raises:
+        PlanningError: there are other numbers of names, or they are no names of streams, or not different ones.
+    """
+    found = [
+        [one.column for one in streams],
+        [rule.path.name.split(".")[0] for rule in rules],
+    ]
+    if names is not None and len(names) != len(streams):
+        raise PlanningError(f"there are {len(streams)} streams and {len(names)} names")
+    for some in found if names is None else [list(names)]:
+        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
+            return tuple(some)
+    what = "columns and files do not name the streams" if names is None else "these are no names of streams"
+    raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
+
+
+def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
+    columns = _words(given.column or "-")
+    number = max(len(files), len(columns))
+    if len(files) not in (1, number):
+        raise CommandLineError(f"there are {len(files)} files and {number} columns")
+    texts = {"column": given.column, "threshold": given.threshold, "baseline": given.baseline}
+    parts = [_each(_words(text or "-"), number, what) for what, text in texts.items()]
+    paths = list(files) * (number if len(files) == 1 else 1)
+    rules = [
+        StreamRule(path, column, _state_edge(edge), _baseline_ticks(ticks))
+        for path, column, edge, ticks in zip(paths, *parts, strict=True)
+    ]
+    if any(rule.threshold is not None and rule.baseline is not None for rule in rules):
+        raise CommandLineError("a stream has either a threshold or a baseline: write - for the other")
+    return rules
+
+
+def _each(words: list[str], number: int, what: str) -> list[str | None]:
+    """One word for each stream; one for all stands for each."""
+    if len(words) not in (1, number):
+        raise CommandLineError(f"--{what} has {len(words)} parts for {number} streams")
+    return [None if word == "-" else word for word in words * (number if len(words) == 1 else 1)]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _streams(rules: Sequence[StreamRule], names: Sequence[str], recording: JointRecording) -> list[StreamStates]:
+    return [
+        StreamStates(
+            name=name,
+            source=rule.path.name,
+            column=one.column,
+            discretiser=one.discretiser,
+            states=max(int(one.states.max()) + 1, 2),
+            missing_state=one.missing_state,
+            missing_share=one.missing_share,
+        )
+        for name, rule, one in zip(names, rules, recording.streams, strict=True)
+    ]
+
+
+_METRES = 500.0
+
+
+def fit_recordings(
+    files: Sequence[Path],
+    options: ReadOptions,
+    given: StateRules,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Fit a chain to a recording, or one to several streams; print it, and write it if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such chain.
+        OSError: a file cannot be read or written.
+    """
+    if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
+        if given.name is not None:
+            raise CommandLineError("--name: only with several streams, or --order 2")
+        _fit_chain(files[0], options, given, epsilon, output, as_json=as_json)
+        return
+    if epsilon is not None and given.order == 2:
+        raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
+    fit_streams(files, options, given, epsilon, output, as_json=as_json)
+
+
+def _fit_chain(
+    file: Path,
+    options: ReadOptions,
+    given: StateRules,
+    epsilon: float | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    wanted = None if epsilon is None else positive(epsilon, "epsilon")
+    if given.baseline is not None and given.threshold is not None:
+        raise CommandLineError("--baseline makes the states of every reading: without --threshold")
+    edge, ticks = _state_edge(given.threshold), _baseline_ticks(given.baseline)
+    with working(f"fitting {file.name}") as told:
+        recording = with_states(read_stream(StreamRule(file, given.column, edge, ticks), options))
+        model = fit(
+            recording.states,
+            recording.segments,
+            period_seconds=recording.period_seconds,
+            source=file.name,
+            column=recording.column,
+            discretiser=recording.discretiser,
+            missing_state=recording.missing_state,
+            missing_share=recording.missing_share,
+        )
+        if wanted is not None and model.chains is not None:
+            told("attacking its class")
+            model = attack_model(model, recording.states, recording.segments, wanted, np.random.default_rng(_SEED))
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    answer(as_json, model.to_json, lambda: show_model(model, recording.missing))
+    warn(model.warning)
+
+
+def fit_places(
+    file: Path,
+    options: ReadOptions,
+    cell: float | None,
+    order: int,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Fit a chain over square cells to traces, print it, and write it if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such chain.
+        OSError: a file cannot be read or written.
+    """
+    metres = _METRES if cell is None else positive(cell, "cell")
+    with working(f"fitting {file.name}"):
+        traces = read_traces(file, options)
+        if options.period is not None:
+            traces = resampled(traces, options.period)
+        model = fit_grid(traces, metres, period_seconds=options.period)
+        document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
+    if output is not None:
+        output.write_text(json.dumps(document) + "\n", encoding="utf-8")
+
+    def show() -> None:
+        show_grid(model, traces)
+        if order == 2:
+            pairs, count = len(document["shows"]), len(document["names"])
+            say(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells.")
+        if output is not None:
+            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+
+    answer(as_json, lambda: document, show)
+    warn(WARNING)
+
+
+def _state_edge(text: str | None) -> float | str | None:
+    """An edge between two states: none, "mean", or a number."""
+    return text if text in (None, "mean") else number(str(text), "threshold")
+
+
+def _baseline_ticks(text: str | None) -> int | None:
+    """The ticks of a running mean, or none.
+
+    Raises:
+        FuguError: these are none.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
+        raise FuguError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
+    return int(text)

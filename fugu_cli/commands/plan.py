@@ -1,0 +1,231 @@
+"""`fugu plan auto`, `stream`, `window`, `joint`, `measure` and `network`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.commands.plan_options import (
+    AdversaryOption,
+    AutoOptions,
+    ChainOptions,
+    DiscretiserOptions,
+    HeaderOptions,
+    JointOptions,
+    ProtectOption,
+    StreamOptions,
+    WindowOptions,
+)
+
+app = command_group("Noise for a guarantee.")
+_OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
+
+
+@command(app, "auto")
+def auto(
+    readings: list[Path],
+    *,
+    options: AutoOptions,
+    output: Path | None = None,
+    as_json: JsonOption = False,
+    force: bool = False,
+) -> None:
+    """Plan from a recording and a question.
+
+    What to release, how far off it is, and what attackers make of it.
+
+    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
+    attacks what it recommends, and judges it on a part of the recording that it was not chosen by. Says so where
+    nothing is worth it.
+
+    \b
+    examples:
+      fugu plan auto sleep.csv.gz --baseline 300 -o plan
+      fugu plan auto ann.csv bob.csv cid.csv -o plan
+      fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
+      fugu plan auto rooms.csv --want histogram --devices 20 --json
+
+    Args:
+        readings (READINGS...): CSV (also gzipped), not to be released; one of each donor.
+        output (-o DIR): Write policy.json, agent.toml and plan.html there.
+        force: Overwrite the plan that is in DIR.
+    """
+    from fugu_cli.commands.auto_plan import plan_recordings
+
+    plan_recordings(readings, options, output=output, as_json=as_json, force=force)
+
+
+@command(app, "stream")
+def stream(
+    plan: StreamOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    output: _OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan a stream: how to randomise each reading.
+
+    What that costs, and what else could be done.
+
+    With --model the class of chains is the one that 'fugu plan model' found to cover every stretch of the recording; a
+    file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
+
+    \b
+    examples:
+      fugu plan stream --q 0.08938 --r 0.10924 --epsilon 1
+      fugu plan stream --q 0.08:0.10 --r 0.10:0.12 --epsilon 1 --adversary universal --json
+      fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
+          --for home/wrist-1/heart --threshold 61.5
+    """
+    from fugu_cli.commands.plan_work import plan_stream
+
+    plan_stream(plan, chains, header, discretiser, output=output, as_json=as_json)
+
+
+@command(app, "window")
+def window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    output: _OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan windows of ticks.
+
+    With --window the policy of a device that counts, with the error of its answers; without, the Laplace noise that
+    each mechanism needs for the same guarantee.
+
+    \b
+    examples:
+      fugu plan window --q 0.1 --r 0.4 --epsilon 1 --period 1 --window 5m
+      fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:0.2 --symbols 0.5 -o policy.json \\
+          --for home/wrist-1/heart
+      fugu plan window --q 0.1 --r 0.4 --epsilon 1 --mechanism auto --query histogram --json
+      fugu plan window --model chain.json --epsilon 1 --length 60
+    """
+    from fugu_cli.commands.plan_work import plan_window
+
+    plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
+
+
+@command(app, "joint")
+def joint(
+    model: Path,
+    *,
+    options: JointOptions,
+    header: HeaderOptions,
+    output: Path | None = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan streams that move together, under one epsilon.
+
+    Noise for each; epsilon is for all of them.
+
+    Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
+    have the names of the model; --device A,B says that each is of a device of its own.
+
+    \b
+    examples:
+      fugu plan joint both.json --epsilon 1
+      fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
+      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
+
+    Args:
+        model (MODEL): File of 'fugu plan model' with several streams.
+        output (-o DIR): Write a policy for each stream there.
+    """
+    from fugu_cli.commands.plan_work import plan_joint
+
+    plan_joint(model, options, header, output=output, as_json=as_json)
+
+
+@command(app, "measure")
+def measure(
+    file: Path,
+    *,
+    adversary: AdversaryOption = "ignorant",
+    apart: list[str] | None = None,
+    hide: str | None = None,
+    protect: ProtectOption = None,
+    quick: bool = False,
+    svg: Path | None = None,
+    output: _OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan private measurements of many states, such as places.
+
+    A point every tick, noise by a policy graph, and what it all reveals.
+
+    \b
+    keys of FILE (lists are by state; states are counted from 0):
+      coordinates  [[x, y], ...] what is measured, 1 to 3 whole numbers; or
+      grid         "10x10": cells row by row, with a random walk unless transition is given
+      transition   [[p, ...], ...], or a file of 'fugu plan model --grid' (brings coordinates and names as well)
+      graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
+                   {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}; in names as --apart and --hide
+                   say it, {apart = [["kitchen", "bath"]]} or {hidden = ["kitchen"]}
+      epsilon      most that a point may tell about such a pair, in nats
+      initial      [p, ...] at tick 0, "stationary", or "any": any state is possible (the default)
+      names, resolution (size of a lattice step: coordinates are divided by it), unit,
+      objective (of added edges: error, nearest or area), mechanism (staircase or optimal), delta
+      for -o also: fleet, device, stream, period, latency, version, epoch, valid_until, discretiser
+
+    \b
+    examples:
+      fugu plan measure place.toml
+      fugu plan measure place.toml --json --quick
+      fugu plan measure place.toml --svg place.svg -o policy.json
+      fugu plan measure home.toml --quick --apart kitchen,bath
+
+    Args:
+        file (FILE): Specification, in TOML or JSON; its keys are below.
+        apart (NAMES): These states are a group, the rest another: which group it is may be told, and not which of it.
+        hide (NAMES): Of none of these states a point may tell whether it is that one.
+        quick: Leave out what is slow for many states: optimal table, stream's epsilon.
+        svg (FILE): Draw states, policy graph and hull.
+    """
+    from fugu_cli.commands.measure_work import plan_measure
+
+    plan_measure(
+        *(file, adversary),
+        apart=apart,
+        hide=hide,
+        protect=protect,
+        quick=quick,
+        svg=svg,
+        output=output,
+        as_json=as_json,
+    )
+
+
+@command(app, "network")
+def network(file: Path, *, as_json: JsonOption = False) -> None:
+    """Plan a release over variables that depend on one another.
+
+    In any pattern: the noise of each mechanism.
+
+    \b
+    keys of FILE:
+      variables  a list, parents first: name; table, the probabilities of its values, nested by the values of its
+                 parents (numbers, or texts such as "1/3"); parents, a list of names; values, a list of names
+      query      {weights = [what each value adds]}, or by variable {weights = {ann = [0, 1]}}, the others adding
+                 nothing; or {lipschitz = 1}: any answer that one variable alone changes by at most that
+      secrets    "all" (the default), a list of variables, or pairs of values: {ann = [["well", "ill"]]}
+      epsilon    most that the answer may tell about a secret, in nats
+
+    \b
+    examples:
+      fugu plan network flu.toml
+      fugu plan network flu.toml --json
+
+    Args:
+        file (FILE): The network, in TOML or JSON; its keys are below.
+    """
+    from fugu_cli.commands.measure_work import plan_network_file
+
+    plan_network_file(file, as_json=as_json)

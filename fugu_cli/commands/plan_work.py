@@ -1,0 +1,488 @@
+"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: chains to noise."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+from fugu.contract.discretisers import Discretiser, Thresholds
+from fugu.contract.frames import WINDOW_NAME_PATTERN
+from fugu.contract.policy import Policy
+from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
+from fugu.contract.windows import Composing
+from fugu.host import arguments
+from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
+from fugu.planning.planner import Request, make_plan
+from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
+from fugu.planning.profiles import profile_blocks
+from fugu.planning.question import protected_seconds, protected_ticks
+from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from fugu.planning.window_plan import WantedWindow, joint_plan
+from fugu.privacy.accountant import Chains
+from fugu.privacy.accountant.accountant import covered_start
+from fugu.privacy.chain_class import Start
+from fugu.privacy.chain_model import JointModel, ModelError
+from fugu.privacy.randomised_response import Objective, stream_states
+from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest, compare_noise, plan_noise
+from fugu.privacy.window_releases import WindowRelease, lost_together
+from fugu_cli.commands.plan_options import (
+    ChainOptions,
+    DiscretiserOptions,
+    HeaderOptions,
+    JointOptions,
+    StreamOptions,
+    WindowOptions,
+)
+from fugu_cli.errors import CommandError, CommandLineError
+from fugu_cli.view.policy import missing_sentence
+from fugu_cli.view.stream_plan import tell_joint, tell_noise, tell_plan, tell_streams, tell_together
+from fugu_cli.view.terminal import say, warn, working
+
+__all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
+
+
+_LONGEST = 1 << 31
+_STARTS: tuple[Start, ...] = ("any", "stationary")
+
+
+def chain_source(options: ChainOptions) -> ChainSource:
+    """Make the class of chains that options describe.
+
+    Raises:
+        CommandLineError: neither or both ways were used.
+        FuguError: a number is out of range, or the model cannot be used.
+        OSError: the model cannot be read.
+    """
+    if options.model is not None:
+        if options.q is not None or options.r is not None:
+            raise CommandLineError("give either --model or --q and --r, not both")
+        return file_source(options.model)
+    if options.q is None or options.r is None:
+        raise CommandLineError("give --q and --r, or --model")
+    return interval_source(arguments.interval(options.q, "q"), arguments.interval(options.r, "r"))
+
+
+def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
+    """The class of chains with the starts that a file declares, where `chain_source` makes one that a policy can hold.
+
+    Returns:
+        The class, the seconds from tick to tick if they are known, how the class came about, and what must be heeded.
+        Errors as `chain_source`.
+    """
+    model = options.model if options.q is None and options.r is None else None
+    if model is not None and (bare := bare_chains(model)) is not None:
+        what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+        return bare, None, (f"class of chains: {what} of {model}, taken as it is",), ()
+    source = chain_source(options)
+    return source.chains, source.period_seconds, source.notes, source.warnings
+
+
+def chosen_start(text: str | None) -> Start | None:
+    """Read --start; a `CommandLineError` if there is none of that name."""
+    return None if text is None else arguments.one_of(text, "start", _STARTS)
+
+
+def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
+    """Read --segments: the most ticks of a segment.
+
+    Raises:
+        FuguError: it is no such number, or no model with one was given.
+        OSError: the model cannot be read.
+    """
+    if text is None:
+        return None
+    if text == "fitted":
+        if options.model is None:
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu plan model'")
+        return fitted_segment(options.model)
+    ticks = arguments.number(text, "segments")
+    if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
+        raise CommandLineError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+    return int(ticks)
+
+
+def policy_header(
+    command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
+) -> PolicyHeader:
+    """Header of a policy, from options.
+
+    Args:
+        command: whose help tells more.
+        options: as they were given.
+        discretiser: of `chosen_discretiser`.
+        source: of the class of chains.
+        period: seconds from tick to tick, if that is known.
+
+    Raises:
+        CommandLineError: something of it was not given.
+    """
+    fleet, device, stream = options.names("home/watch/heart-rate")
+    if fleet is None or device is None or stream is None or period is None or discretiser is None:
+        wanted: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
+        missing = ", ".join(name for name, value in wanted.items() if value is None)
+        raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
+    return PolicyHeader(
+        fleet,
+        device,
+        stream,
+        discretiser,
+        period,
+        arguments.positive(options.latency, "latency"),
+        epoch=options.epoch,
+        missing_share=source.missing_share,
+    )
+
+
+def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
+    """Discretiser from given edges, or from the fitted chain; `None` if there is neither.
+
+    Raises:
+        CommandLineError: the options make other states than those that the chain is of.
+    """
+    names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
+    found = source.discretiser
+    if found is not None and not isinstance(found, Thresholds) and options.threshold:
+        raise CommandLineError(f"--threshold is for thresholds, and the model's states are made by a {found.kind}")
+    missing = source.missing_state is not None
+    if options.threshold is not None:
+        edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
+        return thresholds(edges, names, hysteresis=0.0, missing=missing)
+    if isinstance(found, Thresholds):
+        return thresholds(found.edges, names or found.states, hysteresis=found.hysteresis, missing=missing)
+    if found is None:
+        return None
+    renamed = (*(names or ()), *found.states[len(names or ()) :])
+    name = None if found.missing is None else renamed[found.states.index(found.missing)]
+    return type(found)(**{**found.model_dump(), "states": renamed, "missing": name})
+
+
+_LARGEST_EVERY = 1_000_000
+
+
+def plan_stream(
+    options: StreamOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan a stream, print the plan, and write its policy if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    source = chain_source(chains)
+    made = chosen_discretiser(discretiser, source)
+    objectives: tuple[Objective, ...] = get_args(Objective)
+    if not 1 <= options.every <= _LARGEST_EVERY:
+        raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
+    period = arguments.period(options.period, source.period_seconds)
+    request = Request(
+        chains=source.chains,
+        transition=source.transition,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        adversary=arguments.adversary(options.adversary),
+        objective=arguments.one_of(options.objective, "objective", objectives),
+        every=options.every,
+        period_seconds=period,
+        longer_periods=made is None or not made.remembers,
+        protect=protected_seconds(arguments.protected(options.protect), period and period * options.every),
+    )
+    about = None
+    if output is not None:
+        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
+    with working("planning a stream"):
+        plan = make_plan(request)
+        policies = {} if output is None or about is None else {output: build_policy(plan, about)}
+    with _written(policies, source.warnings, as_json):
+        tell_plan(as_json, plan, source, made)
+
+
+@contextmanager
+def _written(policies: Mapping[Path, Policy], warnings: Iterable[str], as_json: bool) -> Iterator[None]:
+    """Write policies; once their plan is printed, say where they are, and warn."""
+    for file, policy in policies.items():
+        before = file.read_text(encoding="utf-8") if file.exists() else None
+        file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
+    yield
+    for file, policy in ({} if as_json else policies).items():
+        say(f"policy written to {file}: {missing_sentence(policy)}")
+    for warning in warnings:
+        warn(warning)
+
+
+_SLOW_STATES = 6
+_NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
+
+
+def plan_window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan windows, print what was found, and write their policy if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    if options.window:
+        _plan_policy(options, chains, header, discretiser, output=output, as_json=as_json)
+    elif output is not None or options.symbols is not None:
+        raise CommandLineError("a policy needs --window, with the ticks of a window")
+    else:
+        _plan_noise(options, chains, as_json=as_json)
+
+
+def _plan_policy(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
+    if options.length is not None:
+        raise CommandLineError("--window plans for a policy, whose windows never end: without --length")
+    if options.segments is not None:
+        raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
+    mechanism = _composing(options)
+    source = chain_source(chains)
+    made = chosen_discretiser(discretiser, source)
+    period = arguments.period(options.period, source.period_seconds)
+    wanted = _wanted(options, source, period)
+    epsilon, asked = arguments.positive(options.epsilon, "epsilon"), arguments.protected(options.protect)
+    if mechanism != "chain" and asked is None:
+        asked = 0  # the published mechanisms are for single ticks
+    protect = protected_seconds(asked, period)
+    with working("planning windows"):
+        adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
+        how: Any = {"start": start, "mechanism": mechanism, "stretch_ticks": protected_ticks(protect, period)}
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, **how)
+    policies = {}
+    if output is not None:
+        about = policy_header("fugu plan window", header, made, source, period)
+        policies[output] = build_window_policy(plan, about)
+    with _written(policies, source.warnings, as_json):
+        tell_joint(as_json, plan, protect, period, source.notes, made)
+
+
+def _composing(options: WindowOptions) -> Composing:
+    """The mechanism of a policy's windows, which never end; "auto" is the accountant, which never needs more noise."""
+    name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
+    if name == "auto":
+        return "chain"
+    if name not in COMPOSING:
+        raise CommandError(
+            f"mechanism {name} does not compose, and a device releases windows for ever: plan them by "
+            f"{', '.join(COMPOSING)}"
+        )
+    return COMPOSING[COMPOSING.index(name)]
+
+
+def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
+    """The windows that are asked for, all with the same query."""
+    try:
+        name, _, parts = options.query.partition(":")
+        query = Query(name, blocks=profile_blocks(parts)) if name == "profile" else window_query(options.query)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
+    states: Any
+    if options.count is not None:
+        states = _states(options.count, query)
+    elif query.each:
+        states = EACH
+    elif stream_states(source.chains) == 2:
+        states = (1,)
+    else:
+        raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
+    return [wanted_window(text, states, period)._replace(query=query) for text in options.window or ()]
+
+
+def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
+    """Read a window as [NAME=]LENGTH[:SHARE].
+
+    Args:
+        text: of the option.
+        states: that it counts.
+        period: seconds from tick to tick, if that is known.
+
+    Raises:
+        CommandError: it is no window.
+    """
+    rest, colon, share = text.partition(":")
+    name, equals, length = rest.rpartition("=")
+    number, is_time = arguments.span(length, "window")
+    if is_time:
+        if period is None:
+            raise CommandLineError(f"window {text} is a time: give --period, the seconds from tick to tick")
+        number /= period
+    if not 1.0 <= number + 1e-9 < _LONGEST or (not is_time and number != int(number)):
+        raise CommandError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
+    name = name if equals else length
+    if not re.fullmatch(WINDOW_NAME_PATTERN, name):
+        raise CommandLineError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
+    return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
+
+
+def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
+    """The noise of the mechanism that was named, or of all."""
+    if arguments.protected(options.protect):
+        raise CommandLineError("mechanisms are compared for single ticks: --protect a time only with --window")
+    chains, seconds, notes, warnings = declared_chains(given)
+    seconds = arguments.period(options.period, seconds)
+    period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
+    query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
+    request = WindowRequest(
+        chains=chains,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        length=options.length,
+        query=query,
+        adversary=arguments.adversary(options.adversary or "ignorant"),
+        states=None if options.count is None else _states(options.count, WINDOW_QUERIES[query]),
+        start=chosen_start(options.start),
+        segments=chosen_segments(options.segments, given),
+    )
+    if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
+        warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
+    refused: dict[Mechanism, str] | None = None
+    if options.mechanism is None:
+        with working("planning windows") as told:
+            found, best, refused = compare_noise(request, period_us, lambda name: told(f"noise of {name}"))
+    else:
+        name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
+        with working(f"planning windows: noise of {name}"):
+            best = plan_noise(request, None if name == "auto" else name, period_us)
+        found = (best,)
+    with _written({}, warnings, as_json):
+        tell_noise(as_json, request, notes, found, best, refused)
+
+
+def _states(text: str, query: Query) -> tuple[int, ...]:
+    if query.each:
+        raise CommandLineError("--count is for counts; a histogram has all states")
+    return arguments.states(text)
+
+
+def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:
+    """Plan streams, print the plan, and write their policies if a directory is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    try:
+        model = JointModel.from_json(file.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+    fleet, device = header.names("home/room")
+    devices = _devices(device, model)
+    request = _streams_request(model, options, devices)
+    with working("planning streams"):
+        plan = plan_streams(request)
+    policies = {}
+    if output is not None:
+        made = stream_policies(plan, _headers(plan, header, fleet, devices))
+        output.mkdir(parents=True, exist_ok=True)
+        policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in made}
+    with _written(policies, [model.warning], as_json):
+        tell_streams(as_json, plan)
+
+
+def _devices(device: str | None, model: JointModel) -> list[str]:
+    """The device of each stream; none if they are all of one that is not named."""
+    devices = [] if device is None else [name.strip() for name in device.split(",")]
+    if len(devices) not in (0, 1, len(model.streams)):
+        raise CommandLineError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
+    return devices * len(model.streams) if len(devices) == 1 else devices
+
+
+def _streams_request(model: JointModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
+    period = model.period_seconds if options.period is None else arguments.positive(options.period, "period")
+    if period is None:
+        raise CommandLineError("the model does not know how long a tick is: give --period")
+    if options.symbols is not None and not (options.window and 0.0 < options.symbols < 1.0):
+        raise CommandLineError("--symbols is a share between 0 and 1, beside --window")
+    words = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
+    names = tuple(one.name for one in model.streams)
+    if len(set(devices)) > 1:
+        names = tuple(f"{device}/{name}" for device, name in zip(devices, names, strict=True))
+    return StreamsRequest(
+        model=model,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        adversary=arguments.adversary(options.adversary),
+        known=options.known,
+        names=names,
+        period_seconds=period,
+        shares=tuple(arguments.number(word, "share") for word in words),
+        windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
+        symbols=options.symbols if options.window else 1.0,
+        protect=protected_seconds(arguments.protected(options.protect), period),
+    )
+
+
+def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
+    if fleet is None:
+        raise CommandLineError("policies need --for (try 'fugu plan joint --help')")
+    epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    latency = arguments.positive(header.latency, "latency")
+    return [
+        PolicyHeader(
+            fleet,
+            device,
+            one.name,
+            stream_discretiser(one),
+            plan.request.period_seconds,
+            latency,
+            epoch=epoch,
+            missing_share=one.missing_share if one.missing_state is None else None,
+        )
+        for device, one in zip(devices, plan.request.model.streams, strict=True)
+    ]
+
+
+def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as_json: bool) -> None:
+    """Print what releases lose together.
+
+    Raises:
+        FuguError: something cannot be read or is out of range.
+        OSError: a file cannot be read.
+    """
+    made = [_release(text) for text in texts]
+    declared, _, notes, warnings = declared_chains(chains)
+    request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
+    covered = covered_start(request.accounted)
+    with working("adding up"):
+        rows = lost_together(request, made)
+    with _written({}, warnings, as_json):
+        tell_together(as_json, made, covered, rows, notes)
+
+
+def _release(text: str) -> WindowRelease:
+    parts = text.split(":")
+    if not 3 <= len(parts) <= 4:
+        raise CommandLineError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
+    ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
+    if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
+        raise CommandLineError(
+            f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}"
+        )
+    return WindowRelease(
+        first=int(ticks[0]),
+        length=int(ticks[1]),
+        scale=arguments.positive(arguments.number(parts[2], "scale"), "scale"),
+        query=arguments.one_of(parts[3], "query", tuple(WINDOW_QUERIES)) if len(parts) == 4 else "count",
+    )

@@ -1,0 +1,40 @@
+"""`fugu read`: what a file of readings is, and how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from fugu_cli.app import JsonOption, command
+from fugu_cli.commands.plan_options import RecordingOptions
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@command(app)
+def _read(file: Path, *, reading: RecordingOptions, output: Path | None = None, as_json: JsonOption = False) -> None:
+    """Say what a recording is: its columns, times and gaps.
+
+    Where it can be read in more than one way, the options that settle it are printed, and the exit code is 2. Plans,
+    checks and attacks take the same options.
+
+    \b
+    examples:
+      fugu read history.csv
+      fugu read house.csv --only sensor=hall
+      fugu read bath.csv --missing-values -127,85 -o plain.csv
+      fugu read motion.csv.gz --json
+
+    Args:
+        file (FILE): A recording of any form, also gzipped.
+        output (-o FILE): Write it as a plain CSV file, which only its owner may read: an agent can replay that.
+    """
+    from fugu.host.files import write_secret
+    from fugu.library.recordings import read
+    from fugu_cli.view.recording import tell_recording
+
+    recording = read(file, **reading.words())
+    if output is not None:
+        write_secret(output, recording.to_csv())
+    tell_recording(as_json, recording, output)

@@ -1,0 +1,137 @@
+"""`fugu subscribe`: print the readings of a fleet as they arrive; needs neither numpy nor a terminal library."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from fugu.host.process import Parser
+from fugu.mqtt import Reading, Subscription
+from fugu_cli.connection import BROKER_HELP, broker_of
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.readings import reading_json, reading_line
+
+__all__ = ["main"]
+
+HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
+_SILENCE_SECONDS = 3.0
+_KINDS = ("symbols", "windows", "estimates", "counts", "releases", "descriptions")
+_EPILOG = """examples:
+  fugu subscribe --fleet home
+  fugu subscribe --fleet home --only descriptions --timeout 2
+  fugu subscribe --fleet home --device wrist-1 --stream heart --only estimates,counts --json
+  fugu subscribe --fleet home --broker screen/broker.toml --count 100
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print readings until a signal, a count or a timeout; 0 at any of these.
+
+    1 if the time is over without a reading because there was no connection, or the broker refused it.
+
+    Raises:
+        FuguError: a name, an address or a file of the connection cannot be used.
+    """
+    options = parser().parse_args(arguments)
+    stop = signal.default_int_handler
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return _print_readings(options)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_readings(options: argparse.Namespace) -> int:
+    if "releases" in options.only and options.device != "+":
+        raise CommandLineError("releases are not those of one device: give either --only releases or --device")
+    subscription = Subscription(
+        broker_of(options.broker),
+        fleet=options.fleet,
+        device=options.device,
+        stream=options.stream,
+        **{kind: kind in (options.only or _KINDS[:-1]) for kind in _KINDS},
+        timeout=options.timeout,
+    )
+    arrived = False
+    try:
+        with subscription:
+            for reading in islice(_readings(subscription, options), options.count):
+                arrived = True
+                print(reading_json(reading) if options.json else reading_line(reading), flush=True)
+    finally:
+        _report(subscription)
+    return 0 if arrived or not subscription.link.last_error else 1
+
+
+def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterator[Reading]:
+    """The subscription's, and a line on stderr if nothing at all comes at first."""
+    if options.timeout is None or options.timeout > _SILENCE_SECONDS:
+        reading = subscription.wait(_SILENCE_SECONDS)
+        if reading is None:
+            if not subscription.messages:
+                why = subscription.link.last_error or f"nothing from {options.broker} in {_SILENCE_SECONDS:g} s"
+                print(f"fugu: {why}; waiting for fleet {options.fleet}", file=sys.stderr)
+            reading = subscription.wait(None if options.timeout is None else options.timeout - _SILENCE_SECONDS)
+        if reading is None:
+            return
+        yield reading
+    yield from subscription
+
+
+def _report(subscription: Subscription) -> None:
+    """Say on stderr what kept readings from arriving, if something did."""
+    if subscription.link.last_error:
+        print(f"fugu: {subscription.link.last_error}", file=sys.stderr)
+    if subscription.rejected:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(subscription.rejected.items()))
+        print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
+
+
+def parser() -> Parser:
+    """Parser of the command line."""
+    made = Parser(
+        prog="fugu subscribe",
+        description=HELP,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--fleet", required=True, metavar="NAME")
+    made.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
+    made.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
+    made.add_argument(
+        "--only", type=_kinds, default=(), metavar="KIND,...", help=f"of {', '.join(_KINDS)} (default: the first 5)"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object a line")
+    made.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
+    made.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
+    made.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT|FILE", help=BROKER_HELP)
+    return made
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    if unknown := [kind for kind in kinds if kind not in _KINDS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0][:40]!r} is none of {', '.join(_KINDS)}")
+    return kinds
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= len(text) <= 18 or int(text) < 1:
+        raise argparse.ArgumentTypeError("must be a whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError("must be a number of seconds above 0")
+    return seconds

@@ -1,0 +1,60 @@
+"""The broker, the store and the gateway that words of a command name.
+
+A broker is HOST:PORT, or a file with `[broker]`, as agents, gateways and `fugu deploy` have it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fugu.mqtt import Broker
+from fugu_cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from gateway.config import GatewayConfig
+    from gateway.location import Location
+
+__all__ = ["BROKER_HELP", "broker_of", "gateway_of", "store_of"]
+
+BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
+
+
+def broker_of(text: str) -> Broker:
+    """Read what `--broker` says.
+
+    Raises:
+        FuguError: it is no address, or the file cannot be read.
+    """
+    if not text.endswith(".toml"):
+        return Broker.parse(text)
+    from pydantic import BaseModel
+
+    from fugu.host.toml_file import read_toml
+
+    class File(BaseModel):
+        broker: Broker
+
+    return read_toml(Path(text), File, CommandError).broker.beside(Path(text).parent)
+
+
+def store_of(text: str) -> Location:
+    """The store that an option names: a file, a URL, or that of a gateway.toml.
+
+    Raises:
+        FuguError: it is none of them.
+    """
+    from gateway.config import Place
+
+    return Place.of(text).store
+
+
+def gateway_of(path: Path) -> GatewayConfig:
+    """Read the file of a gateway.
+
+    Raises:
+        FuguError: it cannot be read, or a key is wrong.
+    """
+    from gateway.config import GatewayConfig
+
+    return GatewayConfig.read(path)

@@ -1,0 +1,241 @@
+"""The live page of a replay, for one browser on this machine.
+
+It shows the truth beside what leaves: it is served from memory by the program that has the recording, on loopback, to
+whoever has the token of its address, which can be used once. No message has the truth, and no file.
+
+Other accounts of the machine read command lines, also that of a browser: it is given a file of mode 0600 that leads to
+the address, and is deleted with the token's first use. If the token is used a second time, two had it, and the program
+ends. A browser says of a page that was opened by a file that it comes from another site, and so of a redirect: only the
+request with the token may, and its answer leads on as a page of this site.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from fugu_cli.errors import CommandError, fault
+from fugu_cli.view.terminal import say
+
+__all__ = ["Page"]
+
+_COOKIE = "fugu_replay"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_REPORT = "report.html"
+_LEADS = (
+    '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
+    '<meta http-equiv="refresh" content="0; url={0}">'
+)
+_TAKEN = (
+    "somebody else on this machine has used the address of the page, which is for one browser: nothing is shown any "
+    "more; see who is logged in, then start again"
+)
+_Posted = Callable[[str, dict[str, str], BufferedIOBase, int], HTTPStatus]
+
+
+class Page:
+    """Serves the page while a context lasts, at a port of its own.
+
+    Args:
+        browser: open it, where there is a screen; its address is printed in any case.
+        posted: takes what the page sends: a path, a query, a body and its length; without it nothing may be sent.
+    """
+
+    def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
+        self._state: dict[str, Any] = {"pictures": {}, "replays": []}
+        self._files = {
+            f"/{one.name}": one.read_bytes() for one in (files("fugu_cli.demo") / "assets").iterdir() if one.is_file()
+        }
+        self._browser = browser
+        self._drawn = 0
+        self._posted = posted
+        self._token, self._session = secrets.token_urlsafe(24), ""
+        self._entered = self._taken = False
+        self._entering, self._showing = threading.Lock(), threading.Lock()
+        self._leading: Path | None = None
+        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._hosts = [f"{name}:{self._server.server_port}" for name in ("127.0.0.1", "localhost")]
+        self.address = f"http://{self._hosts[0]}/?token={self._token}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, name="page", daemon=True).start()
+        say(f"the page, for one browser: {self.address}")
+        if self._browser and sys.stdout.isatty() and (os.name != "posix" or _screen()):
+            webbrowser.open(self._leading_file().as_uri())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._forget_file()
+        if self._taken:
+            raise CommandError(_TAKEN)
+
+    def show(self, **fields: Any) -> None:
+        """Show other values of some fields of the page."""
+        with self._showing:
+            self._state = {**self._state, **fields}
+
+    def show_replay(self, at: int, **fields: Any) -> None:
+        """Show other values of some fields of a replay; the next one is shown as well then."""
+        before = [*self._state["replays"], {}][: max(at + 1, len(self._state["replays"]))]
+        self.show(replays=[*before[:at], {**before[at], **fields}, *before[at + 1 :]])
+
+    def draw(self, **pictures: str) -> None:
+        """Show pictures, by name, in place of older ones."""
+        numbers = self._state["pictures"]
+        self._files |= {f"/{name}.svg": picture.encode() for name, picture in pictures.items()}
+        self._drawn += 1
+        self.show(pictures={**numbers, **dict.fromkeys(pictures, self._drawn)})
+
+    def link(self, report: str) -> None:
+        """Serve a report, and link it."""
+        self._files[f"/{_REPORT}"] = report.encode()
+        self.show(report=_REPORT)
+
+    def stay(self) -> None:
+        """Keep serving until Ctrl-C, if somebody is at a terminal who can press it."""
+        if sys.stdout.isatty():
+            say("the page stays until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+
+    def enter(self, token: str, session: str = "") -> str | None:
+        """A session for a token, once; `None` for a token that is wrong or was used.
+
+        Its second use ends the program, unless it is by the session that it has begun.
+        """
+        with self._entering:
+            if not secrets.compare_digest(token.encode(), self._token.encode()):
+                return None
+            if not self._entered:
+                self._entered, self._session = True, secrets.token_urlsafe(24)
+                self._forget_file()
+                return self._session
+            if self._belongs(session):
+                return self._session
+            self._taken, self._session = True, ""
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        return None
+
+    def _belongs(self, session: str) -> bool:
+        return bool(self._session) and secrets.compare_digest(session.encode(), self._session.encode())
+
+    def _leading_file(self) -> Path:
+        """A file of the account's own that leads to the address, until that is used."""
+        number, name = tempfile.mkstemp(prefix="fugu-page-", suffix=".html")  # of mode 0600
+        os.close(number)
+        self._leading = Path(name)
+        self._leading.write_text(_LEADS.format(self.address))
+        if self._entered:  # meanwhile
+            self._forget_file()
+        return self._leading
+
+    def _forget_file(self) -> None:
+        if self._leading is not None:
+            self._leading.unlink(missing_ok=True)
+
+    def _answer(
+        self, path: str, headers: Any, sent: BufferedIOBase | None = None
+    ) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
+        """Status, type, body and further headers of an answer; `sent` is what is posted."""
+        url, host = urlsplit(path), headers.get("Host", "")
+        if host not in self._hosts:
+            return HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"not a name of this page", {}
+        session = _cookie(headers)
+        if sent is None and url.path == "/" and (token := parse_qs(url.query).get("token")):
+            if (begun := self.enter(token[0], session)) is None:
+                return HTTPStatus.FORBIDDEN, "text/plain", b"this address has been used: it is for one browser", {}
+            cookie = f"{_COOKIE}={begun}; HttpOnly; SameSite=Lax; Path=/"
+            return HTTPStatus.OK, "text/html", _LEADS.format("/").encode(), {"Set-Cookie": cookie}
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
+        if (origin is not None and origin != f"http://{host}") or site not in ("none", "same-origin"):
+            return HTTPStatus.FORBIDDEN, "text/plain", b"asked from another page", {}
+        if not self._belongs(session):
+            return HTTPStatus.FORBIDDEN, "text/plain", b"open the address that the terminal shows", {}
+        if sent is not None:
+            length = headers.get("Content-Length", "")
+            if origin is None:  # every browser names it, of what is sent
+                return HTTPStatus.FORBIDDEN, "text/plain", b"sent from no page", {}
+            if self._posted is None or not (length.isascii() and length.isdigit() and len(length) < 16):
+                return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"nothing may be sent here", {}
+            query = {name: values[0] for name, values in parse_qs(url.query).items()}
+            return self._posted(url.path, query, sent, int(length)), "text/plain", b"", {}
+        if url.path == "/state":
+            return HTTPStatus.OK, "application/json", json.dumps(self._state).encode(), {}
+        name = "/page.html" if url.path == "/" else url.path
+        if (body := self._files.get(name)) is None:
+            return HTTPStatus.NOT_FOUND, "text/plain", b"not found", {}
+        # A report has its style inside, and nothing that runs.
+        more = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"} if _REPORT in name else {}
+        return HTTPStatus.OK, _KINDS[name.rpartition(".")[2]], body, more
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 20.0
+
+            def do_GET(self) -> None:
+                sent = self.rfile if self.command == "POST" else None
+                try:
+                    status, kind, body, more = page._answer(self.path, self.headers, sent)
+                except Exception as error:  # of whatever kind: the program, and what it was given, go on
+                    page.show(stalled=(words := fault(error)))
+                    status, kind, body, more = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words.encode(), {}
+                self.send_response_only(status)
+                named = {**_HEADERS, "Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body)), **more}
+                for name, value in named.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *_: Any) -> None:
+                """Addresses have the token."""
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A traceback in the terminal could have what was sent."""
+
+
+def _screen() -> bool:
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _cookie(headers: Any) -> str:
+    try:
+        found = SimpleCookie(headers.get("Cookie", "")).get(_COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

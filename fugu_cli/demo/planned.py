@@ -1,0 +1,222 @@
+"""From a recording to a plan, its replay, and a block that runs it on the real sensor."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from edge_agent.config_schema import Mqtt
+from edge_agent.sensors.opening import open_sensor
+from fugu.attackers.evaluation import mean_transitions
+from fugu.chains.arrays import Floats
+from fugu.contract.policy import Policy
+from fugu.library.plans import Plan, Planner, planner, whose_of
+from fugu.planning.auto import AutoPlan, plan_auto
+from fugu.planning.policy_builder import Whose
+from fugu.planning.states import states_of
+from fugu.recordings.readings import Readings
+from fugu_cli.commands.auto_plan import (
+    Offer,
+    asked_words,
+    offer_line,
+    offers_of,
+    other_options,
+    question_asked,
+    reading_asked,
+)
+from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.demo.evaluation import Replay, Results, summary
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.processes import DemoError
+from fugu_cli.demo.session import show_replay, stream
+from fugu_cli.demo.symbols import SymbolReplay
+from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
+from fugu_cli.errors import NOTHING
+from fugu_cli.view.terminal import say, working
+
+__all__ = ["plan_and_replay", "prepared_plan"]
+
+_DAY = 86_400.0
+_MESSAGES = 90
+"""At most so many of a replay of symbols."""
+_PLANNED = "The plan is below. If it is what you want, write the configuration."
+_PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
+_NO_ANSWER = "there is no answer to this question"
+_PORT = 1884
+"""Of the broker that has the readings, which is not the fleet's."""
+_INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
+_SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change its broker, topic and path."
+_HELD_BACK = "The part that was held back: no answer was chosen by it"
+_LONGER = "A recording of more days may do."
+_NOTHING = "Nothing would leave: no answer to this question is of use."
+_NOT_REPLAYED = (
+    "Not replayed: only one device's counts, or symbols of two states for the state now, are, of plain files (fugu "
+    "read FILE -o plain.csv makes one); no averages of groups or points of places. "
+    "The verdict is of the part of the recording that was held back."
+)
+
+
+def plan_and_replay(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> int:
+    """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
+    plan, offers = _shown_plan(page, path, readings, options)
+    first, *details = plan.verdict
+    say(first, style="bold")
+    for sentence in details:
+        say(sentence)
+    if not plan.useful:
+        lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
+        page.show(stage=_NO_ANSWER, ended=True, paste=[*_INSTEAD, "\n".join(lines)])
+        say("\n".join([_NOTHING, *lines]))
+        page.stay()
+        return NOTHING
+    missing, stage = list[str](), _NOT_REPLAYED
+    if (replay := _replay_of(plan)) is None:
+        say(_NOT_REPLAYED)
+    else:
+        show_replay(page, [replay])
+        results, missing = _replayed(page, replay)
+        stage = "all of it has been sent and attacked"
+        for sentence in summary(results):
+            say(sentence)
+    block = _block(plan, path, asked_words(options))
+    page.show(stage=stage, ended=True, paste=[*_SENSOR_WORDS, block])
+    say(f"\non your sensor:\n\n{block}")
+    for sentence in missing:
+        say(f"missing: {sentence}")
+    page.stay()
+    return 1 if missing else 0
+
+
+def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
+    """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
+    plan, offers = _shown_plan(page, path, readings, options)
+    if (replay := _replay_of(plan)) is not None:
+        show_replay(page, [replay])
+        page.show_replay(0, live=_PREPARED)
+    shown = []
+    for offer in offers:
+        texts = {name: _field(offer[1], name) for name in form}
+        shown.append({"words": offer_line(offer, []).replace("--", ""), "options": texts})
+    page.show(stage=_PLANNED if plan.useful else _NO_ANSWER, done=0.0, ended=True, offers=shown)
+    return plan
+
+
+def _field(options: AutoOptions, name: str) -> str:
+    """The text of an option in a form."""
+    if name == "rows":
+        return next((kind for kind in ("events", "samples", "changes") if getattr(options, kind)), "")
+    value = getattr(options, name)
+    return "" if value is None else ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _shown_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> tuple[Plan, list[Offer]]:
+    """Plan, and show the verdict on the page; and after a no what else would do.
+
+    Args:
+        page: shows what is being done, too.
+        path: the recording.
+        readings: those of the recording; `None` for places.
+        options: the question.
+
+    Raises:
+        FuguError: the recording cannot answer it.
+        OSError: the file cannot be read.
+    """
+    question = question_asked(options)
+    whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
+    if readings is None:
+        find = planner([path], question, whose, reading_asked(options, question))
+    else:
+        find = _planner(readings, path, whose)
+    with working("planning", measured=True) as progress:
+
+        def tell(part: str, share: float) -> None:
+            progress(part, share)
+            page.show(stage=f"planning: {part}", done=share)
+
+        plan = find(question, progress=tell)
+        first, *details = plan.verdict
+        page.show(verdict=first)
+        page.show_replay(0, details=details, said=["", "" if plan.useful else _NOTHING, ""])
+        page.link(plan.page())
+        return plan, [] if plan.useful else offers_of(find, other_options(plan.details, options), tell)
+
+
+def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
+    """The planner of a recording that has been read."""
+    return lambda asked, progress: Plan(plan_auto(readings, asked, np.random.default_rng(1), progress), path, whose)
+
+
+def _replay_of(plan: Plan) -> Replay | None:
+    """The replay of an agent with the configuration of the plan; `None` if only the verdict can be shown.
+
+    The policy has the recording's times.
+    """
+    details = plan.details
+    if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:
+        return None
+    symbols = details.recommended.kind == "symbols"
+    if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
+        return None
+    if details.readings.rows is None:  # no agent can read the file as it is
+        return None
+    plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
+    policy = plan.policy
+    assert isinstance(policy, Policy)
+    [stream] = tomllib.loads(plan.configuration())["streams"]
+    sensor = {"silence": "samples", **stream["sensor"]}
+    source, read = open_sensor(sensor), list[float | str | None]()
+    while not source.finished(len(read)):
+        reading = source.read(len(read))
+        read.append(None if reading is None else reading.reveal())
+    segments = np.zeros(len(read), dtype=np.int64)
+    states = states_of(policy.discretiser, read, segments)
+    transition = mean_transitions(states, segments, len(policy.discretiser.states))
+    if symbols:  # waits of a replay are ticks, so that a device sends again what is not covered within some of them
+        policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
+    words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
+    kind = SymbolReplay if symbols else Replay
+    return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
+
+
+def _replayed(page: Page, replay: Replay) -> tuple[Results, list[str]]:
+    """Results of a replay with real processes, and a sentence for each that did not end as it should."""
+    with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
+        try:
+            _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
+        except DemoError as error:  # the logs are deleted
+            last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
+            raise DemoError("; ".join([str(error), *last])) from None
+    return results, missing
+
+
+def _epoch(plan: AutoPlan) -> float:
+    """Unix time of the first tick that is replayed: the recording's, so many whole days later that all is past."""
+    moments, seconds = plan.readings.moments, plan.readings.period * plan.recommended.every
+    newest = time.time() - len(plan.held_back) * seconds
+    first = newest if moments is None else float(moments[plan.held_back[0]])
+    return math.floor(first + (newest - first) // _DAY * _DAY)
+
+
+def _values(read: list[float | str | None]) -> Floats | list[str | None]:
+    try:
+        return np.array([math.nan if one is None else float(one) for one in read])
+    except ValueError:
+        return [None if one is None else str(one) for one in read]
+
+
+def _block(plan: Plan, path: Path, asked: list[str]) -> str:
+    """Commands that plan the same, put a real sensor in place of the recording, and run its agent."""
+    topic, where = topic_of_recording(plan)
+    sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=where)
+    configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
+    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])
+    return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

@@ -1,0 +1,191 @@
+"""The processes of a demo: a gateway and a subscriber, started, watched and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from fugu.contract.errors import FuguError
+from fugu.host.toml_file import toml_lines
+from fugu_cli.view.terminal import say
+
+__all__ = ["STOP_SECONDS", "DemoError", "find_mosquitto", "gateway", "start_broker", "subscriber"]
+
+
+_BROKER_SECONDS = 300.0
+_MOSQUITTO = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+max_queued_messages 0
+set_tcp_nodelay true
+{options}
+"""
+
+
+@contextmanager
+def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[int, str]]:
+    """Run a broker while the context lasts.
+
+    Args:
+        kind: "mosquitto", "embedded", or "auto" for the first of these that is installed.
+        folder: where its configuration and log go.
+        options: further lines for Mosquitto's configuration.
+
+    Yields:
+        Its port, and its name.
+
+    Raises:
+        DemoError: if it does not start.
+    """
+    mosquitto = find_mosquitto(kind)
+    port = _free_port()
+    if mosquitto is not None and kind != "embedded":
+        config = folder / "mosquitto.conf"
+        config.write_text(_MOSQUITTO.format(port=port, options=options))
+        command, name = [mosquitto, "-c", str(config)], "Mosquitto"
+    else:
+        command, name = [sys.executable, "-m", "fugu_cli.demo.processes", str(port)], "embedded broker (amqtt)"
+    with (folder / "broker.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _await_listening(process, port, folder / "broker.log")
+        yield port, name
+    finally:
+        _end(process, "the broker", folder / "broker.log")
+
+
+def find_mosquitto(kind: str) -> str | None:
+    """The path of Mosquitto, if a broker of that kind would be it. DemoError: it is needed, or there is no broker."""
+    mosquitto = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if kind == "mosquitto" and mosquitto is None:
+        raise DemoError("mosquitto is not installed: apt-get install mosquitto")
+    if (mosquitto is None or kind == "embedded") and find_spec("amqtt") is None:
+        raise DemoError("there is no broker: apt-get install mosquitto, or pip install 'fugu-edge[demo]'")
+    return mosquitto
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _BROKER_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise DemoError(f"the broker did not start: see {log}")
+
+
+async def _serve_embedded(port: int) -> None:
+    from amqtt.broker import Broker
+
+    anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+    listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
+    broker = Broker({"listeners": {"default": listener}, "plugins": anonymous})
+    await broker.start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(_serve_embedded(int(sys.argv[1])))
+
+
+_GATEWAY_SECONDS = 900.0
+STOP_SECONDS = 120.0
+
+
+class DemoError(FuguError):
+    """A process of the demo did not do what it should."""
+
+
+def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition.
+
+    Raises:
+        DemoError: it does not hold in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise DemoError(f"waited {seconds:.0f} s in vain until {what}")
+        time.sleep(0.1)
+
+
+def _complete(file: Path) -> Callable[[], bool]:
+    """A condition that holds once a file has not grown between two calls."""
+    size = -1
+
+    def same() -> bool:
+        nonlocal size
+        before, size = size, file.stat().st_size
+        return size == before
+
+    return same
+
+
+@contextmanager
+def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A `fugu` command in a process of its own; ended in order when the context ends."""
+    with ExitStack() as stack:
+        errors = stack.enter_context(log.open("wb"))
+        target = errors if output is None else stack.enter_context(output.open("wb"))
+        process = subprocess.Popen([sys.executable, "-m", "fugu", *arguments], stdout=target, stderr=errors)
+    try:
+        yield process
+        if _end(process, arguments[0], log) != 0:
+            raise DemoError(f"{arguments[0]} ended with code {process.returncode}: see {log}")
+    finally:
+        process.kill()
+
+
+def _end(process: subprocess.Popen[bytes], what: str, log: Path) -> int:
+    """Ask a process to end in order; returns its exit code, 0 if it does not end, is killed, and that is said."""
+    process.terminate()
+    try:
+        return process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        say(f"{what} did not end within {STOP_SECONDS:.0f} s and was killed: see {log}")
+        return 0
+
+
+@contextmanager
+def gateway(
+    port: int, fleet: str, folder: Path, store: Path, log: Path, *, wait: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The gateway, which finds its policies in a folder's `policies`; `wait` until it has started."""
+    file = folder / "gateway.toml"
+    lines = toml_lines({"fleet": fleet, "store": str(store.resolve()), "policies": "policies"})
+    file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
+    with _process(["gateway", "run", "--verbose", str(file)], None, log) as process:
+        if wait:
+            await_that("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
+        yield process
+
+
+@contextmanager
+def subscriber(port: int, fleet: str, readings: Path, out: Path) -> Iterator[None]:
+    """A subscriber whose readings go to a file; when the context ends, it has read everything."""
+    arguments = ["subscribe", "--fleet", fleet, "--broker", f"127.0.0.1:{port}", "--json"]
+    with _process(arguments, readings, out / "subscriber.log"):
+        yield
+        await_that("the subscriber has read everything", _complete(readings), STOP_SECONDS)

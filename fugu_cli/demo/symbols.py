@@ -1,0 +1,140 @@
+"""Symbols of a replay, with the probability that a filter gives to a state, beside the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from fugu.attackers.evaluation import attack, furthest_learner, odds_change
+from fugu.attackers.learning import ATTACKERS
+from fugu.attackers.outputs import Knowledge, SymbolOutputs
+from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.contract.frames import SymbolFrame
+from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
+
+__all__ = ["SymbolReplay", "SymbolResults"]
+
+_SHOWN = 300
+"""Ticks of the picture: the first ones."""
+
+
+@dataclass(frozen=True)
+class SymbolResults(Results):
+    """Symbols that arrived: the truth, the filter's probability, and how often its guess is right.
+
+    Attributes:
+        right: share of ticks at which the likelier state by the filter is the true one.
+        majority: share of ticks at which the more frequent state is the true one.
+    """
+
+    right: float = 0.0
+    majority: float = 0.0
+    attackers: ClassVar[int] = len(ATTACKERS)
+
+    @property
+    def head(self) -> str:
+        """First line of the picture of use."""
+        return f"Useful: the state now, the first {self.truth.size} {self.replay.tick}s"
+
+    @property
+    def legend(self) -> tuple[str, str]:
+        """Words for the line that a subscriber gets, and for the true one."""
+        return "the filter's probability, from symbols so far", "the true state, which stays on the device"
+
+    @property
+    def reaches(self) -> tuple[tuple[str, float | None], ...]:
+        """None: a symbol has no band."""
+        return ()
+
+    @property
+    def axis_hours(self) -> float:
+        """Hours of the picture's axis."""
+        return float(self.hours[-1]) + 0.5 * self.replay.hours
+
+    def use(self) -> str:
+        """Say in a sentence how often the state is named rightly."""
+        return (
+            f"Useful: the state that a filter names is right {100 * self.right:.1f} % of the time; always naming the "
+            f"more frequent one is right {100 * self.majority:.1f} %."
+        )
+
+
+@dataclass(frozen=True)
+class SymbolReplay(Replay):
+    """A recording of two states that a device replays as randomised symbols."""
+
+    topic: ClassVar[Literal["window", "symbols"]] = "symbols"
+
+    @property
+    def expected(self) -> int:
+        """Number of symbols that are to come."""
+        return int(self.states.size)
+
+    @property
+    def every(self) -> float:
+        """Seconds from one message to the next."""
+        return self.policy.frame_ticks * self.policy.clock.period_us / 1e6
+
+    def decode(self, payload: bytes) -> tuple[int, int, AnyFrame]:
+        """First tick of a message, the tick after its last, and its frame; a FrameError if it is none."""
+        frame = SymbolFrame.decode(payload)
+        return frame.first, frame.first + len(frame.symbols), frame
+
+    def came(self, frames: Mapping[int, AnyFrame]) -> int:
+        """Number of symbols in frames."""
+        return sum(len(frame.symbols) for frame in frames.values() if isinstance(frame, SymbolFrame))
+
+    @cached_property
+    def prepared(self) -> Mapping[int, AnyFrame]:
+        """None: symbols come at once."""
+        return {}
+
+    def results(
+        self, live: Mapping[int, AnyFrame], others: Mapping[int, AnyFrame] | None = None, *, attacked: bool = False
+    ) -> SymbolResults | None:
+        """Filter the symbols that arrived, compare with the truth, and attack them; `None` if none did."""
+        symbols = np.full(self.states.size, -1, dtype=np.int64)
+        for first, frame in live.items():
+            if isinstance(frame, SymbolFrame):
+                come = np.frombuffer(frame.symbols, dtype=np.uint8)[: max(0, symbols.size - first)]
+                symbols[first : first + come.size] = come
+        if self.policy.table is None or not (symbols >= 0).any():
+            return None
+        end = int(np.flatnonzero(symbols >= 0)[-1]) + 1
+        weights = np.array(self.policy.table.weights(), dtype=np.float64)
+        outputs = SymbolOutputs(symbols[:end], weights / weights.sum(axis=1, keepdims=True))
+        truth, seen = self.states[:end], self.states[:end] >= 0
+        initial = stationary_distribution(self.transition)
+        beliefs = filter_beliefs(outputs.symbols, initial, self.transition, outputs.emission).beliefs
+        segments = np.zeros(end, dtype=np.int64)
+        knowledge = Knowledge(self.transition, segments)
+        ours = odds_change(outputs, knowledge)[seen]
+        best = learned = None
+        if attacked:
+            attacks = attack(truth, segments, outputs, self.policy.guarantee.epsilon)
+            best = attacks[0] if attacks else None
+            if (learner := furthest_learner(attacks)) is not None:
+                known = Knowledge(self.transition, segments, truth=truth)
+                learned = odds_change(outputs, known, ATTACKERS[learner.attacker])[seen]
+        shown = np.flatnonzero(seen)[:_SHOWN]
+        counts = np.bincount(truth[seen], minlength=2)
+        return SymbolResults(
+            replay=self,
+            hours=np.asarray((shown + 0.5) * self.hours, dtype=np.float64),
+            truth=truth[shown].astype(np.float64),
+            released=beliefs[shown, 1],
+            live=end,
+            band=0.0,
+            quilts=None,
+            group=None,
+            ordinary=None,
+            ours=ours,
+            learner=learned,
+            attack=best,
+            right=float((beliefs[seen].argmax(axis=1) == truth[seen]).mean()),
+            majority=float(counts.max() / counts.sum()),
+        )

@@ -1,0 +1,56 @@
+"""`fugu try`: a recording is seen at once, then planned and replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fugu.recordings.readings import Readings, load, read_readings
+from fugu_cli.commands.auto_plan import question_asked, reading_asked
+from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.demo.evaluation import RECORDINGS
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.pictures import reading_picture
+from fugu_cli.demo.processes import find_mosquitto
+
+__all__ = ["recorded", "run", "show_recording"]
+
+_OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
+
+
+def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
+    """Try a recording, or one of ours; returns 1 if something is missing at the end, and another code after a no.
+
+    Raises:
+        FuguError: it cannot be read, or cannot answer the question; or a process does not start, or ends early.
+        OSError: a file cannot be read.
+    """
+    path = _OURS if file is None else file
+    readings = recorded(path, options)
+    find_mosquitto("auto")
+    with Page(browser=browser) as page:
+        page.show(title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0)
+        show_recording(page, readings)
+        from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
+
+        return plan_and_replay(page, path, readings, options)
+
+
+def recorded(path: Path, options: AutoOptions) -> Readings | None:
+    """The readings of a recording; `None` if it is planned as places. Errors as of `run`."""
+    question = question_asked(options)
+    reading = reading_asked(options, question)
+    loaded = load(path, reading)
+    if question.of_places(loaded, options.column or options.time):
+        return None
+    readings = read_readings(loaded, reading)
+    return readings if readings.period else None  # which is refused where nobody has said it
+
+
+def show_recording(page: Page, readings: Readings | None) -> None:
+    """Show a recording on the page, as its first part."""
+    page.show_replay(0, name="The whole recording", said=["", "It is being planned.", ""])
+    if readings is None:
+        page.show_replay(0, live="Places, which are not drawn here.")
+        return
+    page.show_replay(0, live=f"{len(readings.segments)} readings of column {readings.column}.")
+    page.draw(**{"reading-0": reading_picture(readings.values, readings.period / 3600.0, 0, readings.column)})

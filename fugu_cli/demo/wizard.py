@@ -1,0 +1,416 @@
+"""`fugu start`: from a file or a topic to the configuration of an agent, on the page of one browser.
+
+It runs where the sensor is. What is uploaded or recorded lies in a folder of the account's own, which goes with the
+program; nothing of it is printed, sent, or left anywhere but in the plan's own files.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from contextlib import closing, suppress
+from dataclasses import replace
+from http import HTTPStatus
+from io import BufferedIOBase
+from pathlib import Path
+from queue import Full, Queue
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from edge_agent.config import load
+from edge_agent.config_schema import Mqtt
+from edge_agent.local_broker import LocalBrokerError, dial
+from edge_agent.sensors.mqtt_topic import MqttSensor
+from edge_agent.sensors.source import Reading
+from fugu.contract._document import first_problem
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.topics import topic_of
+from fugu.host.arguments import number, one_of
+from fugu.host.database import STORE
+from fugu.library.recordings import read
+from fugu.mqtt import Broker
+from fugu.recordings.errors import QuestionError
+from fugu_cli.commands.doctor import of_gateway
+from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.connection import broker_of
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.topic_sensor import topic_sensor
+from fugu_cli.demo.trial import recorded, show_recording
+from fugu_cli.errors import CommandError, fault
+from fugu_cli.view.terminal import say
+
+if TYPE_CHECKING:
+    from fugu.library.plans import Plan
+
+__all__ = ["run"]
+
+_MOST_BYTES, _MOST_WORDS = 64 << 20, 1 << 16
+"""Of a file of a recording, and of what is typed into the form."""
+_MOST_UPLOADED = 4 * _MOST_BYTES
+"""Of all uploads that are here, or on their way."""
+_MOST_TOPIC_FILES = 4
+_MOST_WAITING = 100_000
+"""Messages that came since the last look, a moment ago."""
+_BLOCK = 1 << 16
+_POLL_SECONDS = 0.05
+_INSTALLED = (Path("/etc/fugu-gateway"), Path("/var/lib/fugu-gateway"))
+"""Where a gateway is if it is installed."""
+_DOES = ("record", "plan", "write", "finish")
+_QUESTION = (
+    *("column", "time", "only", "zone", "missing_values", "rows", "gap", "as_it_is"),
+    *("period", "epsilon", "protect", "baseline", "threshold", "states", "missing", "window"),
+    *("fleet", "device", "broker"),
+)
+_LISTS = {"only": re.compile(",(?=[^,=]+=)"), "as_it_is": re.compile(",")}
+"""Fields that hold several words, with what is between them."""
+_KINDS = ("events", "samples", "changes")
+_MOST_READ = 10 << 20
+"""Of an upload that is read at once."""
+_FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
+_BEGIN = "Choose a file, or record a topic."
+_RUN = "Run it", "This is all that the sensor's machine needs. The recording is deleted when this program ends."
+_STDIN = 'kind = "stdin"  # a reading a line'
+
+
+def run(*, browser: bool) -> int:
+    """Serve the page until it is told to finish, or Ctrl-C.
+
+    Raises:
+        CommandError: a gateway is here, which no reading may be beside.
+    """
+    refuse_beside_gateway(Path())
+    with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
+        wizard = _Wizard(Path(folder), browser=browser)
+        with wizard.page as page:
+            page.show(title="From a sensor to private values", stage=_BEGIN, stalled="", ask=True)
+            try:
+                with suppress(KeyboardInterrupt):
+                    wizard.serve()
+            finally:
+                wizard.close()  # before the folder is deleted, so that nothing comes into it any more
+    return 0
+
+
+def refuse_beside_gateway(*folders: Path) -> None:
+    """Raise a CommandError if a gateway is installed here, or a folder has a gateway's file or store."""
+    files = [file for folder in folders for file in (folder.iterdir() if folder.is_dir() else ()) if file.is_file()]
+    known = {".toml": of_gateway, ".sqlite": _is_store, ".db": _is_store}
+    found = [file for file in files if file.suffix in known and known[file.suffix](file)]
+    for one in (*(place for place in _INSTALLED if place.exists()), *found):
+        raise CommandError(f"{one} is a gateway's: run fugu start where the sensor is, never beside a gateway")
+
+
+def _is_store(file: Path) -> bool:
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(68)  # of the application's number in SQLite's header
+        return opened.read(4) == STORE.application.to_bytes(4, "big")
+    return False
+
+
+class _Wizard:
+    """The program behind the page: takes what it sends, and does one thing after another, in the main thread."""
+
+    def __init__(self, folder: Path, *, browser: bool) -> None:
+        self.page = Page(browser=browser, posted=self._posted)
+        self._folder = folder
+        self._asked: Queue[dict[str, str]] = Queue(1)
+        self._lock = threading.Lock()
+        self._closed = self._busy = False
+        self._uploads: dict[Path, int] = {}
+        self._numbers = 0
+        self._topics = _TopicFiles(folder)
+        self._recording: Path | None = None
+        self._plan: Plan | None = None
+
+    def close(self) -> None:
+        """Take nothing any more."""
+        with self._lock:
+            self._closed = True
+
+    def _posted(self, path: str, query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+        """Take what the page sends, in a thread of its own."""
+        if path == "/upload":
+            return self._uploaded(query.get("name", ""), body, length)
+        if path != "/ask" or length > _MOST_WORDS:
+            return HTTPStatus.BAD_REQUEST
+        try:
+            sent = json.loads(body.read(length)).items()
+            asked = dict.fromkeys(_FIELDS, "") | {str(name): str(value).strip() for name, value in sent}
+            if asked["do"] not in _DOES:
+                return HTTPStatus.BAD_REQUEST
+            self._asked.put_nowait(asked)
+        except Full:
+            return HTTPStatus.CONFLICT
+        except (AttributeError, RecursionError, ValueError):
+            return HTTPStatus.BAD_REQUEST
+        return HTTPStatus.ACCEPTED
+
+    def _uploaded(self, name: str, body: BufferedIOBase, length: int) -> HTTPStatus:
+        """Take a file into a folder of its own, so that two of one name stay apart; the newest whole one counts."""
+        if length > _MOST_BYTES:
+            self.page.show(stalled=f"The file has more than {_MOST_BYTES >> 20} MB: give a part of it.")
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        plain = re.sub(r"[^\w.-]", "-", f"of-{name[-80:]}" if name[:1] in (".", "") else name[-80:])
+        with self._lock:
+            if self._closed or self._busy:
+                self.page.show(stalled="A plan is being made: choose the file again when it is there.")
+                return HTTPStatus.CONFLICT
+            if sum(self._uploads.values()) + length > _MOST_UPLOADED:
+                self.page.show(stalled=f"More than {_MOST_UPLOADED >> 20} MB are on their way: wait for the others.")
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            self._numbers += 1
+            path = self._folder / str(self._numbers) / plain
+            path.parent.mkdir(0o700)
+            self._uploads[path] = length
+            file = path.open("wb")
+        try:
+            with file:
+                while length and (block := body.read(min(length, _BLOCK))):
+                    file.write(block)
+                    length -= len(block)
+        except OSError as error:
+            length = max(length, 1)
+            self.page.show(stalled=f"The upload failed: {_line(error)}.")
+        with self._lock:
+            if length:
+                self._delete(path)
+                return HTTPStatus.BAD_REQUEST
+            self._recording = path
+            if not self._busy:
+                self._delete_older()
+        self._tell_of(path)
+        return HTTPStatus.CREATED
+
+    def _tell_of(self, path: Path) -> None:
+        """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
+        stage, stalled, offers = "", "", list[dict[str, Any]]()
+        try:
+            stage = _here(path)
+            if path.stat().st_size <= _MOST_READ:
+                stage = " ".join([stage, *read(path).summary])
+        except QuestionError as error:
+            stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
+        except (FuguError, OSError) as error:
+            if path not in self._uploads:  # a newer one is there, and tells of itself
+                return
+            stalled = _line(error)
+        self.page.show(stage=stage, stalled=stalled, offers=offers)
+
+    def _delete_older(self) -> None:
+        """Delete uploads that nothing will be planned from; the lock is held."""
+        for path in [*self._uploads]:
+            if path != self._recording and path.stat().st_size == self._uploads[path]:
+                self._delete(path)
+
+    def _delete(self, path: Path) -> None:
+        del self._uploads[path]
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+    def serve(self) -> None:
+        """Do what is asked, until that is to finish."""
+        does = {"record": self._record, "plan": self._show, "write": self._write}
+        while (asked := self._asked.get())["do"] != "finish":
+            with self._lock:
+                self._busy = asked["do"] != "record"
+            try:
+                self.page.show(stalled="", ended=False)
+                does[asked["do"]](asked)
+            except Exception as error:  # of whatever kind: a day's recording must not end with it
+                stage = _BEGIN if self._recording is None else _here(self._recording)
+                offers = _answers(error, asked) if isinstance(error, QuestionError) else []
+                self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
+            finally:
+                with self._lock:
+                    self._busy = False
+                    self._delete_older()
+
+    def _record(self, asked: dict[str, str]) -> None:
+        """Record every message of the topic until something else is asked; a plan is made of a file that is full."""
+        sensor, broker = _sensor(asked), broker_of(asked["broker"])
+        _refuse_fleets(sensor, broker, reached=True)
+        source = {**sensor.model_dump(), "fleet_broker": [broker.host, broker.port]}
+        count, full = 0, ""
+        with closing(_EveryMessage(source)) as live, closing(self._topics):
+            self._topics.begin()
+            while self._asked.empty():
+                live.poll(0)
+                for moment, reading in live.taken():
+                    count += 1
+                    if self._topics.add(moment, reading.reveal()):
+                        full = f" {self._topics.full.name} is full ({_MOST_BYTES >> 20} MB) and is planned from; what "
+                        full += f"comes now is in {self._topics.newest.name}. The newest four are kept."
+                if count:
+                    self._recording = self._topics.full if full else self._topics.newest
+                lost = f" {live.lost} came too fast and are lost." if live.lost else ""
+                stage = (
+                    f"recording: {count} messages have come.{full}{lost} After a day or more, show what would leave."
+                )
+                self.page.show(stage=stage, stalled=live.trouble)
+                time.sleep(_POLL_SECONDS)
+        self.page.show(stalled="")
+
+    def _show(self, asked: dict[str, str]) -> None:
+        """Plan, and show what would leave."""
+        from fugu_cli.demo.planned import prepared_plan  # it takes a while to load
+
+        if self._recording is None:
+            raise CommandError("there is no recording yet: choose a file, or record a topic")
+        self._plan = None
+        cleared: dict[str, Any] = {"verdict": "", "replays": [], "pictures": {}, "offers": []}
+        self.page.show(stage="reading", paste=None, report=None, **cleared)
+        options = _options(asked)
+        readings = recorded(self._recording, options)
+        show_recording(self.page, readings)
+        self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
+
+    def _write(self, asked: dict[str, str]) -> None:
+        """Write the plan's files, with the topic in the place of the recording."""
+        if self._plan is None or not self._plan.useful:
+            raise CommandError("there is no plan to write yet")
+        broker, folder = broker_of(asked["broker"]), Path(asked["folder"] or "plan")
+        lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
+        if asked["topic"]:
+            sensor = _sensor(asked)
+            _refuse_fleets(sensor, broker, reached=False)
+            lines = topic_sensor(self._plan, sensor)
+        else:
+            command = f"YOUR-SENSOR | {command}"
+        refuse_beside_gateway(folder, folder.parent)
+        topic_of("symbols", asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
+        whose = self._plan.whose._replace(fleet=asked["fleet"], device=asked["device"])
+        written = replace(self._plan, whose=whose).save(folder, broker=broker, sensor=lines)
+        load(folder / "agent.toml")  # as the agent will
+        self.page.show(stage=f"written: {', '.join(map(str, written))}", ended=True, paste=[*_RUN, command])
+        say(f"written: {', '.join(map(str, written))}\n\n{command}")
+
+
+class _EveryMessage(MqttSensor):
+    """Every message of a topic with the time at which it came, not only the newest; `lost` counts what was too much."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._messages: deque[tuple[float, Reading]] = deque()
+        self.lost = 0
+        super().__init__(config)
+
+    def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
+        if reading is not None:
+            if len(self._messages) < _MOST_WAITING:
+                self._messages.append((time.time(), reading))
+            else:
+                self.lost += 1
+        super()._leave(reading, works)
+
+    def taken(self) -> list[tuple[float, Reading]]:
+        """Messages since the last call."""
+        return [self._messages.popleft() for _ in range(len(self._messages))]
+
+
+class _TopicFiles:
+    """Files of recorded messages, each of at most 64 MB; a new recording begins one, and the newest four are kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers, self._size = folder, 0, 0
+        self._files: list[Path] = []
+        self._file: Any = None
+
+    @property
+    def newest(self) -> Path:
+        """The file that messages are written to."""
+        return self._files[-1]
+
+    @property
+    def full(self) -> Path:
+        """The file before it."""
+        return self._files[-2]
+
+    def begin(self) -> None:
+        """Begin a file, and delete the oldest of too many."""
+        self.close()
+        self._numbers += 1
+        self._files.append(self._folder / ("topic.csv" if self._numbers == 1 else f"topic-{self._numbers}.csv"))
+        while len(self._files) > _MOST_TOPIC_FILES:
+            self._files.pop(0).unlink()
+        self._file, self._size = self.newest.open("w", newline="", encoding="utf-8"), 0
+        csv.writer(self._file).writerow(["time", "value"])
+
+    def add(self, moment: float, value: object) -> bool:
+        """Write a message; whether the file is full with it, and another one begins."""
+        self._size += csv.writer(self._file).writerow([f"{moment:.6f}", value])
+        if full := self._size >= _MOST_BYTES:
+            self.begin()
+        return full
+
+    def close(self) -> None:
+        """End a file; one without messages is deleted."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            if not self._size:
+                self._files.pop().unlink()
+
+
+def _options(asked: dict[str, str]) -> AutoOptions:
+    """The options of a plan that the form has; empty ones are the usual ones."""
+    words: dict[str, Any] = {name: asked[name] for name in _QUESTION if asked[name]}
+    words |= {name: pattern.split(words[name]) for name, pattern in _LISTS.items() if name in words}
+    if kind := words.pop("rows", ""):
+        words[one_of(kind, "rows", _KINDS)] = True
+    words |= {name: number(words[name], name) for name in ("epsilon", "threshold", "period") if name in words}
+    return AutoOptions(**words)
+
+
+def _answers(question: QuestionError, asked: dict[str, str]) -> list[dict[str, Any]]:
+    """Buttons that answer a question, beside what was answered before."""
+    buttons = []
+    for words, meaning in question.options:
+        name, *value = (words[0].removeprefix("--").replace("-", "_"), *words[1:])
+        if value and value[0].rpartition("=")[2] in ("NAME", "COLUMN"):  # which has to be written
+            continue
+        field, text = (name, value[0]) if value else ("rows", name)
+        if field in _LISTS and asked[field]:
+            text = f"{asked[field]},{text}"
+        buttons.append({"words": f"{' '.join(words)}: {meaning}".removeprefix("--"), "options": {field: text}})
+    return buttons
+
+
+def _sensor(asked: dict[str, str]) -> Mqtt:
+    at = Broker.parse(asked["local"])
+    words = {"topic": asked["topic"], "path": asked["path"] or None, "host": at.host, "port": at.port}
+    return Mqtt.model_validate({"kind": "mqtt", **words})
+
+
+def _refuse_fleets(sensor: Mqtt, fleet: Broker, *, reached: bool) -> None:
+    """Raise a CommandError if a topic is of a broker that may not be read, or cannot be `reached`."""
+    try:
+        dial(sensor.host, sensor.port, (fleet.host, fleet.port)).close()
+    except OSError as error:
+        if isinstance(error, LocalBrokerError):
+            raise CommandError(f"the topic cannot be read: {error.trouble}") from None
+        if reached:
+            raise CommandError(f"the topic's broker cannot be reached: {cause(error)}") from None
+
+
+def _here(recording: Path) -> str:
+    return f"{recording.name} is here."
+
+
+def _line(error: Exception) -> str:
+    """Errors in one line; none of them has a reading."""
+    match error:
+        case MemoryError():
+            return "there is not enough memory for this recording: give a part of it"
+        case ValidationError():
+            return first_problem(error, "the topic")
+        case OSError():
+            return f"{Path(error.filename).name}: {cause(error)}" if error.filename else cause(error)
+        case FuguError():
+            return " ".join(str(error).split())
+    return fault(error)

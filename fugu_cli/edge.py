@@ -1,0 +1,76 @@
+"""The commands for devices and subscribers: all there is where only the edge is installed, and no framework."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import chain
+
+from fugu_cli.errors import CommandLineError
+
+__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "subscribe"]
+
+OPTIONS = {
+    "--version": "Print the version and stop.",
+    "--help": "Show this message and exit.",
+}
+"""Commands that are part of `fugu` itself."""
+
+COMMANDS = {
+    "agent": "Randomise readings, on a device.",
+    "subscribe": "Print private readings of a fleet as they arrive.",
+}
+"""By name: the command's help."""
+
+AGENT: dict[str, tuple[tuple[str, ...], str]] = {
+    "run": ((), "Run the agent of one device: fugu agent run CONFIG.toml"),
+    "status": (("--status",), "How the agent on this device is: its sensors, too."),
+    "pause": (("pause",), "Draw nothing and read no sensor, until it is over."),
+    "resume": (("resume",), "End a pause."),
+    "moved": (("moved",), "Let an outbox belong to this machine, to which its disk moved."),
+    "set-back": (("set-back",), "Go by this machine's clock again, after the gateway had signed a time far ahead."),
+    "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
+}
+"""By name: the words for `fugu-agent`, and the command's help."""
+
+_REST = "\nAll other commands need what a gateway does: pip install 'fugu-edge[gateway]'\n"
+
+
+def edge_help() -> str:
+    """Help text of `fugu` where only the edge is installed."""
+    about = "Private sensor streams: run a device, read private streams."
+    return _help("fugu", about, OPTIONS, COMMANDS) + _REST
+
+
+def agent(words: Sequence[str]) -> int:
+    """`fugu agent`: as `fugu-agent`, with a word for each thing that it does.
+
+    Raises:
+        CommandLineError: there is no such command.
+    """
+    name, *rest = words or [""]
+    if name in AGENT:
+        from edge_agent.__main__ import main
+
+        return main([*AGENT[name][0], *rest])
+    if name not in ("", "--help", "-h"):
+        raise CommandLineError(f"No such command {name[:40]!r} (try 'fugu agent --help')")
+    below = {one: about for one, (_, about) in AGENT.items()}
+    text = _help("fugu agent", COMMANDS["agent"], {"--help": OPTIONS["--help"]}, below)
+    print(text, end="", file=sys.stdout if name else sys.stderr)
+    return 0 if name else 2
+
+
+def subscribe(words: Sequence[str]) -> int:
+    """`fugu subscribe`; a `FuguError` for what it cannot do."""
+    from fugu_cli.commands.subscribe import main
+
+    return main(words)
+
+
+def _help(program: str, about: str, options: dict[str, str], commands: dict[str, str]) -> str:
+    width = max(map(len, chain(options, commands)))
+    lines = [f"Usage: {program} [OPTIONS] COMMAND [ARGS]...", "", f"  {about}", "", "Options:"]
+    lines += [f"  {name:{width}}  {text}" for name, text in options.items()]
+    lines += ["", "Commands:", *(f"  {name:{width}}  {text}" for name, text in commands.items())]
+    return "\n".join(lines) + "\n"

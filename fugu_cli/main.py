@@ -1,0 +1,116 @@
+"""The entry point: commands for devices and subscribers start at once, all others through the application.
+
+`fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that they
+start fast and run where it is not installed. Whatever goes wrong is one line on stderr.
+
+Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read or a
+recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 when it was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from fugu.contract.errors import FuguError, UsageError, cause, printable
+from fugu.host.process import print_any_text, version_line
+from fugu_cli import edge
+
+__all__ = ["main"]
+
+_FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
+_EXTRAS = {
+    **dict.fromkeys(_FRAMEWORK, "gateway"),
+    "pyarrow": "parquet",
+    "ray": "cluster",
+}
+"""By what is missing: the extra that brings it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: the words after `fugu`; those of the process if not given.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    print_any_text()
+    try:
+        code = guarded(lambda: _run(words))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _run(words: list[str]) -> int:
+    """Run a command, loading as little as it needs."""
+    if words[:1] == ["--"]:
+        del words[0]
+    match words:
+        case ["--version", *_]:
+            print(version_line("fugu"), end="")
+            return 0
+        case ["agent", *rest]:
+            return edge.agent(rest)
+        case ["subscribe", *rest]:
+            return edge.subscribe(rest)
+    try:
+        from fugu_cli.app import run
+    except ModuleNotFoundError as error:
+        if words not in ([], ["--help"], ["-h"]) or (error.name or "").partition(".")[0] not in _FRAMEWORK:
+            raise
+        print(edge.edge_help(), end="", file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    return run(words)
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command; every expected failure becomes one line and an exit code."""
+    try:
+        return command()
+    except FuguError as error:
+        return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
+    except BrokenPipeError:
+        raise
+    except ModuleNotFoundError as error:
+        if (extra := _EXTRAS.get(missing := (error.name or "").partition(".")[0])) is None:
+            raise
+        return _fail(f"this command needs {missing}: pip install 'fugu-edge[{extra}]'", 1)
+    except OSError as error:
+        return _fail(f"{error.filename}: {cause(error)}" if error.filename else cause(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as error:
+        return _fail(_first_problem(error), 1)
+    except Exception as error:
+        databases = sys.modules.get("sqlite3")  # who has not loaded it has no error of it
+        if databases is None or not isinstance(error, databases.Error):
+            raise
+        return _fail(f"a database cannot be used: {error}", 1)
+
+
+def _first_problem(error: ValueError) -> str:
+    """The first line that says what is wrong in a document, without the value that was given.
+
+    Any other error is one of programming, is raised again, and keeps its traceback.
+    """
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        raise error
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"fugu: {printable(' '.join(message.split()))}", file=sys.stderr)
+    return code

@@ -1,0 +1,307 @@
+"""The findings of an audit, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fugu.attackers.evaluation import Attack, furthest_learner
+from fugu.contract.policy import Policy
+from fugu.contract.sentences import class_sentence, protected_sentence
+from fugu.planning.attacked import StretchTrial, Trial
+from fugu_cli.view.guarantee import show_stretches
+from fugu_cli.view.terminal import answer, say, show_table
+from gateway.releases.entries import nats
+
+if TYPE_CHECKING:
+    from fugu.audit.device import Tested
+    from gateway.audit.ledger import LedgerAudit, ReaderLoss, StreamLoss
+    from gateway.audit.statement import Bound, Statement
+    from gateway.audit.stream import StreamAudit
+
+
+__all__ = [
+    "tell_attacks",
+    "tell_ledger_audit",
+    "tell_statement",
+    "tell_stream",
+    "tell_tested",
+]
+
+
+_ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
+_TRIALS = ("noise for", "released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
+
+
+def tell_attacks(as_json: bool, trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> None:
+    """Print a table for each recording's states; of a single one, every attacker of every trial, too."""
+
+    def show() -> None:
+        _show_trials(trials)
+        _show_stretch_trials(stretches)
+
+    answer(as_json, lambda: _attacks_document(trials, stretches), show)
+
+
+def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
+    return {
+        "trials": [{**one._asdict(), "attacks": [asdict(attack) for attack in one.attacks]} for one in trials],
+        "stretches": [{**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in stretches],
+    }
+
+
+def _show_trials(trials: Sequence[Trial]) -> None:
+    cases = {(trial.source, trial.state): None for trial in trials}
+    for source, state in cases:
+        mine = [trial for trial in trials if (trial.source, trial.state) == (source, state)]
+        show_table(f"{source}, {state}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
+    if len(cases) == 1:
+        for trial in trials:
+            rows = [
+                (one.attacker, f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}",
+                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", _odds_words(one))
+                for one in trial.attacks
+            ]  # fmt: skip
+            show_table(f"noise for {trial.chains}: {trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
+    say(
+        "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
+        "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
+        "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
+        "for an attacker who knows the chain beforehand (known: forward-backward, with the mean chain). It bounds "
+        "nothing for one who learns a person's habits, from what is released or from other times (learned: the one "
+        "who moved furthest). Noise was drawn once."
+    )
+
+
+def _summary(trial: Trial) -> tuple[str, ...]:
+    one = trial.attacks[0]
+    beyond = "*" if one.success > one.ceiling else ""
+    return (
+        trial.chains, trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
+        f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _odds_words(furthest_learner(trial.attacks)),
+    )  # fmt: skip
+
+
+def _odds_words(attack: Attack | None) -> str:
+    """The largest factor on an attacker's odds, and the share of ticks beyond e^epsilon; "-" without odds."""
+    if attack is None or attack.furthest is None:
+        return "-"
+    return f"x {attack.furthest:.3g} ({attack.beyond:.0%})"
+
+
+_MOST_ALARMS = 20
+
+
+def tell_statement(as_json: bool, statement: Statement) -> None:
+    """Print a statement about a policy."""
+    answer(as_json, statement.document, lambda: _show_statement(statement))
+
+
+def _show_statement(statement: Statement) -> None:
+    policy = statement.policy
+    say(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", style="bold")
+    say(f"SHA-256 of the file: {statement.digest}")
+    say(protected_sentence(policy.discretiser))
+    rows = [(one.what, one.topic, " ".join(one.readers) or "the site") for one in statement.outputs]
+    show_table("What is released, and who may read it", ("output", "topic", "readers"), rows)
+    claims = [
+        (one.of, f"{one.epsilon:.10g}", f"{one.recomputed:.10g}" if one.recomputed else "NOT RECOMPUTED", one.adversary)
+        for one in statement.claims
+    ]
+    show_table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
+    if isinstance(policy, Policy):
+        ticks = policy.guarantee.stretch_ticks
+        say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
+        show_stretches(statement.stretches, discretiser=policy.discretiser)
+        say(f"The class of chains: {class_sentence(policy.chains)}.")
+        _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
+        if statement.windows:
+            _show_bounds("Each kind of adversary, windows alone", statement.windows)
+        _show_bounds("If the truth is not in the class", statement.others)
+    say("What nobody can recompute:", style="bold")
+    for assumption in statement.document()["assumptions"]:
+        print(f"  {assumption}")
+    for finding in statement.findings:
+        say(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", style="bold")
+    say(statement.summary, style="bold")
+
+
+def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:
+    rows = [(one.truth, f"no bound: {one.why}" if one.epsilon is None else f"{one.epsilon:.6g}") for one in bounds]
+    show_table(title, ("", "epsilon, at most"), rows)
+
+
+def tell_tested(as_json: bool, tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
+    """Print what was found of a device.
+
+    Args:
+        as_json: for machines.
+        tested: its outputs.
+        problem: what was not as the protocol has it; empty if nothing was.
+        false_alarms: probability of an alarm without a fault.
+    """
+    tests = [{**one._asdict(), "alarms": [alarm._asdict() for alarm in one.alarms]} for one in tested]
+    document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
+    answer(as_json, lambda: document, lambda: _show_tested(tested, problem, false_alarms))
+
+
+def _show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
+    if problem:
+        say(f"WRONG protocol: {problem}", style="bold")
+        return
+    rows = [
+        (one.of, str(one.draws), f"{one.smallest:.2g}", "-" if one.longest is None else str(one.longest))
+        for one in tested
+    ]
+    show_table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
+    alarms = [(one.of, alarm) for one in tested for alarm in one.alarms]
+    for of, alarm in alarms[:_MOST_ALARMS]:
+        say(f"WRONG {alarm.test}: {of}: {alarm.about}", style="bold")
+    if len(alarms) > _MOST_ALARMS:
+        say(f"and {len(alarms) - _MOST_ALARMS} more")
+    say(
+        f"A device without a fault is called wrong at most with probability {false_alarms:g}; one with an error of a "
+        "probability as large as in the table is found with 99 %."
+    )
+    if not alarms:
+        say("Nothing is wrong that so many draws could show.", style="bold")
+
+
+def tell_stream(as_json: bool, audit: StreamAudit) -> None:
+    """Print what attackers reached, audience by audience, and on what was published."""
+    answer(as_json, lambda: _stream_document(audit), lambda: _show_stream(audit))
+
+
+def _stream_document(audit: StreamAudit) -> dict[str, Any]:
+    finite = [
+        {
+            **one._asdict(),
+            "promised": _finite(one.promised),
+            "certified": _finite(one.certified),
+            "refuted": one.refuted,
+        }
+        for one in audit.audiences
+    ]
+    return {
+        "confirmed": not audit.findings,
+        "audiences": finite,
+        **_attacks_document(audit.trials, audit.stretches),
+        "findings": [one._asdict() for one in audit.findings],
+        "not_attacked": list(audit.left),
+    }
+
+
+def _show_stream(audit: StreamAudit) -> None:
+    rows = [
+        (
+            *(_about(one.audience, one.ticks), one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
+            *(f"{one.least:.4g}", _shown(one.extended), _shown(one.witness)),
+            f"{one.hits} and {one.alarms} of {one.trials}",
+        )
+        for one in audit.audiences
+    ]
+    titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
+    show_table("Epsilon of all that an audience may read", titles, rows)
+    say(
+        "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
+        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
+        "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
+    )
+    _show_stretch_trials(audit.stretches)
+    if audit.trials:
+        _show_trials(audit.trials)
+    for one in audit.left:
+        say(f"NOTE not-attacked: {one}")
+    for finding in audit.findings:
+        say(f"WRONG {finding.name}: {finding.about}", style="bold")
+    if not audit.findings:
+        say("No attacker refutes what is promised.", style="bold")
+
+
+def _about(audience: str, ticks: int) -> str:
+    return audience if ticks == 1 else f"{audience}, {ticks} ticks"
+
+
+def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
+    rows = [
+        (
+            *(_about(f"{one.source}: {one.released}", one.ticks), attack.secret),
+            *(str(attack.scored), f"{attack.success:.3f}"),
+            *(f"{attack.low:.3f} to {attack.high:.3f}", f"{attack.guess:.3f}", f"{attack.ceiling:.3f}"),
+            *(f"{attack.epsilon_low:.2f}", f"x {attack.furthest:.3g}", f"x {math.exp(one.epsilon):.3g}"),
+        )
+        for one in trials
+        for attack in one.attacks
+    ]
+    titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
+    if rows:
+        show_table("Stretches, to who knows all other days", ("released", *titles), rows)
+    for one in trials:
+        if one.why:
+            say(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.source}: {one.released}: {one.why}")
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _shown(bound: float | None) -> str:
+    return "-" if bound is None else f"{bound:.4g}"
+
+
+def tell_ledger_audit(as_json: bool, audit: LedgerAudit, name: str) -> None:
+    """Print what was found of a ledger of this name; in JSON, in nats."""
+    answer(as_json, lambda: _ledger_document(audit), lambda: _show_ledger_audit(audit, name))
+
+
+def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
+    streams = [
+        {**one.key._asdict(), **_flat(one, "promise", "promised"), "charge": nats(one.charge)} for one in audit.streams
+    ]
+    return {**audit._asdict(), "streams": streams, "readers": [_flat(one, "limit", "limit") for one in audit.readers]}
+
+
+def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any]:
+    """A row with its promise as three members, of which epsilon has a name."""
+    fields = {key: value for key, value in loss._asdict().items() if key != "key"}
+    epsilon, adversary, seconds = fields.pop(field)
+    return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
+
+
+def _show_ledger_audit(audit: LedgerAudit, name: str) -> None:
+    rows = [
+        (
+            *(f"{one.key.device}/{one.key.stream}", one.key.audience, _stretch(one.promise.seconds)),
+            *(_amount(one.epsilon), f"{one.promise.epsilon:.10g}", one.promise.adversary, one.mechanism, str(one.tick)),
+            *(f"{nats(one.charge):.6g}", one.by),
+        )
+        for one in audit.streams
+    ]
+    bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
+    show_table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
+    if audit.readers:
+        told = [
+            (
+                *(one.reader, f"{one.device}/{one.stream}", " ".join(one.audiences), _stretch(one.limit.seconds)),
+                *(_amount(one.epsilon), f"{one.limit.epsilon:.10g}", one.limit.adversary),
+            )
+            for one in audit.readers
+        ]
+        titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
+        show_table("What readers were told, by all their audiences", titles, told)
+    for line in audit.believed:
+        say(f"NOTE believed: {line}")
+    for problem in audit.problems:
+        say(f"WRONG {problem}", style="bold")
+    if not audit.problems:
+        say(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
+
+
+def _stretch(seconds: int) -> str:
+    return f"{seconds} s" if seconds else "tick"
+
+
+def _amount(epsilon: float | None) -> str:
+    return "no bound" if epsilon is None else f"{epsilon:.10g}"

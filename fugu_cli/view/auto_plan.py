@@ -1,0 +1,471 @@
+"""The answer of `fugu plan auto`, as sentences and a table, and as an object for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fugu.attackers.evaluation import Attack, success_bound
+from fugu.attackers.stretches import StretchAttack
+from fugu.contract.calendar import DayBlocks
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.sentences import epsilon_to_odds, protected_sentence
+from fugu.contract.stretches import Stretch
+from fugu.planning.answers import group_error
+from fugu.planning.auto import AIM, AutoPlan, longest_useful
+from fugu.planning.candidates import LEAST_JUDGED, Candidate
+from fugu.planning.gaps import Gaps
+from fugu.privacy.chain_model import covered_words
+from fugu.recordings.summary import summary
+from fugu_cli.view.guarantee import (
+    change_words,
+    promise_document,
+    promise_words,
+    show_stretches,
+    stretch_documents,
+    stretch_words,
+)
+from fugu_cli.view.terminal import answer, say, show_table
+
+__all__ = [
+    "answer_words",
+    "auto_document",
+    "candidate_document",
+    "percent",
+    "taken_words",
+    "tell_auto",
+    "time_words",
+    "verdict",
+]
+
+
+_WITHOUT_BOUND = 10_000
+"""Factors on odds from which on a learner is as good as certain: their digits say nothing."""
+_ERRORS = ("off by", "95 % within", "held back", "guessing")
+_COLUMNS = ("released", "answer over", *_ERRORS)
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def tell_auto(as_json: bool, plan: AutoPlan, policy: AnyPolicy | None, offers: Sequence[str]) -> None:
+    """Print the verdict, what was compared, and what stretches of time lose; and what else would do."""
+
+    def show() -> None:
+        _show(plan, policy)
+        for line in offers:
+            print(line)
+
+    answer(as_json, lambda: auto_document(plan, policy) | {"offers": offers}, show, indent=2)
+
+
+def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
+    one, question = plan.readings, plan.question
+    for facts in one.facts:
+        for line in summary(one.source, facts):
+            say(line)
+    first, *more = verdict(plan)
+    say(first, style="bold")
+    say(promise_words(question.epsilon, question.protect or 0), style="bold")
+    for note in (*one.notes, *plan.states.notes):
+        say(f"- {note}")
+    if plan.gaps is not None:
+        say(f"- {_gaps(plan.gaps)}")
+    if plan.stay is not None:
+        say(f"99 % of stays in a state are no longer than {_span(plan, plan.stay)} (of this recording; in no policy)")
+    for sentence in more:
+        say(sentence)
+    if plan.candidates:
+        title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
+        show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
+        say("off by: mean absolute error. guessing: the usual answer, always.")
+        if plan.recommended.messages_per_day is not None:
+            say(_traffic(plan.recommended))
+    if isinstance(policy, Policy):
+        show_stretches(_stretches(policy), discretiser=policy.discretiser, changes=one.changes)
+        say(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
+
+
+def verdict(plan: AutoPlan) -> list[str]:
+    """Why, in sentences; the first one is the answer."""
+    chosen, question = plan.recommended, plan.question
+    if chosen.kind == "none":
+        return [*_nothing(plan), *_adversary(plan)]
+    told = [
+        f"Yes: release {answer_words(plan, chosen)}. It is off by {percent(chosen.expected_error)} on average, "
+        f"95 % of answers within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
+    ]
+    if chosen.blocks is not None:
+        told += _profile(plan, chosen.blocks)
+    if chosen.held_back_error is not None:
+        told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
+    best = _best(plan, "symbols") if chosen.kind == "windows" else None
+    if best is not None and best.useful:
+        told.append(
+            f"The best symbol stream is useful as well: off by {percent(best.expected_error)} over "
+            f"{_span(plan, best.window_ticks or 1)}, where always guessing is off by {percent(best.guess_error)}."
+        )
+    elif best is not None:
+        told.insert(
+            1,
+            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
+            f"{percent(best.expected_error)} where always guessing is off by {percent(best.guess_error)}.",
+        )
+    if chosen.attack is not None:
+        told.append(_attacked(chosen.attack, chosen))
+    if chosen.known_chain is not None:
+        told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
+    if chosen.stretch is not None:
+        told.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
+    protected = protected_sentence(chosen.discretiser)
+    stretch = f" about any {stretch_words(question.protect)}" if question.protect else ""
+    told.append(
+        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g}{stretch} holds against "
+        f"the {chosen.adversary} adversary: proven if the readings are in the class of chains."
+    )
+    if chosen.every > 1:
+        told.append(taken_words(_every(plan, chosen)))
+    if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
+        told.append(
+            f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
+            f"{covered_words(plan.covered)} of this recording, of every length."
+        )
+    if plan.left_out:
+        told.append(_left_out(plan))
+    if plan.question.missing == "ignore":
+        told.append(
+            "Ticks without a reading have no state (--missing ignore). Which ones those are must not depend on states: "
+            "no epsilon bounds what their pattern tells."
+        )
+    return [*told, *_adversary(plan)]
+
+
+def taken_words(every: str) -> str:
+    """Which ticks a promise is about where not every reading is taken."""
+    return (
+        f"A tick is a reading that is taken, one {every}: the class is fitted to these, and readings between them "
+        "are in no promise."
+    )
+
+
+def _gaps(gaps: Gaps) -> str:
+    """A sentence on missing ticks: do they have to do with states, and by which test?"""
+    tested = f"(p = {gaps.before:.2g} and {gaps.after:.2g}, by simulated draws)"
+    if gaps.dependent:
+        return f"they are {gaps.number} gaps, and depend on the states before or after them {tested}"
+    if gaps.independent:
+        return f"they are {gaps.number} gaps; states before and after them are like all others {tested}"
+    return f"they are {gaps.number} gaps: too few to tell whether they depend on states"
+
+
+def _left_out(plan: AutoPlan) -> str:
+    """For whom epsilon is, by what it would be for each donor if the plan had been made without him."""
+    told = [f"{place} of {len(plan.left_out)}: {one:.2g}" for place, one in enumerate(plan.left_out, 1)]
+    beyond = sum(one > plan.question.epsilon for one in plan.left_out)
+    return (
+        f"Epsilon {plan.question.epsilon:g} is for people like these. Planned without each of them in turn, epsilon is "
+        f"for recording {', '.join(told)}: above the promise for {beyond} of {len(plan.left_out)}."
+    )
+
+
+def _stretch(attack: StretchAttack, seconds: int, epsilon: float) -> str:
+    """Whole stretches, to who knows all other days."""
+    asked = {"more than usual": "saw more of it than usual", "at least half": "was mostly so"}
+    return (
+        f"Asked whether any {stretch_words(seconds)} {asked.get(attack.secret, 'saw its beginning')}, an attacker who "
+        f"knows all other days moved his odds by a factor of at most {attack.furthest:.2f} (epsilon allows "
+        f"{epsilon_to_odds(epsilon):.2f}), and is right {attack.success:.1%} of the time, {attack.guess:.1%} without "
+        "what is released."
+    )
+
+
+def _profile(plan: AutoPlan, blocks: DayBlocks) -> list[str]:
+    """Say whose day has these parts, what a profile is compared with, and whether nothing else was useful."""
+    zone = plan.question.blocks.partition("/")[2]
+    parts = f"Parts of the day are those of {zone or 'UTC'}"
+    if not zone:
+        at = " and ".join(plan.readings.offsets)
+        parts += f", while the recording's times are at {at}" if at else ""
+        parts += f": another zone is named as --blocks {_option_time(blocks.seconds)}/Europe/Berlin"
+    told = [
+        f"{parts}.",
+        "Guessing is one share for every part of the day, the best one: a profile shows a habit, which no promise "
+        "about a stretch hides.",
+    ]
+    if plan.question.want is None:
+        told.insert(0, f"No other answer is useful at epsilon {plan.question.epsilon:g}: hence a profile over days.")
+    return told
+
+
+def _adversary(plan: AutoPlan) -> list[str]:
+    """Say whether the adversary that was asked for makes no difference, in a sentence."""
+    classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
+    if plan.question.adversary == "universal" or not classes or not classes[0].changes:
+        return []
+    return [
+        f"--adversary {plan.question.adversary} changes nothing here: the chains of this recording change over time, "
+        "and then each adversary gets the bound of the universal one."
+    ]
+
+
+def _attacked(attack: Attack, chosen: Candidate) -> str:
+    if attack.success <= attack.guess:
+        return (
+            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time before, with it "
+            f"{_reached(attack)}; epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
+        )
+    return (
+        f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
+        f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
+        f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
+    )
+
+
+def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
+    """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
+    sentence = (
+        f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
+        f"knows the habits behind the recording; epsilon {epsilon:g} allows {epsilon_to_odds(epsilon):.2g}."
+    )
+    if learner is None:
+        return sentence
+    assert learner.furthest is not None
+    most = f"up to {learner.furthest:.2g}" if learner.furthest < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
+    return (
+        f"{sentence} Habits are not protected: over the whole recording, the odds of one who learns them "
+        f"({learner.attacker}) change by {most}, and by more than {epsilon_to_odds(epsilon):.2g} on "
+        f"{learner.beyond:.1%} of ticks."
+    )
+
+
+def _reached(attack: Attack) -> str:
+    """Sentence about the most successful attacker where none gained."""
+    if attack.low == attack.high:
+        return f"as often, since the best of them ({attack.attacker}) never guesses otherwise"
+    return f"at best {attack.success:.1%} ({attack.attacker}: {attack.low:.1%} to {attack.high:.1%})"
+
+
+def _nothing(plan: AutoPlan) -> list[str]:
+    """Why nothing is recommended, and what would be nearest to it."""
+    question = plan.question
+    told = [f"No: nothing is recommended at epsilon {question.epsilon:g}."]
+    if plan.reasons:
+        return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
+    best = _best(plan, "symbols" if question.want == "now" else "windows")
+    if best is not None:
+        told.append(
+            f"The most accurate answer, {answer_words(plan, best)}, is off by {percent(best.expected_error)} or more "
+            f"on average; always guessing is off by {percent(best.guess_error)}."
+        )
+        if (day := _day(plan, best)) is not None:
+            told.append(
+                f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
+            )
+        wide = question.within is not None and best.useful and best.expected_error > question.within
+        if wide and question.within is not None:
+            told.append(f"That is better than guessing, but not within {percent(question.within)}.")
+    if question.protect and best is not None and best.blocks is None:
+        told += _stretch_needs(plan, best)
+    if question.want == "now" and best is not None:
+        told.append(_limit(best))
+    if plan.least_epsilon is not None:
+        told.append(
+            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
+            f"{_would_be(plan, plan.least_epsilon)}."
+        )
+    elif plan.too_few:
+        told.append(_too_few(plan, *plan.too_few))
+    elif plan.curves:
+        told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
+    return told
+
+
+def _limit(best: Candidate) -> str:
+    """Say how often anybody can name the state now, whatever is done with the symbols."""
+    majority = 1.0 - best.guess_error
+    limit = float(success_bound([majority, best.guess_error], best.epsilon))
+    likelier = f"naming the likelier state is right {percent(majority)} of the time"
+    if limit <= majority + 1e-9:
+        return f"At epsilon {best.epsilon:g} no symbol can beat that: {likelier}."
+    return f"At epsilon {best.epsilon:g} nobody can be right more often than {percent(limit)}; {likelier}."
+
+
+def _would_be(plan: AutoPlan, epsilon: float) -> str:
+    """The answer that may be useful at a larger epsilon, in words."""
+    curves = [curve for curve in plan.curves if any(at == epsilon for at, _ in curve.points)]
+    if plan.question.want != "now" or not curves:
+        return ""
+    best = min(curves, key=lambda curve: dict(curve.points)[epsilon] / max(curve.candidate.guess_error, 1e-9))
+    off = percent(dict(best.points)[epsilon])
+    return f": {answer_words(plan, best.candidate)}, off by {off}"
+
+
+def _too_few(plan: AutoPlan, candidate: Candidate, epsilon: float) -> str:
+    """Say which answers would be useful, if the recording held enough of them to judge that by."""
+    answers = f"{candidate.judged} answer{'s' * (candidate.judged != 1)}"
+    return (
+        f"The recording is too short to tell: by the {answers} that it holds, {answer_words(plan, candidate)} may be "
+        f"useful at epsilon {epsilon:g}, and a verdict needs {LEAST_JUDGED}."
+    )
+
+
+def _stretch_needs(plan: AutoPlan, best: Candidate) -> list[str]:
+    """The windows that the stretch needs for an error, and the longest stretch for which the best answer is useful."""
+    question, period = plan.question, plan.readings.period
+    if best.scale is None or best.chains is None or best.window_ticks is None or best.devices > 1:
+        return []
+    limit, ticks, epsilon = question.within or AIM, question.ticks(period), f"epsilon {question.epsilon:g}"
+    stretch = stretch_words(question.protect or 0)
+    length = math.ceil(float(best.scale) / limit)
+    how = f"noise of {float(best.scale):.3g} ticks / {limit:.2g}"
+    if len(plan.bins) == 1 and best.chains.changes:  # the universal bound in closed form
+        how = f"({ticks} + {math.sqrt(best.chains.odds_bound):.3g} - 1)/{limit * question.epsilon:.2g} ticks"
+    told = [f"To protect any {stretch} at {epsilon}, an error of {percent(limit)} needs windows of "]
+    told[0] += f"{time_words(length * period)}: {how}."
+    windows = [one for one in plan.candidates if one.kind == "windows" and one.devices == 1]
+    longest, widest = max((longest_useful(plan, one), one.window_ticks or 0) for one in windows)
+    if longest < 1:
+        return [*told, f"No window that was compared could be useful and protect even a single tick at {epsilon}."]
+    return [
+        *told,
+        f"Windows of {_span(plan, widest)} could be useful and protect stretches of at most "
+        f"{longest} tick{'s' * (longest > 1)} ({time_words(longest * period)}) at {epsilon}.",
+    ]
+
+
+def _day(plan: AutoPlan, best: Candidate) -> float | None:
+    """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
+    one = plan.readings
+    if not one.steady or best.scale is None or best.window_ticks is None:
+        return None
+    day = round(86_400.0 / one.period)
+    if day <= best.window_ticks or plan.question.latency_seconds is not None:
+        return None
+    return group_error(best.scale, day, best.devices)[0]
+
+
+def _best(plan: AutoPlan, kind: str) -> Candidate | None:
+    """The most accurate candidate of a kind; of symbols the one that beats guessing by most."""
+    some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
+    some = [one for one in some if one.blocks is None] or some
+    if kind == "symbols":
+        return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
+    return min(some, key=lambda one: one.expected_error, default=None)
+
+
+def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
+    """Words for the answer of a candidate."""
+    if candidate.window_ticks is None:
+        return f"a randomised symbol {_every(plan, candidate)}, for the state now"
+    what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"
+    if candidate.blocks is not None:
+        what += f" in each {time_words(candidate.blocks.seconds)} of the day ({candidate.blocks.zone})"
+    group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
+    symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
+    return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
+
+
+def _of(plan: AutoPlan) -> str:
+    words = plan.states.share_of
+    return words if words.startswith(("above ", "at ")) else f"of '{words}'"
+
+
+def _every(plan: AutoPlan, candidate: Candidate) -> str:
+    return "every tick" if candidate.every == 1 else f"every {_span(plan, candidate.every)}"
+
+
+def _span(plan: AutoPlan, ticks: int) -> str:
+    period = plan.readings.period
+    return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
+
+
+def time_words(seconds: float) -> str:
+    """A time in its largest unit, with three digits."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _option_time(seconds: float) -> str:
+    """A time as options have it, in whole minutes."""
+    return f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with two digits."""
+    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
+
+
+def _row(plan: AutoPlan, one: Candidate) -> list[str]:
+    name = f"symbols {_every(plan, one).partition(' (')[0]}" if one.kind == "symbols" else "windows"
+    if one.blocks is not None:
+        name = f"profile, {time_words(one.blocks.seconds)}"
+    name += f", {one.devices} devices" if one.devices > 1 else ""
+    same = one.same_release(plan.recommended)
+    return [
+        name + (" *" if same else ""),
+        "the state now" if one.window_ticks is None else _span(plan, one.window_ticks).partition(" (")[0],
+        percent(one.expected_error),
+        percent(one.error_95),
+        "-" if one.held_back_error is None else percent(one.held_back_error),
+        percent(one.guess_error),
+    ]
+
+
+def _traffic(one: Candidate) -> str:
+    """When a subscriber knows what is recommended, and what is sent a day."""
+    return (
+        f"* is known after {time_words(one.latency_seconds or 0.0)}, in {one.messages_per_day:.2g} messages "
+        f"({one.bytes_per_day:.3g} bytes) a day."
+    )
+
+
+def _stretches(policy: Policy) -> tuple[Stretch, ...]:
+    return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
+
+
+def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
+    """The plan as an object for JSON."""
+    one, question = plan.readings, plan.question
+    ticks = question.ticks(one.period * plan.recommended.every)
+    return {
+        **promise_document(question.epsilon, question.protect or 0, ticks),
+        "stay_99_ticks": plan.stay,
+        "recommended": candidate_document(plan.recommended),
+        "candidates": [candidate_document(candidate) for candidate in plan.candidates],
+        "verdict": verdict(plan),
+        "least_epsilon": plan.least_epsilon,
+        "covered": plan.covered,
+        "gaps": None if plan.gaps is None else plan.gaps._asdict(),
+        "left_out": [one if math.isfinite(one) else None for one in plan.left_out],
+        "protected": protected_sentence(plan.recommended.discretiser),
+        "stretches": stretch_documents(_stretches(policy)) if isinstance(policy, Policy) else [],
+        "readings": {
+            "source": one.source,
+            "column": one.column,
+            "kind": one.kind,
+            "ticks": len(one.segments),
+            "period_seconds": one.period,
+            "notes": [*one.notes, *plan.states.notes],
+        },
+        "read": [facts._asdict() for facts in one.facts],
+    }
+
+
+def candidate_document(one: Candidate) -> dict[str, Any]:
+    """A candidate as an object for JSON; an error that is not known is null."""
+    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged", "message")}
+    return {
+        **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
+        "bytes_per_day": one.bytes_per_day,
+        "unit": one.unit,
+        "discretiser": one.discretiser.model_dump(mode="json"),
+        "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
+        "scale": None if one.scale is None else str(one.scale),
+        "blocks": None if one.blocks is None else {"zone": one.blocks.zone, "seconds": one.blocks.seconds},
+        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
+        "stretch": None if one.stretch is None else one.stretch._asdict(),
+    }
+
+
+def _attack_document(attack: Attack | None) -> dict[str, Any] | None:
+    return None if attack is None else {name: value for name, value in vars(attack).items() if name != "epsilon_low"}

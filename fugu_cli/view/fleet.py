@@ -1,0 +1,425 @@
+"""A fleet's registry as JSON, tables and sentences, and warnings before devices get a document."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from fugu.contract.fleet_documents import Enrolment, PolicyDocument
+from fugu_cli.view.guarantee import show_stretches, stretch_documents
+from fugu_cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
+from gateway.fleet.documents import read_checked, rollouts_at
+from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
+from gateway.fleet.registry import Device, Registry
+from gateway.fleet.rollouts import ACTIVE, Rollout, Rollouts, StageCounts
+from gateway.fleet.signing import Signed, contents, weaker
+
+if TYPE_CHECKING:
+    from gateway.fleet.documents import Change, StreamChange, Worth
+
+__all__ = [
+    "content_document",
+    "counted",
+    "device_document",
+    "every",
+    "moment_text",
+    "read_document",
+    "show_content",
+    "show_devices",
+    "show_events",
+    "show_refusals",
+    "standing",
+    "tell_dry_run",
+    "tell_rollout",
+    "warn_of_rollouts",
+    "watch",
+]
+
+
+_MOST_NAMED = 6
+_PAGE = 1000
+_LOOK_SECONDS = 1.0
+_MOST_SHOWN = 300
+_Entry = TypeVar("_Entry", "Event", "Refusal")
+
+
+def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
+    """All entries of a list that comes in pages, oldest first."""
+    after = 0
+    while entries := page(after=after, limit=_PAGE):
+        yield from entries
+        after = entries[-1].number
+
+
+def moment_text(time_us: int) -> str:
+    """A time for people, in UTC."""
+    return datetime.fromtimestamp(time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def counted(count: int) -> str:
+    """So many devices, in words."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def standing(device: Device) -> str:
+    """Rollout state of a device, in a word or two."""
+    desired, reported = device.desired, device.reported
+    if desired is None:
+        return "stale" if reported is not None and reported.stale else "nothing to do"
+    if reported is not None and reported.version == desired.version and reported.outcome != "accepted":
+        return reported.outcome
+    if reported is not None and (reported.in_force or 0) >= desired.version:
+        return "stale" if reported.stale else "up to date"
+    return "sent" if desired.published else "to be sent"
+
+
+def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
+    """Read a document and judge it as the devices will; warn if they take it only later.
+
+    Raises:
+        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+    """
+    with working(f"checking {path.name}"):
+        signed, ripe = read_checked(path, root, int(time.time()), enrolments)
+    if not ripe:
+        warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
+    return signed
+
+
+def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
+    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+    for number in rollouts_at(registry, devices):
+        warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
+
+
+def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
+    """A device as JSON; times are microseconds of Unix time."""
+    desired, reported = device.desired, device.reported
+    return {
+        "device": device.name,
+        "groups": sorted(device.groups),
+        "online": device.online,
+        "last_seen_us": device.last_seen_us or None,
+        "agent_version": device.agent_version,
+        "outbox_depth": device.outbox_depth,
+        "codes": device.codes.split(),
+        "desired": None if desired is None else desired.version,
+        "published": desired is not None and desired.published,
+        "in_force": None if reported is None else reported.in_force,
+        "stale": reported is not None and reported.stale,
+        "state": standing(device),
+        "refusal": None if refusal is None else refusal._asdict(),
+    }
+
+
+def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> None:
+    """Print devices, and how many of them stand how."""
+    rows = []
+    for one in devices:
+        refusal = refusals.get(one.name)
+        said = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
+        online = "online" if one.online else moment_text(one.last_seen_us) if one.last_seen_us else "never seen"
+        has = None if one.reported is None else one.reported.in_force
+        wanted = None if one.desired is None else one.desired.version
+        versions = ("-" if version is None else str(version) for version in (wanted, has))
+        rows.append((one.name, " ".join(sorted(one.groups)), online, *versions, standing(one), said))
+    columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
+    show_table("Devices", columns, rows)
+    counts = Counter(standing(one) for one in devices)
+    parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
+    say(f"{counted(len(devices))}: {', '.join(parts)}.")
+
+
+def show_events(events: Sequence[Event], most: int) -> None:
+    """Print the newest of the events."""
+    rows = [
+        (str(one.number), moment_text(one.time_us), one.who, one.what, one.subject, _short(one.detail))
+        for one in events
+    ]
+    show_newest("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows, most)
+
+
+def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
+    """Print the newest of the refusals."""
+    rows = [
+        (str(one.number), moment_text(one.time_us), one.device, str(one.version), one.outcome, one.reason)
+        for one in refusals
+    ]
+    show_newest("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows, most)
+
+
+def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
+    """Describe a document as JSON, beside the one before it."""
+    found: dict[str, Any] = {"content": contents(document), "former": None, "former_content": None, "weaker": []}
+    if former is not None:
+        found |= {"former": former.version, "former_content": contents(former), "weaker": weaker(former, document)}
+    return found
+
+
+def show_content(document: PolicyDocument, former: PolicyDocument | None) -> None:
+    """Print what a document says, and where the one before it says something else; warn of what is weaker."""
+    after, before = contents(document), {} if former is None else contents(former)
+    rows = []
+    for name in dict.fromkeys((*after, *before)):
+        new, old = (_cut(name, fields.get(name, "-")) for fields in (after, before))
+        same = after.get(name) == before.get(name)
+        rows.append((name, new, "same" if same else f"{old} CHANGED" if before else ""))
+    other = "no version before it is known" if former is None else f"version {former.version}"
+    show_table(f"What version {document.version} says", ("", "is to be", other), rows)
+    for line in [] if former is None else weaker(former, document):
+        warn(line)
+
+
+def _cut(name: str, value: str) -> str:
+    """States, and what makes readings states, are shown as a whole; tables and chains may be long."""
+    return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
+
+
+def tell_dry_run(
+    as_json: bool,
+    document: PolicyDocument,
+    former: PolicyDocument | None,
+    changes: Sequence[Change],
+    plan: RolloutPlan | None = None,
+    stages: tuple[tuple[str, ...], ...] = (),
+) -> None:
+    """Print what would change on devices that get a document, and of a rollout who would get it in which stage."""
+
+    def told() -> dict[str, Any]:
+        more = {} if plan is None else {"stages": stages}
+        return {**_changes_document(changes, document.version), **content_document(document, former), **more}
+
+    def show() -> None:
+        if plan is not None:
+            _show_plan(plan, stages)
+        show_content(document, former)
+        _show_changes(changes, document.version)
+
+    answer(as_json, told, show)
+
+
+def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
+
+    def value(one: Worth | None) -> dict[str, Any] | None:
+        if one is None:
+            return None
+        fields = {name: field for name, field in one._asdict().items() if name != "bound"}
+        return {**fields, "stretch_ticks": one.stretch_ticks, "stretches": stretch_documents(one.stretches)}
+
+    return {
+        "version": version,
+        "changes": [
+            {
+                "devices": change.devices,
+                "former": change.former,
+                "unknown": change.unknown,
+                "streams": {
+                    one.stream: {"before": value(one.before), "after": value(one.after), "other_ticks": one.other_ticks}
+                    | ({"open_profile_days": one.open_profile} if one.open_profile else {})
+                    for one in change.streams
+                },
+            }
+            for change in changes
+        ],
+    }
+
+
+def _show_changes(changes: Sequence[Change], version: int) -> None:
+    for change in changes:
+        if change.former is not None and change.former >= version:
+            say(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
+            continue
+        old = "nothing" if change.former is None else f"version {change.former}"
+        title = f"{_named(change.devices)}: from {old} to version {version}"
+        columns = ("stream", "epsilon before", "after", "worth before", "after", "")
+        show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
+        if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
+            show_stretches([each for _, each in told], streams=[stream for stream, _ in told])
+        for one in change.streams:
+            if one.open_profile:
+                say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
+        if change.unknown:
+            say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
+    say(
+        "Worth: the share of ticks whose state the gateway's estimate finds, for a typical chain; for measured streams "
+        "the error of a released point (root mean square), and epsilon is that of each point."
+    )
+
+
+def _stream_row(one: StreamChange, unknown: bool) -> tuple[str, ...]:
+    missing = "?" if unknown else "-"
+    remark = "new" if one.before is None and not unknown else ""
+    if one.after is None:
+        remark = "ends"
+    elif one.other_ticks:
+        remark = "OTHER TICKS: refused"
+    elif one.before is not None:
+        remark = _remark(one.before, one.after)
+    cells = (
+        *(missing if one.before is None else _epsilon(one.before), "-" if one.after is None else _epsilon(one.after)),
+        *(missing if one.before is None else _worth(one.before), "-" if one.after is None else _worth(one.after)),
+    )
+    return (one.stream, *cells, remark)
+
+
+def _remark(before: Worth, after: Worth) -> str:
+    if before == after:
+        return "same"
+    if bool(before.adversary) != bool(after.adversary):
+        return "another kind"
+    ticks = before.stretch_ticks  # what was promised, and its stretch, is what counts
+    if (lost := after.loses(ticks)) != before.loses(ticks):
+        return "MORE IS LOST" if lost > before.loses(ticks) else "less is lost"
+    return "another adversary" if before.adversary != after.adversary else ""
+
+
+def _epsilon(one: Worth) -> str:
+    about = f" of {one.stretch_ticks} ticks" if one.stretch_ticks > 1 else ""
+    return f"{one.epsilon:g}{about} {one.adversary}".strip()
+
+
+def _worth(one: Worth) -> str:
+    if one.accuracy is not None:
+        return f"{100.0 * one.accuracy:.1f} %"
+    return "?" if one.error is None else f"{one.error:.4g} {one.unit}".strip()
+
+
+def _named(devices: Sequence[str]) -> str:
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
+    return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{more})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", "accepted", "refused", "failed"))
+_STYLES = {"running": "bold", "waiting": "bold yellow", "stopped": "bold red", "completed": "bold green"}
+
+
+def tell_rollout(as_json: bool, registry: Registry, number: int) -> None:
+    """Print a rollout; in JSON times are microseconds of Unix time."""
+    answer(as_json, lambda: _rollout_document(registry, number), lambda: console().print(_rendered(registry, number)))
+
+
+def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
+    found = Rollouts(registry).show(number)
+    plan, state = found.plan, found.state
+    return {
+        "rollout": number,
+        "version": plan.version,
+        "phase": state.phase,
+        "cause": state.cause,
+        "stage": state.stage + 1,
+        "error": float(plan.error),
+        "pace": plan.pace,
+        "patience_seconds": plan.patience_seconds,
+        "seed": plan.seed,
+        "created_us": found.created_us,
+        "ended_us": found.ended_us,
+        "stages": [
+            {
+                "of": _reach(stage),
+                "success": float(stage.success),
+                "gate": stage.gate,
+                **(found.tallies[i]._asdict() if i < len(found.tallies) else {}),
+            }
+            for i, stage in enumerate(plan.stages)
+        ],
+        "way_back": [{"former": former, "devices": names} for former, names in state.way_back().items()],
+    }
+
+
+def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
+    rows = table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
+    for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
+        first = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
+        rows.add_row(*_stage(i, stage), str(len(names)), first)
+    console().print(rows, _plan(plan))
+
+
+def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
+    """Show a rollout until it has ended; on a pipe, one line whenever something has changed.
+
+    Returns:
+        The phase that it has ended in.
+    """
+    rollouts = Rollouts(registry)
+    if not sys.stdout.isatty():
+        said = ""
+        while True:
+            found = rollouts.show(number)
+            if (line := _line(found)) != said:
+                print(said := line, flush=True)
+            if found.state.phase not in ACTIVE:
+                return found.state.phase
+            sleep(_LOOK_SECONDS)
+    with Live(_rendered(registry, number), auto_refresh=False) as live:
+        while (phase := rollouts.show(number).state.phase) in ACTIVE:
+            sleep(_LOOK_SECONDS)
+            live.update(_rendered(registry, number), refresh=True)
+        live.update(_rendered(registry, number), refresh=True)
+    return phase
+
+
+def _rendered(registry: Registry, number: int) -> Group:
+    found = Rollouts(registry).show(number)
+    plan, state = found.plan, found.state
+    rows = table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
+    for i, stage in enumerate(plan.stages):
+        count = found.tallies[i] if i < len(found.tallies) else StageCounts()
+        numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
+        now = state.phase in ACTIVE and i == state.stage
+        rows.add_row(
+            *_stage(i, stage), *map(str, (*numbers, count.silent, count.absent)), style="bold" if now else None
+        )
+    ended = "" if found.ended_us is None else f" at {moment_text(found.ended_us)} UTC"
+    cause = f": {state.cause}" if state.cause else ""
+    lines = [_plan(plan), Text(f"{state.phase}{ended}{cause}", style=_STYLES.get(state.phase, ""))]
+    if state.phase in ("stopped", "aborted"):
+        lines += [Text(_way_back(former, len(names))) for former, names in state.way_back().items()]
+    return Group(rows, *lines)
+
+
+def _way_back(former: int | None, count: int) -> str:
+    devices = counted(count)
+    if former is None:
+        return f"{devices} had no document before: sign one for them without this content"
+    return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
+
+
+def _plan(plan: RolloutPlan) -> Text:
+    seed = f", seed {plan.seed}" if plan.seed else ""
+    return Text(
+        f"Stops at {100 * float(plan.error):g} % errors; {plan.pace} devices a minute; "
+        f"{plan.patience_seconds} s to answer{seed}."
+    )
+
+
+def _line(found: Rollout) -> str:
+    total = [sum(column) for column in zip(*found.tallies, strict=True)] or [0] * len(StageCounts._fields)
+    count = StageCounts(*total)
+    cause = f" ({found.state.cause})" if found.state.cause else ""
+    return (
+        f"{found.state.phase}{cause}: stage {found.state.stage + 1} of {len(found.plan.stages)}, "
+        f"{count.accepted} of {count.size} accepted, {count.errors} errors"
+    )
+
+
+def _stage(index: int, stage: Stage) -> tuple[str, str, str]:
+    return (f"{index + 1}: {_reach(stage)}", f"{100 * float(stage.success):g} %", "gate" if stage.gate else "")
+
+
+def _reach(stage: Stage) -> str:
+    return f"group {stage.group}" if stage.share is None else f"{100 * float(stage.share):g} %"

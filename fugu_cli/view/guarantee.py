@@ -1,0 +1,123 @@
+"""A guarantee in words: its subject, and its losses about stretches of time, the same wherever an epsilon is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fugu.contract.chains import ChainClass
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.history import settling_ticks
+from fugu.contract.sentences import loss_words
+from fugu.contract.stretches import Stretch
+from fugu_cli.view.terminal import show_table
+
+__all__ = [
+    "change_words",
+    "promise_document",
+    "promise_words",
+    "show_stretches",
+    "stretch_documents",
+    "stretch_lines",
+    "stretch_words",
+    "time_words",
+]
+
+
+_TITLE = "What is lost about a stretch of ticks, being one way or another"
+_STATES = "states, not readings: one reading moves later states"
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_COLUMNS = ("stretch", "ticks", "epsilon", "if all else is as it was")
+
+
+def promise_words(epsilon: float, seconds: int) -> str:
+    """The first line of a plan: which stretch its epsilon is about."""
+    return f"promise: any {stretch_words(seconds)}, epsilon {epsilon:g}"
+
+
+def stretch_words(seconds: int) -> str:
+    """A time as it is said after "any"; 0 is a single tick."""
+    if not seconds:
+        return "single tick"
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
+    return unit if seconds == size else f"{seconds // size} {unit}s"
+
+
+def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]:
+    """The same for JSON; `ticks` are the most of such a stretch."""
+    return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
+
+
+def change_words(
+    chains: ChainClass, epsilon: float, period_seconds: float | None = None, slack: float | None = None
+) -> str:
+    """The time after which a promise is true, where another policy was before; `slack` of epsilon, as a plan's."""
+    if (ticks := settling_ticks(chains, epsilon, slack)) is None:
+        why = "the class has an impossible step" if chains.worst_odds is None else "nothing of epsilon is left for it"
+        return f"after a change of policy the larger of both losses is told for ever: {why}"
+    if not ticks:
+        return "after a change of policy the promise is true at once"
+    time = "" if period_seconds is None else f" ({time_words(ticks * period_seconds)})"
+    return f"after a change of policy the promise is true from {ticks} ticks on{time} at the latest"
+
+
+def time_words(seconds: float) -> str:
+    """A time in the largest unit that it has at least one of."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}s"
+
+
+def show_stretches(
+    stretches: Sequence[Stretch],
+    of: str = "",
+    discretiser: Discretiser | None = None,
+    *,
+    changes: bool = False,
+    streams: Sequence[str] = (),
+) -> None:
+    """Print them as a table, each of its stream if `streams` are named.
+
+    Of a log of `changes` a reading is the state of several ticks.
+    """
+    rows: list[tuple[str, ...]] = [(one.name, str(one.ticks), *_cells(one)) for one in stretches]
+    columns = ("stream", *_COLUMNS) if streams else _COLUMNS
+    if streams:
+        rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
+    show_table(_TITLE + of + (f" ({_STATES})" if changes else _whose(discretiser)), columns, rows)
+
+
+def _whose(discretiser: Discretiser | None) -> str:
+    """Warning about states that earlier readings have a part in."""
+    return "" if discretiser is None or not discretiser.remembers else f" ({_STATES})"
+
+
+def _cells(stretch: Stretch) -> tuple[str, str]:
+    """The promise, and the floor that needs no class of chains, for people: rounded up."""
+    return loss_words(stretch.epsilon, ""), loss_words(stretch.floor, "")
+
+
+def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None = None) -> list[str]:
+    """The same as lines of text below an epsilon; none where there are no stretches."""
+    if not stretches:
+        return []
+    lines = []
+    for stretch in stretches:
+        epsilon, floor = _cells(stretch)
+        ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
+        lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
+    return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
+
+
+def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
+    """The same for JSON; an epsilon without a bound is null."""
+    return [
+        {
+            "stretch": stretch.name,
+            "ticks": stretch.ticks,
+            "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None,
+            "floor": stretch.floor,
+            "protected": stretch.protected,
+        }
+        for stretch in stretches
+    ]

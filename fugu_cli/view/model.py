@@ -1,0 +1,243 @@
+"""Chains as tables and sentences: fitted to states, fitted over cells, and watched by a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fugu.contract.discretisers import Baseline, Thresholds
+from fugu.contract.sentences import protected_sentence
+from fugu.planning.grid_model import GridModel
+from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, SlowRegime, Stretches
+from fugu.recordings.places import Traces
+from fugu_cli.view.terminal import say, show_table
+
+if TYPE_CHECKING:
+    from gateway.audit.model_watch import WatchedStream
+
+
+__all__ = ["show_grid", "show_joint_model", "show_model", "show_watched"]
+
+
+_CONFIDENCE = 0.95
+_NOTABLE = 0.01
+_MOST_CELLS = 6
+
+
+def show_model(model: ChainModel, missing: int) -> None:
+    """Print a chain: estimates with intervals, a test of its order, how long states last; and its class.
+
+    Args:
+        model: the chain.
+        missing: rows without a reading.
+    """
+    period = "" if model.period_seconds is None else f", one tick every {model.period_seconds:g} s"
+    say(f"{model.source}: column {model.column}, {model.n} rows, {model.states} states{period}")
+    if model.segments > 1:
+        say(f"{model.segments} segments without a gap, the longest of {model.longest_segment} rows")
+    if isinstance(model.discretiser, Thresholds):
+        say(f"state 1 is a value of at least {model.discretiser.edges[0]:g}")
+    elif isinstance(model.discretiser, Baseline):
+        say(f"state 1 is a value above the running mean of {model.discretiser.baseline_ticks} ticks")
+    if missing:
+        if model.missing_state is None:
+            say(f"{missing} rows without a reading were left out; no transition is counted across them")
+        else:
+            say(
+                f"{missing} rows ({model.missing_share:.1%}) have no reading, which is more than 1 %: state "
+                f"{model.missing_state} stands for that, and a policy made of this chain protects it like the others"
+            )
+    _estimates(model)
+    say(f"Intervals: Clopper-Pearson, level {_CONFIDENCE:g}, each for itself.")
+    say("")
+    tell(
+        "First order?",
+        model.order,
+        "a first-order chain is enough, as far as this shows",
+        "the state before the last one tells something as well; the size of it is the gain per step (--order 2 "
+        "fits pairs)",
+    )
+    _sojourns(model)
+    _show_class(model)
+
+
+def _show_class(model: ChainModel) -> None:
+    """Print the class that covers the recording, and what attackers reached."""
+    show_stretches(model.stretches, model.regimes)
+    if model.attacked is not None:
+        show_attacked(model.attacked)
+    say(f"No class: {model.refused}" if model.refused else f"Class: {model.class_words}.")
+
+
+def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
+    """Print how the chain changes over a recording."""
+    if stretches:
+        rows = []
+        for one in stretches:
+            scatter, changes = f"{max(map(max, one.dispersion)):.1f}", "yes" if one.changes else "no"
+            covers = f"{one.odds_ratio:.4g}", f"{one.covered:.1%}"
+            rows.append((str(one.ticks), str(one.stretches), scatter, changes, *covers))
+        title = "Transitions over stretches of the recording (scatter: 1 for a chain that does not change)"
+        show_table(
+            title, ("ticks", "stretches", "scatter", "changes", "odds ratio that covers them", "in the class"), rows
+        )
+    for each in regimes if len(regimes) > 1 else ():
+        ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
+        leaves = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
+        say(f"Regime of {each.share:.0%} of the time, {ticks}: {leaves}")
+
+
+def show_attacked(attacked: Attacked) -> None:
+    """Print the classes that were tried, and what attackers reached."""
+    rows = []
+    for one in attacked.steps:
+        reached = f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}", f"{one.ceiling:.3f}"
+        rows.append((f"{one.odds_ratio:.4g}", f"{one.count_scale:.3g}", one.attacker, *reached))
+    title = f"{attacked.attackers} attackers on what would be released, at epsilon {attacked.epsilon:g}, universal"
+    columns = ("odds ratio", "noise of a count", "strongest", "right", "interval", "without", "allowed")
+    show_table(title, columns, rows)
+    say(attacked.words)
+
+
+def _estimates(model: ChainModel) -> None:
+    cells = model.cells(_CONFIDENCE)
+    k = model.states
+    names = {(0, 1): "q = Pr(0 -> 1)", (1, 0): "r = Pr(1 -> 0)"} if k == 2 else {}
+    wanted = names or {(x, y): f"Pr({x} -> {y})" for x in range(k) for y in range(k)}
+    if k > _MOST_CELLS:
+        wanted = {cell: name for cell, name in wanted.items() if model.counts[cell[0]][cell[1]]}
+    rows = []
+    for (x, y), name in wanted.items():
+        interval = f"{cells.low[x][y]:.5f} .. {cells.high[x][y]:.5f}"
+        counts = str(model.counts[x][y]), str(sum(model.counts[x]))
+        rows.append((name, *counts, f"{model.transition[x][y]:.5f}", interval))
+    show_table("Transitions", ("", "count", "of", "estimate", "interval"), rows)
+    if model.initial is not None:
+        say("Stationary distribution: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
+
+
+def tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
+    """Print a test, with what it means if the simpler model is enough, and if it is not."""
+    p_value = f"{test.p_value:.2g}" if test.p_value > 0.0 else "below 1e-300"
+    figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
+    fine = test.p_value > _NOTABLE
+    say(f"{question} {figures}: {yes if fine else no}.", style="" if fine else "yellow")
+
+
+def _sojourns(model: ChainModel) -> None:
+    rows = []
+    for state, stay in enumerate(model.sojourns):
+        lengths = (stay.mean, stay.median, stay.geometric_mean, stay.geometric_median)
+        told = ("-" if value is None else f"{value:.2f}" for value in lengths)
+        rows.append((str(state), str(stay.stays), *told))
+    columns = ("state", "stays", "mean", "median", "mean of the chain", "median of the chain")
+    show_table("How long a state lasts, in ticks (complete stays)", columns, rows)
+
+
+def show_grid(model: GridModel, traces: Traces) -> None:
+    """Print a chain over cells."""
+    size = len(model.cells)
+    columns, rows = (model.cells.max(axis=0) + 1).tolist()
+    period = "" if model.period_seconds is None else f", one place every {model.period_seconds:g} s"
+    found, apart = traces.rows - traces.missing, len(set(traces.trace.tolist()))
+    say(f"{traces.source}: {traces.rows} rows, {found} places of {apart} traces")
+    if traces.missing:
+        if model.missing is None:
+            say(f"{traces.missing} rows without a place were left out; no transition is counted across them")
+        else:
+            x, y = model.cells[model.missing].tolist()
+            say(
+                f"{traces.missing} rows ({traces.missing / traces.rows:.1%}) have no place, which is more than 1 %: "
+                f"the most visited cell, x{x}y{y}, stands in for them, here and on a device with a policy made of this"
+            )
+    if traces.silences:
+        say(f"{traces.silences} silences of more than two periods count as one step each; --period cuts there")
+    moves = model.counts.sum() - np.trace(model.counts)
+    show_table(
+        f"Cells of {model.metres:g} m{period}",
+        ("", ""),
+        [
+            ("cells of the chain", f"{size}, within {columns} columns and {rows} rows"),
+            ("cells visited in all", f"{model.visited} ({model.outside} places lie outside the chain)"),
+            ("transitions counted", f"{model.counts.sum()}, {moves / model.counts.sum():.1%} of them to another cell"),
+            ("different transitions", f"{np.count_nonzero(model.counts)} of {size * size}"),
+            ("south-west corner", f"{model.origin[0]:.6f}, {model.origin[1]:.6f}"),
+            ("a cell in degrees", f"{model.step[0]:.6g} high, {model.step[1]:.6g} wide"),
+        ],
+    )
+    say("The chain lives on the largest set of cells that can all be reached from one another.")
+    say("Transitions that were not seen count as impossible; the adversary is taken to know that.")
+
+
+def show_watched(found: Sequence[WatchedStream], false_alarms: float) -> None:
+    """Print a line for each stream, and what an alarm means."""
+    rows = [(f"{one.device}/{one.stream}", str(one.version), *_cells(one)) for one in found]
+    title = f"Are the symbols from the declared classes? At most {false_alarms:g} false alarms a year in all"
+    show_table(title, ("stream", "policy", "would notice in a week", "evidence", "since tick", "found"), rows)
+    if any(one.alarm is not None for one in found):
+        say("Where one was found, epsilon is larger than promised, or readings are missing: plan with a wider class.")
+
+
+def _cells(one: WatchedStream) -> tuple[str, str, str, str]:
+    if one.off is not None:
+        return one.off, "", "", ""
+    notices = f"states that change {one.notices:g} times less often than in the class"
+    alarm = "nothing" if one.alarm is None else f"NOT in the class, at tick {one.alarm}"
+    return notices, f"{one.evidence:.3g} of {one.threshold:g}", "" if one.since is None else str(one.since), alarm
+
+
+_MOST_ROWS = 12
+
+
+def show_joint_model(model: JointModel, left_out: int) -> None:
+    """Print a joint chain: its streams, its steps, whether streams depend on each other, and its class.
+
+    Args:
+        model: the chain.
+        left_out: rows that some stream has no state for.
+    """
+    period = "" if model.period_seconds is None else f", one tick every {model.period_seconds:g} s"
+    for one in model.streams:
+        say(
+            f"{one.name}: {one.source}, column {one.column}, {one.states} states; {protected_sentence(one.discretiser)}"
+        )
+        if one.missing_state is not None:
+            say(f"  {one.missing_share:.1%} of its rows have no reading: state {one.missing_state} stands for that")
+    what = "pairs of states, before and now" if model.order == 2 else "joint states"
+    say(f"{model.n} ticks that all have{period}; {left_out} rows left out; {len(model.shows)} {what}")
+    if len(model.shows) <= _MOST_ROWS:
+        show_table(
+            "Steps of the joint chain (rows: from, columns: to)",
+            ("state", "shows", *(str(x) for x in range(len(model.shows)))),
+            [
+                (str(x), ",".join(map(str, shown)), *(f"{p:.4f}" for p in row))
+                for x, (shown, row) in enumerate(zip(model.shows, model.transition, strict=True))
+            ],
+        )
+    if model.independent is not None:
+        tell(
+            "Independent?",
+            model.independent,
+            "the streams move on their own, as far as this shows; declared together they are safe all the same",
+            "they move together: what they tell together is not what each tells",
+        )
+    tell(
+        f"Order {model.order}?",
+        model.more,
+        f"order {model.order} is enough, as far as this shows",
+        "a tick further back tells something as well; the size of it is the gain per step",
+    )
+    show_stretches(model.stretches, model.regimes)
+    if model.attacked is not None:
+        show_attacked(model.attacked)
+    if model.odds_ratio is None:
+        say(f"No class that covers every stretch: {model.refused}.", style="yellow")
+        return
+    lengths = [each.ticks for each in model.stretches]
+    over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
+    say(
+        f"Class: joint steps of odds ratios up to {model.odds_ratio:.4g}, which may change from tick to tick; it "
+        f"covers stretches of {over} ticks."
+    )

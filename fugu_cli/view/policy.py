@@ -1,0 +1,239 @@
+"""A policy that was checked, as JSON or as lines of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.leakage import Loss
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy, PolicyHeader
+from fugu.contract.sentences import protected_sentence
+from fugu.contract.stretches import Stretch, StretchBound
+from fugu.contract.windows import Window
+from fugu_cli.view.guarantee import change_words, stretch_documents, stretch_lines
+from fugu_cli.view.terminal import answer
+
+if TYPE_CHECKING:
+    from fugu.planning.answers import WindowError
+    from fugu.planning.true_class import RecordedClass
+
+__all__ = ["missing_sentence", "tell_measure_policy", "tell_policy"]
+
+
+def tell_policy(as_json: bool, policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
+    """Print what a policy claims, and what was derived.
+
+    Args:
+        as_json: for machines.
+        policy: of symbols or windows, or both.
+        loss: of all of it.
+        alone: of the windows alone, if there are any beside symbols.
+        recorded: of a recording that was held against the policy's class.
+    """
+    told = policy, loss, alone, recorded
+    answer(as_json, lambda: _policy_document(*told), lambda: _show_policy(*told))
+
+
+def _policy_document(
+    policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
+) -> dict[str, object]:
+    document = {
+        **loss._asdict(),
+        "claimed": policy.guarantee.epsilon,
+        "protected": protected_sentence(policy.discretiser),
+        "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
+        "weights": None if policy.table is None else policy.table.weights(),
+        "flips": None if policy.table is None else dict(policy.table.flips),
+    }
+    if policy.chains.named_streams:
+        document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
+        document["by_stream"] = _by_stream(policy)
+    if policy.windows:
+        windows: dict[str, object] = {
+            "rates": {window.name: str(window.rate) for window in policy.windows},
+            "errors": {window.name: _error(window, policy)._asdict() for window in policy.windows},
+            "mechanisms": {window.name: window.mechanism for window in policy.windows},
+        }
+        if policy.windows_guarantee is not None and alone is not None:
+            stretches = stretch_documents(_rows(policy, policy.windows_bound(alone)))
+            windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
+        document["windows"] = windows
+    if recorded is not None:
+        document["recording"] = {
+            **recorded._asdict(),
+            "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
+        }
+    return document
+
+
+def _rows(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
+    return () if bound is None else bound.rows(policy.clock.period_us, policy.guarantee.epsilon)
+
+
+def _recorded(recorded: RecordedClass) -> str:
+    """Give the verdict on somebody's recording, in two digits."""
+    needed, declared, epsilon, claimed = (
+        f"{float(f'{number:.2g}'):g}"
+        for number in (recorded.odds_ratio, recorded.declared, recorded.epsilon, recorded.claimed)
+    )
+    steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    if recorded.inside:
+        return f"in the class: {steps}"
+    return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
+
+
+def _together(chains: ChainClass) -> str:
+    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.named_streams)
+    return f"for all that these streams tell together, if each has a policy of this class: {streams}"
+
+
+def _by_stream(policy: Policy) -> dict[str, float]:
+    """Loss of each stream through all streams, for adversaries who know no state; empty for other adversaries."""
+    if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
+        return {}
+    from fugu.privacy.accountant.accountant import stream_losses
+
+    names = [stream.name for stream in policy.chains.streams]
+    return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}
+
+
+def _error(window: Window, policy: Policy) -> WindowError:
+    from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
+
+    return error_of(window, policy.clock.period_us)
+
+
+def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
+    if recorded is not None:
+        print(_recorded(recorded))
+    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    print(f"  {protected_sentence(policy.discretiser)}")
+    both = "" if alone is None else ", for symbols and windows together"
+    _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
+    if policy.chains.named_streams:
+        print(f"  {_together(policy.chains)}")
+        for name, epsilon in _by_stream(policy).items():
+            print(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
+    rows = () if policy.table is None else policy.table.weights()
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
+        print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    for flip, value in () if policy.table is None else policy.table.flips:
+        print(f"  {flip}: {value}")
+    print(f"  {missing_sentence(policy)}")
+    if policy.windows_guarantee is not None and alone is not None:
+        _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
+    for window in policy.windows:
+        error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
+        if not window.query.recorded:
+            error = f"{window.query.words('its states')}, off by {_error(window, policy).count_mean:.2g} on average"
+        print(
+            f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
+            f"loss of every tick; {error}"
+        )
+
+
+def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+    """Print what a measurement policy promises, and its tables.
+
+    Args:
+        as_json: for machines.
+        policy: of points.
+        how: what the whole stream loses, in words.
+        told: what it loses about whole stretches of time; empty if no bound is claimed.
+    """
+    answer(as_json, lambda: _measure_document(policy, told), lambda: _show_measure_policy(policy, how, told))
+
+
+def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
+    reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
+    return {
+        "protected": protected_sentence(policy.discretiser),
+        "epsilon_tick": policy.epsilon,
+        "factor": policy.factor,
+        "epsilon_stream": stream.epsilon,
+        "adversary": stream.adversary,
+        "start": stream.start,
+        "stretches": stretch_documents(told),
+        "sets": [states.bit_count() for states in reach.all()],
+        "repeats_from": reach.start,
+        "tables": _tables(policy),
+    }
+
+
+def _show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+    reach = ConstraintSets(policy.measurement)
+    sets = reach.all()
+    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
+    print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print(f"  {protected_sentence(policy.discretiser)}")
+    print(
+        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    )
+    print(f"  whole stream: {how}")
+    for line in stretch_lines(told, policy.discretiser):
+        print(f"  {line}")
+    print(f"  {missing_sentence(policy)}")
+    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    for table in _tables(policy):
+        name = "fallback" if table["number"] == 0 else f"table {table['number']}"
+        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        states = "any set of" if table["possible_states"] is None else table["possible_states"]
+        print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def missing_sentence(policy: PolicyHeader) -> str:
+    """Which state missing readings have; without one, how far off they can put estimates."""
+    states, named = policy.discretiser.states, policy.discretiser.missing
+    if named is not None:
+        return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
+    if policy.missing_share is None:
+        return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
+    return (
+        f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
+        f"by at most {_share_bias(policy.missing_share, len(states)):.3g}, "
+        f"a window's count by {policy.missing_share:.3g} of its length"
+    )
+
+
+def _share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)
+
+
+def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": table.number,
+            "possible_states": table.constraint.bit_count() or None,
+            "first": table.first,
+            "until": table.until if table.until <= MAX_TICK else None,
+            "points": len(table.noise.points) if isinstance(table.noise, NoiseTable) else None,
+        }
+        for table in policy.measure_tables
+    ]
+
+
+def _show_guarantee(policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None) -> None:
+    ticks = claimed.stretch_ticks
+    about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
+    found = derived.epsilon if bound is None else bound.epsilon(ticks)
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    print(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    for line in stretch_lines(_rows(policy, bound), policy.discretiser):
+        print(f"  {line}")
+    period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
+    print(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

@@ -1,0 +1,553 @@
+"""Plans of streams and windows as JSON, or as tables and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from fugu.attackers.evaluation import success_bound
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.guarantee import StreamOutputs
+from fugu.contract.history import settling_ticks
+from fugu.contract.noise_table import SCALE
+from fugu.contract.sentences import protected_sentence
+from fugu.contract.stretches import Stretch
+from fugu.contract.windows import Window
+from fugu.planning.answers import WindowError, error_of, window_error
+from fugu.planning.chain_source import ChainSource
+from fugu.planning.planner import Option, Refusal, StreamPlan
+from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
+from fugu.planning.window_plan import JointPlan
+from fugu.privacy.chain_class import Covered
+from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, WindowRequest
+from fugu.privacy.window_releases import Together, WindowRelease
+from fugu_cli.view.guarantee import change_words, promise_document, promise_words, show_stretches, stretch_documents
+from fugu_cli.view.terminal import answer, say, show_table
+
+__all__ = ["tell_joint", "tell_noise", "tell_plan", "tell_streams", "tell_together"]
+
+
+_FEW_BITS = 0.01
+_ROUNDING = 1e-6
+_SEGMENTS = (
+    "this holds only where readings come in segments of at most so many ticks that are independent of one another. No "
+    "device can check that: it is a comparison, and goes into no policy."
+)
+
+
+def tell_plan(as_json: bool, plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
+    """Print a plan.
+
+    In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
+    what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
+    """
+    told = plan, source, discretiser
+    answer(as_json, lambda: _plan_document(*told), lambda: _show_plan(*told), indent=2)
+
+
+def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
+    request, chosen = plan.request, plan.chosen
+    return {
+        **_option_document(plan, chosen),
+        **promise_document(request.epsilon, request.protect, chosen.stretch_ticks),
+        "settling_ticks": settling_ticks(chosen.chains, request.epsilon),
+        "protected": protected_sentence(discretiser),
+        "adversary": chosen.adversary,
+        "adversary_asked": request.adversary,
+        "objective": request.objective,
+        "epsilon_asked": request.epsilon,
+        "chains": chosen.chains.model_dump(mode="json"),
+        "transition": chosen.transition.tolist(),
+        "weights": chosen.table.weights(),
+        "periods": [
+            {"every": option.every, "refused": option.reason}
+            if isinstance(option, Refusal)
+            else _option_document(plan, option)
+            for option in plan.periods
+        ],
+        "better_every": None if plan.better is None else plan.better.every,
+        "unaware": None if plan.unaware is None else plan.unaware._asdict(),
+        "advice": _advice(plan),
+        "notes": list(source.notes),
+        "warnings": list(source.warnings),
+    }
+
+
+def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
+    seconds, loss = plan.request.period_seconds, option.loss._asdict()
+    flips = _flips(option) if option.table.states == 2 else (None, None)
+    return {
+        "every": option.every,
+        "period_seconds": None if seconds is None else seconds * option.every,
+        **{f"rho{state}": None if flip is None else flip / SCALE for state, flip in enumerate(flips)},
+        **{f"threshold{state}": flip for state, flip in enumerate(flips)},
+        "epsilon": option.epsilon,
+        **{name: loss[name] for name in ("epsilon_01", "epsilon_10", "bound")},
+        "expected_flips": option.flips,
+        **option.utility._asdict(),
+        "bits_per_tick": option.utility.bits_per_reading / option.every,
+        "bits_per_hour": None if seconds is None else option.bits_per_hour,
+        "stretches": stretch_documents(option.stretches),
+    }
+
+
+def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
+    request, chosen = plan.request, plan.chosen
+    say(promise_words(request.epsilon, request.protect), style="bold")
+    noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
+    unit = "bits/tick" if request.period_seconds is None else "bits/hour"
+    for note in source.notes:
+        say(note)
+    say(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
+    if between := _between(plan):
+        say(between)
+    say(protected_sentence(discretiser))
+    show_table("The stream", ("", ""), _facts(plan))
+    show_stretches(chosen.stretches, discretiser=discretiser)
+    period = request.period_seconds and chosen.every * request.period_seconds
+    say(change_words(chosen.chains, request.epsilon, period))
+    show_table(
+        f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
+        ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
+        [_period_row(plan, option) for option in plan.periods],
+    )
+    for sentence in _advice(plan):
+        say(sentence, style="bold")
+
+
+def _between(plan: StreamPlan) -> str:
+    """Cost of states between the readings being known, in words; empty where nobody is supposed to know any."""
+    if plan.chosen.adversary == plan.request.adversary:
+        return ""
+    cost = (
+        "" if plan.unaware is None else f", instead of {plan.unaware.bits_per_reading:.3g} if these could not be known"
+    )
+    return (
+        "A tick is a reading that is taken. Readings between may be known as well, so the noise is that against any "
+        f"side information: a symbol carries {plan.chosen.utility.bits_per_reading:.3g} bits{cost}."
+    )
+
+
+def _advice(plan: StreamPlan) -> list[str]:
+    chosen = plan.chosen
+    sentences = []
+    if chosen.utility.bits_per_reading < _FEW_BITS:
+        sentences.append(
+            f"At this period a symbol carries only {chosen.utility.bits_per_reading:.2g} bits: neighbouring readings "
+            "tell so much of one another that each must be hidden almost entirely."
+        )
+    if plan.better is not None:
+        sentences.append(_recommendation(plan, plan.better))
+    elif any(isinstance(o, Option) and o.utility.accuracy > chosen.utility.accuracy + 0.01 for o in plan.periods):
+        sentences.append(
+            "Sampling less often makes each estimate better, but an hour of them carries less information."
+        )
+    elif len(plan.periods) > 1:
+        sentences.append("Sampling less often gains nothing here.")
+    return sentences
+
+
+def _recommendation(plan: StreamPlan, better: Option) -> str:
+    chosen = plan.chosen
+    factor = better.bits_per_hour / chosen.bits_per_hour
+    right = f"{better.utility.accuracy:.1%} of the estimates right instead of {chosen.utility.accuracy:.1%}"
+    if better.utility.accuracy < better.utility.majority + 0.01:
+        right += " (a guess without any symbol is as good: epsilon is small for so rare a state)"
+    return (
+        f"Sampling less often is the better choice: one reading every {_length(plan, better.every)} makes {right}, and "
+        f"carries {factor:.3g} times the information in the same time, at the same epsilon. "
+        f"Plan it with --every {better.every}."
+    )
+
+
+def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
+    chosen, flips = plan.chosen, _flips(plan.chosen)
+    facts = [*chosen.table.flips] or [("Pr(each wrong symbol)", f"{flips[0] / SCALE:.10f}  ({flips[0]} of 2^32)")]
+    facts += [
+        ("epsilon achieved", f"{chosen.epsilon:.10f}  ({chosen.adversary}; {chosen.loss.bound})"),
+        ("symbols that are not the state", f"{chosen.flips:.2%}"),
+        ("gateway's estimate is right", f"{chosen.utility.accuracy:.2%}"),
+        ("a guess without any symbol", f"{chosen.utility.majority:.2%}"),
+    ]
+    if len(flips) == 2:
+        enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
+        distribution = [leave / (enter + leave), enter / (enter + leave)]
+        bound = success_bound(distribution, chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+        facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
+    return facts
+
+
+def _flips(option: Option) -> tuple[int, ...]:
+    """Weights of wrong symbols, of 2^32: of both states if there are two, else the one that all have."""
+    table = option.table
+    return table.thresholds if table.states == 2 else (table.weights()[0][1],)
+
+
+def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
+    name = _length(plan, option.every) + (" *" if option.every == plan.chosen.every else "")
+    if isinstance(option, Refusal):
+        return [name, *["-"] * (len(_flips(plan.chosen)) + 4)]
+    return [
+        name,
+        *(f"{flip / SCALE:.5f}" for flip in _flips(option)),
+        f"{option.utility.accuracy:.2%}",
+        f"{option.utility.majority:.2%}",
+        f"{option.utility.bits_per_reading:.4f}",
+        f"{option.bits_per_hour:.4g}",
+    ]
+
+
+def _length(plan: StreamPlan, every: int) -> str:
+    seconds = plan.request.period_seconds
+    if seconds is not None:
+        return f"{seconds * every:g} s"
+    return "tick" if every == 1 else f"{every} ticks"
+
+
+_COLUMNS = ("mechanism", "scale", "about", "further", "start", "determined by")
+_SHARES = ("share (mean)", "share (95 %)")
+_WINDOW_COLUMNS = ("window", "ticks", "counts", "scale", "off by (mean)", "off by (95 %)", *_SHARES)
+_LONGEST = 1 << 31
+_TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
+_UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
+
+
+def tell_noise(
+    as_json: bool,
+    request: WindowRequest,
+    notes: Sequence[str],
+    found: Sequence[PlannedNoise],
+    best: PlannedNoise,
+    refused: Mapping[Mechanism, str] | None = None,
+) -> None:
+    """Print the noise of mechanisms.
+
+    Args:
+        as_json: for machines.
+        request: what was planned.
+        notes: how the class of chains came about.
+        found: noise to show.
+        best: the one whose stretches are shown.
+        refused: why others cannot be had; none if only one was asked for.
+    """
+
+    def document() -> dict[str, Any]:
+        every = [_noise_document(request, each) for each in found]
+        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
+        return {**_noise_document(request, best), "notes": notes, **compared}
+
+    answer(as_json, document, lambda: _show_noise(request, notes, found, best, refused), indent=2)
+
+
+def _show_noise(
+    request: WindowRequest,
+    notes: Sequence[str],
+    found: Sequence[PlannedNoise],
+    best: PlannedNoise,
+    refused: Mapping[Mechanism, str] | None,
+) -> None:
+    say(promise_words(request.epsilon, 0), style="bold")
+    for note in notes:
+        say(note)
+    span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
+    if request.segments is not None:
+        span += f", independent segments of at most {request.segments} ticks"
+    title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
+    show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
+    for other, why in (refused or {}).items():
+        say(f"{other}: {why}", style="dim")
+    error = _error(request, best)
+    share = "" if request.length is None else f", {_percent(error.share_95)} of the window"
+    say(
+        f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
+        f"by at most {error.count_95}{share}, 95 % of the time."
+    )
+    show_stretches(best.planned.stretches, f" ({best.noise.mechanism})")
+    say(
+        "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
+        "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
+        "tick may be."
+    )
+    if request.segments is not None:
+        say(_SEGMENTS)
+    elif request.length is not None:
+        say("without --length chain and quilts compose, and a device's policy takes their scale.")
+    elif best.planned.device is None:
+        say("no policy can declare these chains with their start: a device cannot check this noise.")
+
+
+def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
+    noise, planned = each
+    name = f"{noise.mechanism} (least)" if least else noise.mechanism
+    reason = noise.reason
+    if planned.raised:
+        reason += f"; raised from {noise.scale:.6g} to what a device accepts"
+    about = f"{float(planned.scale):.6g}"
+    return name, str(planned.scale), about, "yes" if noise.composes else "no", noise.start, reason
+
+
+def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
+    """The error of a number; of a window that has no end in sight, cut off nowhere."""
+    return window_error(each.planned.scale, _LONGEST if request.length is None else request.length)
+
+
+def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
+    noise, planned = each
+    return {
+        **promise_document(request.epsilon, 0, 1),
+        "mechanism": noise.mechanism,
+        "scale": str(planned.scale),
+        "epsilon": noise.epsilon,
+        "adversary": noise.adversary,
+        "start": noise.start,
+        "query": request.query,
+        "length": request.length,
+        "segments": request.segments,
+        "error": {
+            name: value
+            for name, value in _error(request, each)._asdict().items()
+            if request.length is not None or name.startswith("count")
+        },
+        "composes": noise.composes,
+        "protects_correlated": noise.mechanism != "entry",
+        "chains": None if planned.device is None else planned.device.model_dump(mode="json"),
+        "stretches": stretch_documents(planned.stretches),
+        "reason": noise.reason,
+    }
+
+
+def tell_joint(
+    as_json: bool,
+    plan: JointPlan,
+    protect: int,
+    period: float | None,
+    notes: Sequence[str],
+    discretiser: Discretiser | None,
+) -> None:
+    """Print the windows of a policy, with the errors of their answers.
+
+    Args:
+        as_json: for machines.
+        plan: what was planned.
+        protect: seconds of the stretch that epsilon is about, 0 for a tick.
+        period: seconds from tick to tick, or none if that is not known.
+        notes: how the class of chains came about.
+        discretiser: what makes the states, if that is known.
+    """
+    told = plan, protect, period, notes, discretiser
+    answer(as_json, lambda: _joint_document(*told), lambda: _show_joint(*told), indent=2)
+
+
+def _show_joint(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+) -> None:
+    say(promise_words(plan.guarantee.epsilon, protect), style="bold")
+    for note in notes:
+        say(note)
+    say(protected_sentence(discretiser))
+    what = "windows" if plan.table is None else "windows and symbols"
+    title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
+    title += f", {plan.start} start"
+    rows = [_window_row(window, error_of(window, _microseconds(period))) for window in plan.windows]
+    show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
+    for window in plan.windows:
+        say(_answer(window, period))
+    if (mechanism := plan.windows[0].mechanism) != "chain":
+        say(
+            f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
+            f"epsilon {plan.loss.epsilon:.6g}"
+        )
+    if plan.table is not None:
+        unchanged = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
+        say(f"a symbol every tick is the true state with probability {unchanged}, by state")
+        if plan.windows_loss is not None:
+            say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick")
+    show_stretches(_stretches(plan, period), discretiser=discretiser)
+    say(change_words(plan.chains, plan.guarantee.epsilon, period))
+
+
+def _joint_document(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+) -> dict[str, Any]:
+    return {
+        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks),
+        "settling_ticks": settling_ticks(plan.chains, plan.guarantee.epsilon),
+        "protected": protected_sentence(discretiser),
+        "epsilon": plan.guarantee.epsilon,
+        "adversary": plan.guarantee.adversary,
+        "start": plan.start,
+        "chains": plan.chains.model_dump(mode="json"),
+        "loss": plan.loss._asdict(),
+        "windows_loss": None if plan.windows_loss is None else plan.windows_loss._asdict(),
+        "weights": None if plan.table is None else plan.table.weights(),
+        "windows": [
+            {
+                **window.model_dump(mode="json"),
+                "seconds": None if period is None else window.length * period,
+                "error": error_of(window, _microseconds(period))._asdict(),
+            }
+            for window in plan.windows
+        ],
+        "stretches": stretch_documents(_stretches(plan, period)),
+        "notes": notes,
+    }
+
+
+def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
+    states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
+    about = f"{float(Fraction(window.scale)):.6g}"
+    counts = f"{error.count_mean:.3g}", str(error.count_95)
+    shares = map(_percent, error[2:]) if window.query.recorded else ("-", "-")
+    return (window.name, str(window.length), states, about, *counts, *shares)
+
+
+def _microseconds(period: float | None) -> int | None:
+    return None if period is None else max(1, round(period * 1_000_000))
+
+
+def _answer(window: Window, period: float | None) -> str:
+    """How far off the answer of a window is; only a sum over its ticks is a share of them."""
+    query, sure, span = window.query, "(95 % of the time)", _span(window, period)
+    error = error_of(window, _microseconds(period))
+    if query.recorded:
+        of = "share" if query.blocks is None else "share of each part of the day"
+        return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
+    useless = ", no better than guessing" if error.count_95 >= query.most(window.length, _microseconds(period)) else ""
+    return f"{query.words(window.name)}, over {span}: within {error.count_95} {sure}{useless}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, rounded up to two digits."""
+    return f"{_TWO_DIGITS.create_decimal(Decimal(100.0 * share)).normalize():f} %"
+
+
+def _span(window: Window, period: float | None) -> str:
+    """The time that a window takes, in the largest unit that it is at least one of."""
+    if period is None:
+        return f"{window.length} ticks"
+    seconds = window.length * period
+    for unit, name in _UNITS:
+        if seconds >= unit:
+            return f"{seconds / unit:.4g} {name[:-1] if seconds == unit else name}"
+    return f"{seconds:.4g} seconds"
+
+
+def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
+    period_us = _microseconds(period)
+    told = StreamOutputs(plan.table, plan.windows).bound(plan.chains, plan.guarantee.adversary, plan.loss.epsilon)
+    return told.rows(period_us, plan.guarantee.epsilon)
+
+
+def tell_streams(as_json: bool, plan: StreamsPlan) -> None:
+    """Print a plan; in JSON `apart` is null if it is not known, and "infinite" without a bound."""
+    answer(as_json, lambda: _streams_document(plan), lambda: _show_streams(plan), indent=2)
+
+
+def _show_streams(plan: StreamsPlan) -> None:
+    request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
+    say(promise_words(request.epsilon, request.protect), style="bold")
+    what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
+    if chains.odds_ratio is None:
+        say(f"Class: the fitted chain of {what}, taken as it is.")
+    else:
+        say(f"Class: {what}, steps of odds ratios up to {chains.odds_ratio:.4g}, which may change from tick to tick.")
+    for one in request.model.streams:
+        say(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
+    together = "" if len(plan.streams) == 1 else ", all streams together"
+    achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
+    say(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
+    if symbols := [(one, one.utility) for one in plan.streams if one.utility is not None]:
+        show_table(
+            "Symbols, one every tick",
+            ("stream", "tells of a tick", "wrong symbol", "estimate right", "a guess", "bits/reading"),
+            [
+                (
+                    *(one.name, f"{one.rate:.6g} nats", f"{1.0 - max(one.table.weights()[0]) / SCALE:.4%}"),
+                    *(f"{worth.accuracy:.2%}", f"{worth.majority:.2%}", f"{worth.bits_per_reading:.4g}"),
+                )
+                for one, worth in symbols
+                if one.table is not None
+            ],
+        )
+    if plan.request.windows:
+        show_table(
+            "Windows",
+            ("stream", "window", "ticks", "scale", "off by (mean)", "off by (95 %)", "share (mean)"),
+            [
+                (
+                    *(one.name, window.name, str(window.length), window.scale),
+                    *(f"{error.count_mean:.3g}", str(error.count_95), f"{error.share_mean:.1%}"),
+                )
+                for one in plan.streams
+                for window in one.windows
+                for error in [error_of(window, _microseconds(request.period_seconds))]
+            ],
+        )
+    if plan.apart is not None:
+        rates = ", ".join(f"{one.name} {one.alone:.4g}" for one in plan.streams)
+        said = "without any bound" if math.isinf(plan.apart) else f"{plan.apart:.4g}"
+        say(
+            f"Planned one by one for epsilon {request.epsilon:g} each, they would tell {rates} nats of a tick, and "
+            f"lose {said} together.",
+            style="bold",
+        )
+    found = (stream_discretiser(one) for one in request.model.streams)
+    show_stretches(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None))
+    say(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
+
+
+def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
+    """Joint loss of all of them."""
+    return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
+
+
+def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
+    request = plan.request
+    return {
+        **promise_document(request.epsilon, request.protect, request.stretch_ticks),
+        "settling_ticks": settling_ticks(plan.chains, request.epsilon),
+        "epsilon": request.epsilon,
+        "adversary": request.adversary,
+        "epsilon_achieved": plan.bound.epsilon(request.stretch_ticks),
+        "stretches": stretch_documents(_of_streams(plan)),
+        "bound": plan.loss.bound,
+        "chains": plan.chains.model_dump(mode="json"),
+        "apart": "infinite" if plan.apart == math.inf else plan.apart,
+        "streams": [
+            {
+                "name": one.name,
+                "rate": one.rate,
+                "rate_alone": one.alone,
+                "table": None if one.table is None else [list(row) for row in one.table.weights()],
+                "windows": [window.model_dump(mode="json") for window in one.windows],
+                "errors": [error_of(window, _microseconds(request.period_seconds))._asdict() for window in one.windows],
+                **({} if one.utility is None else one.utility._asdict()),
+            }
+            for one in plan.streams
+        ],
+    }
+
+
+def tell_together(
+    as_json: bool, releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
+) -> None:
+    """Print what releases lose together, for some starts; `notes` say how the class came about."""
+
+    def document() -> dict[str, Any]:
+        made, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
+        return {"releases": made, "start": start, "bounds": bounds, "notes": notes}
+
+    def show() -> None:
+        for note in notes:
+            say(note)
+        count = len(releases)
+        title = f"What {count} release{'s' * (count > 1)} lose about a tick together, {start} start"
+        cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
+        show_table(title, ("bound", "epsilon", "why"), cells)
+        say("each row is a bound for every tick, against the ignorant adversary where no other is named.")
+
+    answer(as_json, document, show, indent=2)
