@@ -15,7 +15,8 @@ from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import Point, Released
 from fugu.contract.measure_table import MOST_HELD, TimedTable
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
-from fugu.contract.noise_table import SCALE, NoiseTable, uniform_below
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.core.noise import uniform_below
 
 __all__ = ["PointSource"]
 
@@ -76,7 +77,7 @@ class Measurer:
         self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/contract/noise_table.py."""
+        """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/core/noise.py."""
         table, centres = self._in_force(tick, shift)
         if state is None:
             state = _public_row(self._below(SCALE), len(self._plan.measurement.coordinates))

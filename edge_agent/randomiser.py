@@ -1,7 +1,7 @@
 """A state becomes a symbol, or a released point, by the operating system's randomness.
 
 A symbol takes one 32-bit word against a row of integers. Without a state, a word before it takes the row:
-fugu/contract/noise_table.py says by which distribution. A point is drawn by the table in force at its tick, else by the
+fugu/core/noise.py says by which distribution. A point is drawn by the table in force at its tick, else by the
 policy's fallback. Which table that is depends on the tick and on what has arrived, never on the state. Tables that
 arrive are checked against the policy before they may be drawn from.
 """
@@ -12,12 +12,13 @@ import io
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fugu.contract.frames import symbol_bits
-from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.noise_table import NoiseTable
+from fugu.core import noise
 
 __all__ = ["Mechanism", "SymbolNoise", "system_entropy"]
 
@@ -77,30 +78,10 @@ def system_entropy() -> Callable[[memoryview], None]:
 def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
     """Return a function that draws the symbol for a state, or for a tick without one, from a noise table.
 
-    Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not tell
-    which words made the symbols. After a fork the child throws the block away: no word is ever used twice. `entropy`
-    fills a writable buffer with independent uniform bytes.
+    After a fork the child throws the block of words away. `entropy` fills a buffer with independent uniform bytes.
     """
     words = array("I", bytes(4 * BLOCK_WORDS))
     block = memoryview(words).cast("B")
-    left, states = 0, table.states
-    public = [-(-row * SCALE // states) for row in range(1, states)]  # word * states // SCALE of them are <= word
-
-    def draw(state: int | None, rows: Sequence[Sequence[int]] = table.rows) -> int:
-        nonlocal left
-        if state is None:
-            state = draw(0, (public,))
-        if not left:
-            entropy(block)
-            left = BLOCK_WORDS
-        left -= 1
-        word = words[left]
-        words[left] = 0
-        return bisect_right(rows[state], word)
-
-    def discard() -> None:
-        nonlocal left
-        left = 0
-
+    draw, discard = noise.randomiser(table.rows, words, lambda: entropy(block), bisect_right)
     os.register_at_fork(after_in_child=discard)
     return draw

@@ -21,8 +21,8 @@ from typing import NoReturn
 from edge_agent.plan import WindowPlan
 from edge_agent.window_file import WindowRecord
 from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, MAX_WINDOW_TICKS
-from fugu.contract.noise_table import discrete_laplace, uniform_below
 from fugu.contract.queries import COUNT, Query
+from fugu.core.noise import discrete_laplace, uniform_below
 
 __all__ = ["ClosedWindow", "StreamWindows"]
 

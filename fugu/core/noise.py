@@ -1,61 +1,92 @@
 """Random draws: symbols from a table, and exact discrete Laplace noise; integers only.
 
-Source of the noise: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1
-and 2, as in the agent's `fugu.contract.noise_table`: from the same random bytes comes the same noise.
+A table is a set of exact rational probabilities over 2^32, so a privacy guarantee is a statement about integers: one
+uniform 32-bit word against one row decides. A tick without a usable reading takes its row by one more word, whatever
+the state is: it has the loss 0 if which ticks are missing does not depend on the readings
+(docs/proofs/states-and-ticks.md, "Missing readings").
+
+Discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. There is no rounding
+whose traces could tell noise and count apart. Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential
+Privacy" (2020), algorithms 1 and 2.
 """
 
+import array
 import struct
 
 from .policy import above
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableSequence, Sequence
 
-__all__ = ["BLOCK_WORDS", "discrete_laplace", "randomiser", "uniform_below"]
+    Entropy = Callable[[memoryview], None]
+    Find = Callable[[Sequence[int], int], int]
+
+__all__ = ["BLOCK_WORDS", "discrete_laplace", "randomiser", "uniform_below", "word_block"]
 
 BLOCK_WORDS = 16
 
 
-def randomiser(rows: list[tuple[int, ...]], entropy: "Callable[[bytearray], None]") -> "Callable[[int | None], int]":
-    """A function that draws the symbol for a state, or for None, from a table of each state's thresholds.
+def randomiser(
+    rows: "Sequence[Sequence[int]]", words: "MutableSequence[int]", fill: "Callable[[], None]", find: "Find" = above
+) -> "tuple[Callable[[int | None], int], Callable[[], None]]":
+    """Return draw(state), the symbol for a state or for None from rows of thresholds; and discard(), for after a fork.
 
-    `entropy` fills a buffer with independent uniform bytes; every word is overwritten with zero when it is taken.
+    `fill` overwrites `words` with independent uniform 32-bit words. Every draw takes one and overwrites it with zero,
+    so that a later look into memory does not tell which words made the symbols. After discard() no word that is there
+    is used: a process and its child never use one twice. `find` says how many numbers of a row are not above a word.
     """
-    block = bytearray(4 * BLOCK_WORDS)
-    left = 0
-    states = len(rows)
+    left, states = 0, len(rows)
+    public = [-(-(row << 32) // states) for row in range(1, states)]  # word * states >> 32 of them are <= word
 
-    def word() -> int:
+    def draw(state: "int | None", rows: "Sequence[Sequence[int]]" = rows) -> int:
         nonlocal left
+        if state is None:
+            state = draw(0, (public,))
         if not left:
-            entropy(block)
-            left = BLOCK_WORDS
+            fill()
+            left = len(words)
         left -= 1
-        taken: int = struct.unpack_from("<I", block, 4 * left)[0]
-        struct.pack_into("<I", block, 4 * left, 0)
-        return taken
+        word = words[left]
+        words[left] = 0
+        return find(rows[state], word)
 
-    def draw(state: int | None) -> int:
-        # Without a state, one more word takes the row: a fixed public distribution in the convex hull of the rows.
-        row = rows[(word() * states) >> 32 if state is None else state]
-        return above(row, word())
+    def discard() -> None:
+        nonlocal left
+        left = 0
 
-    return draw
+    return draw, discard
 
 
-def uniform_below(entropy: "Callable[[bytearray], None]") -> "Callable[[int], int]":
-    """A function draw(below) that is uniform in range(below), without bias; its bytes are overwritten."""
+def word_block(entropy: "Entropy", size: int = BLOCK_WORDS) -> "tuple[MutableSequence[int], Callable[[], None]]":
+    """Return a block of words, and what fills it; `entropy` fills a buffer with independent uniform bytes."""
+    words, buffer = array.array("I", bytes(4 * size)), bytearray(4 * size)
+
+    def fill() -> None:
+        entropy(memoryview(buffer))
+        for i in range(size):
+            words[i] = struct.unpack_from("<I", buffer, 4 * i)[0]
+            struct.pack_into("<I", buffer, 4 * i, 0)
+
+    return words, fill
+
+
+def uniform_below(entropy: "Entropy") -> "Callable[[int], int]":
+    """Return draw(below), uniform in range(below) for below >= 1; `entropy` fills a buffer with uniform bytes.
+
+    As few bits as can hold the largest value are taken; a number that is too large is thrown away, never folded back.
+    The bytes are overwritten before draw returns.
+    """
 
     def draw(below: int) -> int:
-        bits, rest = 0, below - 1
-        while rest:
-            bits, rest = bits + 1, rest >> 1
+        if below < 1:
+            raise ValueError("no integer is below %d and at least 0" % below)
+        bits = len(bin(below - 1)) - 2 if below > 1 else 0
         mask = (1 << bits) - 1
         buffer = bytearray((bits + 7) // 8)
         value = 0
         while bits:
-            entropy(buffer)
+            entropy(memoryview(buffer))
             value = int.from_bytes(buffer, "little") & mask
             if value < below:
                 break
@@ -67,7 +98,16 @@ def uniform_below(entropy: "Callable[[bytearray], None]") -> "Callable[[int], in
 
 
 def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: int) -> int:
-    """An integer n with probability proportional to exp(-|n| denominator / numerator)."""
+    """Draw an integer n with probability (1 - a) / (1 + a) * a^|n|, where a = exp(-1/s), s = numerator / denominator.
+
+    A count of sensitivity 1 that is released with it has the loss 1/s. ValueError: the scale is not positive.
+    Source: algorithm 2 with t = numerator and s = denominator. A remainder below t is kept with probability
+    exp(-remainder / t) and a quotient counts successes of exp(-1), so t * quotient + remainder is geometric with ratio
+    exp(-1/t); its quotient by s is geometric with ratio exp(-s/t). A sign makes that two-sided, once minus zero is
+    refused.
+    """
+    if numerator < 1 or denominator < 1:
+        raise ValueError("the scale %d/%d is not positive" % (numerator, denominator))
     while True:
         remainder = draw(numerator)
         if not _happens(draw, remainder, numerator):
@@ -82,7 +122,11 @@ def discrete_laplace(draw: "Callable[[int], int]", numerator: int, denominator: 
 
 
 def _happens(draw: "Callable[[int], int]", numerator: int, denominator: int) -> bool:
-    """True if an event of probability exp(-numerator/denominator) happens."""
+    """True if an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
+
+    Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability 1 - x + x^2/2! -
+    ... = exp(-x).
+    """
     tries = 1
     while draw(denominator * tries) < numerator:
         tries += 1

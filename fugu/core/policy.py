@@ -1,5 +1,9 @@
 """A compiled policy as attributes; `fugu.core.compiled` reads the bytes."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "ADVERSARIES",
     "BASELINE",
@@ -24,7 +28,7 @@ class PolicyError(Exception):
     """The bytes are no compiled policy, or one that may not run here."""
 
 
-def above(edges: tuple[int, ...], value: int) -> int:
+def above(edges: "Sequence[int]", value: int) -> int:
     """How many of increasing numbers a value is not below."""
     low, high = 0, len(edges)
     while low < high:

@@ -1,7 +1,7 @@
 """One stream: ticks and readings go in, frames come out. No I/O; an outbox has what must be durable."""
 
 from .frames import symbol_frame, window_frame
-from .noise import randomiser, uniform_below
+from .noise import randomiser, uniform_below, word_block
 from .policy import Policy
 from .states import Classifier
 from .windows import Counter
@@ -24,18 +24,18 @@ class Stream:
     def __init__(
         self,
         policy: Policy,
-        entropy: "Callable[[bytearray], None]",
+        entropy: "Callable[[memoryview], None]",
         last_framed: int = -1,
         last_indices: dict[str, int] | None = None,
         since: int = 0,
         shift: int = 0,
-        noise_entropy: "Callable[[bytearray], None] | None" = None,
+        noise_entropy: "Callable[[memoryview], None] | None" = None,
     ) -> None:
         self.policy = policy
         self.shift = shift
         self.last_framed = last_framed
         self._classifier = Classifier(policy)
-        self._draw = randomiser(policy.rows, entropy) if policy.symbols else None
+        self._draw = randomiser(policy.rows, *word_block(entropy))[0] if policy.symbols else None
         self._first = 0
         self._symbols = bytearray()
         draw = uniform_below(noise_entropy or entropy)

@@ -34,9 +34,10 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
-from fugu.contract.noise_table import SCALE, NoiseTable, discrete_laplace
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.queries import Query as Asked
+from fugu.core.noise import discrete_laplace
 
 __all__ = [
     "Estimates",

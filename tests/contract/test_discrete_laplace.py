@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from fugu.contract.noise_table import discrete_laplace, uniform_below
+from fugu.core.noise import discrete_laplace, uniform_below
 from tests.support.soak import only
 
 SCALES = ("1/2", "1", "7/3", "20", "1000/7")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 import runpy
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from firmware_sim.build import BOARD
-from fugu.contract.noise_table import discrete_laplace, uniform_below
 from fugu.core import clocks, noise, ticks
 from tests.support.board_modules import board_module
-from tests.support.naive_device import TickClock
+from tests.support.naive_device import TickClock, discrete_laplace, uniform_below
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD
@@ -137,37 +136,45 @@ def test_from_the_same_bytes_comes_the_same_noise(scale: tuple[int, int]) -> Non
     assert min(sizes) < 0 < max(sizes)
 
 
+def drawing(rows: Sequence[Sequence[int]], entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
+    return noise.randomiser(rows, *noise.word_block(entropy))[0]
+
+
 @pytest.mark.parametrize(("word", "symbol"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (2**32 - 1, 2)])
 def test_a_symbol_of_a_board_changes_exactly_at_its_threshold(word: int, symbol: int) -> None:
-    def fill(block: bytearray) -> None:
+    def fill(block: memoryview) -> None:
         block[:] = array("I", [word] * noise.BLOCK_WORDS).tobytes()
 
-    assert noise.randomiser(((5, 6), (10, 20)), fill)(1) == symbol
+    assert drawing(((5, 6), (10, 20)), fill)(1) == symbol
 
 
 @pytest.mark.parametrize(("row", "word", "symbol"), [(0, 9, 2), (2**30, 9, 2), (2**31, 9, 0), (2**32 - 1, 10, 1)])
 def test_a_tick_without_a_state_draws_from_a_row_that_a_word_of_its_own_takes(row: int, word: int, symbol: int) -> None:
-    def fill(block: bytearray) -> None:
+    def fill(block: memoryview) -> None:
         block[:] = array("I", [word, row] * (noise.BLOCK_WORDS // 2)).tobytes()  # taken from the end
 
-    draw = noise.randomiser(((5, 6), (10, 20)), fill)
+    draw = drawing(((5, 6), (10, 20)), fill)
     assert [draw(None) for _ in range(3)] == [symbol] * 3
 
 
 def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
-    blocks: list[Any] = []
+    blocks: list[memoryview] = []
 
-    def fill(block: Any) -> None:
+    def fill(block: memoryview) -> None:
         blocks.append(block)
         block[:] = bytes(range(1, len(block) + 1))
 
-    draw = noise.randomiser(((1,), (1,)), fill)
+    words, refill = noise.word_block(fill)
+    draw, discard = noise.randomiser(((1,), (1,)), words, refill)
     for number in range(1, noise.BLOCK_WORDS + 1):
         draw(0)
-        assert len(blocks) == 1
-        assert blocks[0][-4 * number :] == bytes(4 * number)
+        assert [word == 0 for word in words] == [False] * (noise.BLOCK_WORDS - number) + [True] * number
+        assert blocks == [bytes(4 * noise.BLOCK_WORDS)], "nothing of a block stays where it came from"
     draw(0)
     assert len(blocks) == 2
+    discard()
+    draw(0)
+    assert len(blocks) == 3, "after a fork no word is used that was there before"
     for below in (3, 2**16, 2**31):
         noise.uniform_below(fill)(below)
         assert blocks.pop() == bytes((below - 1).bit_length() + 7 >> 3)

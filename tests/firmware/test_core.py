@@ -11,7 +11,7 @@ from firmware_sim.build import modules
 from tests.support.boards import SUPPORT, micropython
 
 CORE = {name: file for name, file in modules().items() if name.startswith("fugu/core/")}
-SMALL = {"gc", "hashlib", "os", "struct", "sys"}
+SMALL = {"array", "gc", "hashlib", "os", "struct", "sys"}
 """All that the core imports besides itself."""
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.contract.noise_table import discrete_laplace
+from fugu.core.noise import discrete_laplace
 from gateway.releases.allowance import FALSE_ALARMS, log_chance, noise_problems
 
 

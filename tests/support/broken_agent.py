@@ -14,7 +14,8 @@ import edge_agent.randomiser
 import edge_agent.window
 from edge_agent.__main__ import main
 from edge_agent.randomiser import randomiser
-from fugu.contract.noise_table import SCALE, NoiseTable, discrete_laplace
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.core.noise import discrete_laplace
 
 Fill = Callable[[memoryview], None]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["TickClock"]
+from collections.abc import Callable
+
+__all__ = ["TickClock", "discrete_laplace", "uniform_below"]
 
 
 class TickClock:
@@ -54,3 +56,64 @@ class TickClock:
     def raised(self, wall: int, last: int, multiple: int) -> int:
         """The least shift, no smaller than this one, with which the number of a wall tick is above `last`."""
         return -(-max(self.shift, last + 1 - wall) // multiple) * multiple
+
+
+def uniform_below(entropy: Callable[[memoryview], None]) -> Callable[[int], int]:
+    """Return draw(below), uniform in range(below) for below >= 1, of a function that fills a buffer with random bytes.
+
+    As few bits as can hold the largest value are taken; a number that is too large is thrown away, never folded back.
+    The bytes are uniform and independent, and overwritten before draw returns.
+    """
+
+    def draw(below: int) -> int:
+        if below < 1:
+            raise ValueError(f"no integer is below {below} and at least 0")
+        bits = (below - 1).bit_length()
+        mask = (1 << bits) - 1
+        buffer = bytearray((bits + 7) // 8)
+        value = 0
+        while bits:
+            entropy(memoryview(buffer))
+            value = int.from_bytes(buffer, "little") & mask
+            if value < below:
+                break
+        buffer[:] = bytes(len(buffer))
+        return value
+
+    return draw
+
+
+def discrete_laplace(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
+    """Draw an integer n with probability (1 - a) / (1 + a) * a^|n|, where a = exp(-1/s), s = numerator / denominator.
+
+    A count of sensitivity 1 that is released with it has the loss 1/s. ValueError: the scale is not positive.
+    Source: algorithm 2 with t = numerator and s = denominator. A remainder below t is kept with probability
+    exp(-remainder / t) and a quotient counts successes of exp(-1), so t * quotient + remainder is geometric with ratio
+    exp(-1/t); its quotient by s is geometric with ratio exp(-s/t). A sign makes that two-sided, once minus zero is
+    refused.
+    """
+    if numerator < 1 or denominator < 1:
+        raise ValueError(f"the scale {numerator}/{denominator} is not positive")
+    while True:
+        remainder = draw(numerator)
+        if not _happens(draw, remainder, numerator):
+            continue
+        quotient = 0
+        while _happens(draw, 1, 1):
+            quotient += 1
+        size = (remainder + numerator * quotient) // denominator
+        negative = draw(2) == 1
+        if not (negative and size == 0):
+            return -size if negative else size
+
+
+def _happens(draw: Callable[[int], int], numerator: int, denominator: int) -> bool:
+    """True if an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
+
+    Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability 1 - x + x^2/2! -
+    ... = exp(-x).
+    """
+    tries = 1
+    while draw(denominator * tries) < numerator:
+        tries += 1
+    return tries % 2 == 1
