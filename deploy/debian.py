@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
 PLACE = "opt/fugu-edge"
-PARTS = ("fugu/__init__.py", "fugu/py.typed", "fugu/contract", "fugu/host", "fugu/mqtt", "edge_agent")
+PARTS = ("fugu/__init__.py", "fugu/py.typed", "fugu/contract", "fugu/core", "fugu/host", "fugu/mqtt", "edge_agent")
 PROGRAM = f"""#!{PYTHON} -I
 import sys
 

@@ -127,6 +127,7 @@ def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> 
         "firmware_sim",
         "gateway",
         "fugu",
+        "fugu_cli",
         "deploy/systemd",
     }
 
