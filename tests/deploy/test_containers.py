@@ -116,7 +116,7 @@ def test_container_files_end_as_an_ordinary_user_without_build_tools(name: str) 
 
 def test_the_edge_image_holds_neither_the_gateway_nor_its_numbers() -> None:
     text = (CONTAINER / "Containerfile.edge").read_text()
-    assert not re.search(r"COPY (gateway|fugu )|fugu/(?!contract|host|mqtt|__init__)|\[gateway\]", text)
+    assert not re.search(r"COPY (gateway|fugu )|fugu/(?!contract|core|host|mqtt|__init__)|\[gateway\]", text)
 
 
 def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> None:
