@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
+import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from fugu.contract.errors import PolicyError, refuse_unprintable
 
-__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "Printable", "first_problem"]
+__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "Printable", "first_problem", "read_document", "write_document"]
 
 FORMAT_NAME: Final = "fugu/2"
 
@@ -45,7 +46,26 @@ class DocumentFile(Document):
             raise PolicyError(f"not of format {FORMAT_NAME}, as this program's files are: {cls.remedy}")
 
 
+_Read = TypeVar("_Read", bound=Document)
+
+
 def first_problem(error: ValidationError, whole: str) -> str:
     """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+
+
+def write_document(document: Document) -> bytes:
+    """The bytes of a document, which an envelope holds and signs."""
+    packed: bytes = msgpack.packb(document.model_dump(mode="json"))
+    return packed
+
+
+def read_document(kind: type[_Read], payload: bytes) -> _Read:
+    """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
+    try:
+        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
+    except ValidationError as error:
+        raise PolicyError(first_problem(error, "document")) from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        raise PolicyError("no msgpack document") from None

@@ -10,6 +10,7 @@ from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
 from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
+from fugu.contract.group_frames import OpeningAnswer, OpeningKey, OpeningRequest, Report
 from fugu.contract.json_message import JsonMessage
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
@@ -20,8 +21,11 @@ from fugu.contract.topics import ADDRESSES, NAME_PATTERN, Kind
 __all__ = ["asyncapi_json"]
 
 _MESSAGES: tuple[type[Message], ...] = (
-    *(SymbolFrame, MeasureFrame, WindowFrame, Status, PolicyStatus, Committed, TimedTable, Envelope),
+    *(SymbolFrame, MeasureFrame, WindowFrame, Report, Status, PolicyStatus, Committed, TimedTable, Envelope),
+    OpeningRequest,
 )
+_ENVELOPED: tuple[type[Message], ...] = (OpeningKey, OpeningAnswer)
+"""Payloads of envelopes that are messages of their own."""
 _JSON_MESSAGES: tuple[type[JsonMessage], ...] = (
     *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health),
 )
@@ -42,6 +46,7 @@ _PARAMETERS = {
     "stream": "Name of the stream",
     "audience": "Name of an audience",
     "name": "Name of the release",
+    "group": "Name of a group of homes",
 }
 
 
@@ -60,6 +65,9 @@ _CHANNELS: dict[Kind, _Channel] = {
         *("receive", "SymbolFrame MeasureFrame", "gateway site"), "Randomised symbols, or points of a measured stream"
     ),
     "window": _Channel("receive", "WindowFrame", "gateway site", "Noisy counts of states over windows of ticks"),
+    "report": _Channel(
+        "receive", "Report", "gateway", "A home's part of a sum over homes: random numbers for whoever has it alone"
+    ),
     "status": _Channel("receive", "Status", "gateway operator site", "How a device is; its last will", True),
     "policy_status": _Channel(
         *("receive", "PolicyStatus", "gateway operator"),
@@ -84,6 +92,22 @@ _CHANNELS: dict[Kind, _Channel] = {
     "estimate": _Channel("send", "StateEstimate PlaceEstimate ValueEstimate", "site", "What the gateway believes"),
     "count": _Channel("send", "WindowCount", "site", "A window that a device has counted"),
     "release": _Channel("send", "ReleaseFrame", "audience site", "Noisy statistic of a window", True),
+    "group_document": _Channel(
+        "receive",
+        "Envelope",
+        "device gateway operator",
+        "What a group counts, and with how much noise; signed by its helper",
+        True,
+    ),
+    "group_key": _Channel(
+        "receive", "Envelope", "device", "The key that reports are encrypted to, signed by the helper", True
+    ),
+    "group_request": _Channel(
+        "send", "OpeningRequest", "helper", "Which homes of a window the site asks the helper to add up"
+    ),
+    "group_answer": _Channel(
+        "receive", "Envelope", "gateway", "What the helper adds to a sum, so that it opens; signed by the helper"
+    ),
 }
 
 
@@ -91,6 +115,7 @@ def asyncapi_document() -> dict[str, Any]:
     """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
     packed = {message.__name__: message.schema() for message in _MESSAGES}
     packed["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
+    enveloped = {message.__name__: message.schema() for message in _ENVELOPED}
     flat = {message.__name__: message.schema() for message in _JSON_MESSAGES}
     return {
         "asyncapi": "3.0.0",
@@ -119,7 +144,7 @@ def asyncapi_document() -> dict[str, Any]:
                 for kind, names in ((_MSGPACK, packed), (_JSON, [*flat, "Description"]))
                 for name in names
             },
-            "schemas": {**packed, **flat, **_description_schemas()},
+            "schemas": {**packed, **enveloped, **flat, **_description_schemas()},
         },
     }
 

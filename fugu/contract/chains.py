@@ -31,7 +31,7 @@ from fugu.contract.leakage import (
 )
 from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
 from fugu.contract.stretches import StretchBound
-from fugu.contract.windows import Window
+from fugu.contract.windows import Counted
 
 __all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "odds_ratio"]
 
@@ -577,7 +577,7 @@ class JointChains(_KnownChains):
         return self.joint_loss(adversary, rates)
 
     def stretch_bound(
-        self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
+        self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
         """Count the outputs of all streams, of several what the class allows them; states may show the same in all."""
         if len(self.streams) > 1:

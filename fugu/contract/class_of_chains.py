@@ -21,7 +21,7 @@ from fugu.contract.leakage import CONTEXT, Adversary, Loss
 from fugu.contract.rounding import float_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.topics import NAME_PATTERN
-from fugu.contract.windows import Window
+from fugu.contract.windows import Counted
 
 if TYPE_CHECKING:
     from fugu.contract.chains import ChainClass
@@ -181,7 +181,7 @@ class ClassOfChains(Document):
         return True
 
     def stretch_bound(
-        self, known: float, ticks: int, rate: float, windows: tuple[Window, ...], adversary: Adversary
+        self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
         """Loss of a stream of symbols of a rate, and of windows, about whole stretches; arguments as there."""
         alike, elsewhere = self.equal_leakages(adversary), adversary != "ignorant"

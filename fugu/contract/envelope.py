@@ -1,7 +1,8 @@
 """Signed envelopes: bytes of some kind, and Ed25519 signatures over both; what is inside is not looked at.
 
 The signed kind keeps a document of one kind from being taken for another. Keys are named by the first half of the
-SHA-256 of the public key, so a key has one name only.
+SHA-256 of the public key, so a key has one name only. Kinds of a group of homes (`fugu.contract.groups`) are signed by
+its helper, and count for no role of a fleet; a `report` is signed in the same way by a device, and is in no envelope.
 
 Who has said a watermark: HMAC-SHA256 under a key that only a device and its gateway share, of the domain, the fleet's
 name and the device's, each followed by a zero byte, then the counter in 8 bytes, the highest first, then the streams as
@@ -11,18 +12,31 @@ they are packed in the message.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self, get_args
 
 import msgpack
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, limited, unpacked
 
-__all__ = ["MAX_ENVELOPE_BYTES", "ROOTS", "ROOTS_SCHEMA", "Envelope", "Kind", "encode_roots", "key_name", "sign"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = [
+    "MAX_ENVELOPE_BYTES",
+    "ROOTS",
+    "ROOTS_SCHEMA",
+    "Envelope",
+    "Kind",
+    "Signature",
+    "encode_roots",
+    "key_name",
+    "sign",
+    "signed_bytes",
+]
 
 
-Kind = Literal["root", "policy", "table", "time", "stop", "statement"]
+Kind = Literal["root", "policy", "table", "time", "stop", "statement", "group", "opening-key", "answer"]
 ROOTS_SCHEMA: Final = 12
 MAX_ENVELOPE_BYTES: Final = 1 << 21
 MAX_ROOTS: Final = 256
@@ -66,7 +80,7 @@ class Envelope(Message):
     @property
     def message(self) -> bytes:
         """Signed bytes: the payload, and its kind."""
-        return _signed(self.kind, self.payload)
+        return signed_bytes(self.kind, self.payload)
 
     @property
     def digest(self) -> str:
@@ -81,9 +95,9 @@ ROOTS = Field(
 )
 
 
-def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
+def sign(kind: Kind, payload: bytes, keys: Iterable["Ed25519PrivateKey"]) -> Envelope:
     """Put bytes into an envelope and sign it."""
-    message = _signed(kind, payload)
+    message = signed_bytes(kind, payload)
     signatures = (Signature(key_name(key.public_key().public_bytes_raw()), key.sign(message)) for key in keys)
     return Envelope(kind, payload, tuple(sorted(signatures, key=lambda signature: signature.key)))
 
@@ -100,5 +114,6 @@ def encode_roots(envelopes: Sequence[bytes]) -> bytes:
     return bytes([ROOTS_SCHEMA]) + packed
 
 
-def _signed(kind: str, payload: bytes) -> bytes:
+def signed_bytes(kind: Kind | Literal["report"], payload: bytes) -> bytes:
+    """Bytes that are signed of a payload of some kind."""
     return _DOMAIN + kind.encode() + b"\0" + payload

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-import msgpack
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError, model_validator
 
-from fugu.contract._document import Document, DocumentFile, first_problem
+from fugu.contract._document import Document, DocumentFile, first_problem, read_document, write_document
 from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import KEY_BYTES
@@ -231,9 +230,6 @@ class Enrolment(DocumentFile):
     key: str | None = Field(default=None, pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)
 
 
-_Read = TypeVar("_Read", bound=Document)
-
-
 def read_enrolment(text: str | bytes) -> Enrolment:
     """Parse an enrolment, a JSON file; the PolicyError is one line that names the first field that is wrong."""
     Enrolment.refuse_other_format(text)
@@ -241,22 +237,6 @@ def read_enrolment(text: str | bytes) -> Enrolment:
         return Enrolment.model_validate_json(text)
     except ValidationError as error:
         raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
-
-
-def write_document(document: Document) -> bytes:
-    """The bytes of a document, which an envelope holds and signs."""
-    packed: bytes = msgpack.packb(document.model_dump(mode="json"))
-    return packed
-
-
-def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
-    try:
-        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
-    except ValidationError as error:
-        raise PolicyError(first_problem(error, "document")) from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
-        raise PolicyError("no msgpack document") from None
 
 
 def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:

@@ -37,6 +37,7 @@ __all__ = [
     "COUNT_LOW",
     "JUDGED_BYTES",
     "KEY_BYTES",
+    "MAX_COUNTS",
     "MAX_DETAIL",
     "MAX_FRAME_TICKS",
     "MAX_GAPS",

@@ -22,7 +22,7 @@ from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up, log_up
 from fugu.contract.stretches import StretchBound, StretchTicks
-from fugu.contract.windows import Window, total_rate
+from fugu.contract.windows import Counted, total_rate
 
 __all__ = ["Guarantee", "StreamOutputs", "check_outputs", "tick_ratios"]
 
@@ -49,7 +49,7 @@ class StreamOutputs(NamedTuple):
     """
 
     table: NoiseTable | None = None
-    windows: tuple[Window, ...] = ()
+    windows: tuple[Counted, ...] = ()
 
     @property
     def symbol_ratios(self) -> tuple[Fraction, Fraction]:

@@ -128,7 +128,7 @@ class Noise(NamedTuple):
     @classmethod
     def of(cls, policy: Policy) -> Self:
         """The noise of a policy."""
-        return cls(policy.outputs.ratios, StreamOutputs(None, policy.windows).ratios, _digest(policy.discretiser))
+        return cls(policy.outputs.ratios, StreamOutputs(None, policy.counted).ratios, _digest(policy.discretiser))
 
     def text(self) -> str:
         """The noise in a line, as a device keeps it."""
@@ -328,7 +328,7 @@ class _Promise:
         self.policy, self.windows = policy, windows
         self.promise, self.outputs = policy.guarantee, policy.outputs
         if windows and policy.windows_alone is not None:
-            self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.windows)
+            self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.counted)
         self.states = _digest(policy.discretiser)
         odds = policy.chains.worst_odds
         with localcontext(CONTEXT):

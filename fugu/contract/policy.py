@@ -14,13 +14,14 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_FRAME_TICKS
+from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.leakage import Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.contract.windows import MAX_WINDOWS, Window, total_rate
+from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
 
 __all__ = [
     "MAX_POLICY_BYTES",
@@ -134,6 +135,8 @@ class Policy(PolicyHeader):
         guarantee: epsilon, and the adversary it holds against: what those learn who see everything that the device
             says of the stream, symbols and windows together.
         windows: counts that the device releases.
+        sums: counts of which only the sums over the homes of a group become known; windows, too, where "windows" is
+            said of what is promised.
         windows_guarantee: what those learn who see the windows only; given if and only if there are symbols as well.
     """
 
@@ -142,11 +145,12 @@ class Policy(PolicyHeader):
     chains: ChainClass
     guarantee: Guarantee
     windows: tuple[Window, ...] = Field(default=(), max_length=MAX_WINDOWS)
+    sums: tuple[SharedWindow, ...] = Field(default=(), max_length=MAX_WINDOWS)
     windows_guarantee: Guarantee | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.table is None and not self.windows:
+        if self.table is None and not self.counted:
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
@@ -154,16 +158,19 @@ class Policy(PolicyHeader):
         counts = (len(self.discretiser.states), states, *([] if self.table is None else [self.table.states]))
         if len(set(counts)) != 1:
             raise ValueError(f"discretiser, chains and table have {counts} states")
-        if len({window.name for window in self.windows}) != len(self.windows):
+        if len({window.name for window in self.counted}) != len(self.counted):
             raise ValueError("two windows have the same name")
         if self.table is None and self.windows_guarantee is not None:
             raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
-        if self.table is not None and bool(self.windows) != (self.windows_guarantee is not None):
+        if self.table is not None and bool(self.counted) != (self.windows_guarantee is not None):
             raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
         for window in self.windows:
             if window.blocks is not None and window.length * self.clock.period_us < DAY * 1_000_000:
                 raise ValueError(f"window {window.name} has a count for each block of a day, and is shorter than a day")
-        held = sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
+        for shared in self.sums:
+            shared.check_stream(self.fleet, self.stream, self.discretiser.states, tuple(vars(self.clock).values()))
+        held = sum(shared.group.numbers for shared in self.sums)
+        held += sum(window.overlap * len(window.groups(self.discretiser.states)) for window in self.windows)
         if held > _MAX_OPEN_COUNTS:
             raise ValueError(f"the windows under way would hold {held} counts; at most {_MAX_OPEN_COUNTS} are allowed")
         return self
@@ -171,12 +178,17 @@ class Policy(PolicyHeader):
     @property
     def window_rate(self) -> Fraction:
         """The loss that all windows together add to every tick, in nats."""
-        return total_rate(self.windows)
+        return total_rate(self.counted)
+
+    @property
+    def counted(self) -> tuple[Counted, ...]:
+        """Windows, and those of groups."""
+        return (*self.windows, *self.sums)
 
     @property
     def outputs(self) -> StreamOutputs:
         """Symbols and windows."""
-        return StreamOutputs(self.table, self.windows)
+        return StreamOutputs(self.table, self.counted)
 
     @property
     def windows_alone(self) -> Guarantee | None:
@@ -196,7 +208,7 @@ class Policy(PolicyHeader):
         what = "the set of windows"
         if self.table is not None:
             self.verify_windows()
-            what = "the table with the windows beside it" if self.windows else "the table"
+            what = "the table with the windows beside it" if self.counted else "the table"
         achieved = self._check(self.guarantee, self.outputs, what)
         if ceiling is not None:
             self.check_ceiling(ceiling if isinstance(ceiling, Ceiling) else Ceiling(epsilon=ceiling))
@@ -216,7 +228,7 @@ class Policy(PolicyHeader):
         """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
         if self.windows_alone is None:
             return None
-        return self._check(self.windows_alone, StreamOutputs(None, self.windows), "the set of windows", alone=True)
+        return self._check(self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", alone=True)
 
     def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
         column = self.chains.column(self.device, self.stream)
@@ -231,7 +243,7 @@ class Policy(PolicyHeader):
         """Bound of the windows alone about stretches; `None` without windows."""
         if self.windows_alone is None:
             return None
-        return self._bound(self.windows_alone, StreamOutputs(None, self.windows), derived)
+        return self._bound(self.windows_alone, StreamOutputs(None, self.counted), derived)
 
     def _bound(self, promise: Guarantee, outputs: StreamOutputs, derived: Loss | None) -> StretchBound:
         known = (promise.epsilon, promise.stretch_ticks) if derived is None else (derived.epsilon, 1)
@@ -240,5 +252,7 @@ class Policy(PolicyHeader):
     @property
     def _unused(self) -> set[str]:
         if self.table is None:
-            return {"table", "frame_ticks", "windows_guarantee"}
-        return set() if self.windows else {"windows", "windows_guarantee"}
+            unused = {"table", "frame_ticks", "windows_guarantee"}
+        else:
+            unused = set() if self.counted else {"windows", "windows_guarantee"}
+        return unused if self.sums else {*unused, "sums"}

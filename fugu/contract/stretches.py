@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.rounding import float_up
-from fugu.contract.windows import Window, total_rate
+from fugu.contract.windows import Counted, total_rate
 from fugu.core.clocks import LATE_US
 
 __all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
@@ -106,7 +106,7 @@ class StretchBound:
     known: float
     ticks: int
     rate: float
-    windows: tuple[Window, ...] = ()
+    windows: tuple[Counted, ...] = ()
     equal_leakages: bool = True
     hidden: bool = False
     known_elsewhere: bool = True

@@ -27,19 +27,21 @@ __all__ = [
 ]
 
 NAME_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health", "policy"})
+RESERVED_DEVICES = frozenset({"estimate", "count", "description", "release", "health", "policy", "group"})
 """Names that stand where a device's does; and `policy`, whose description would look like a policy for a device."""
-RESERVED_AUDIENCES = RESERVED_DEVICES | {"symbols", "window", "table"}
+RESERVED_AUDIENCES = RESERVED_DEVICES | {"symbols", "window", "table", "report"}
 """Names that would make a release's topic look like that of a device called `release`, in access lists too."""
 _NAME = re.compile(NAME_PATTERN)
 
 OfFleet = Literal["root", "time", "health"]
 OfDevice = Literal["status", "committed", "stop", "policy_set", "policy_status"]
-OfStream = Literal["symbols", "window", "table", "estimate", "count", "description"]
-Kind = Literal[OfFleet, OfDevice, OfStream, "release"]
+OfStream = Literal["symbols", "window", "report", "table", "estimate", "count", "description"]
+OfGroup = Literal["group_document", "group_key", "group_request", "group_answer"]
+Kind = Literal[OfFleet, OfDevice, OfStream, OfGroup, "release"]
 ADDRESSES: dict[Kind, str] = {
     "symbols": "{device}/symbols/{stream}",
     "window": "{device}/window/{stream}",
+    "report": "{device}/report/{stream}",
     "status": "{device}/status",
     "policy_status": "{device}/policy/status",
     "committed": "{device}/committed",
@@ -53,13 +55,23 @@ ADDRESSES: dict[Kind, str] = {
     "estimate": "estimate/{device}/{stream}",
     "count": "count/{device}/{stream}",
     "release": "release/{audience}/{name}",
+    "group_document": "group/{group}/document",
+    "group_key": "group/{group}/key",
+    "group_request": "group/{group}/request",
+    "group_answer": "group/{group}/answer",
 }
 """Below `fugu/2/{fleet}/`."""
+_OF_GROUP: dict[str, OfGroup] = {
+    "document": "group_document",
+    "key": "group_key",
+    "request": "group_request",
+    "answer": "group_answer",
+}
 _NAMES = {kind: re.findall(r"{(\w+)}", address) for kind, address in ADDRESSES.items()}
 
 
 class Topic(NamedTuple):
-    """A parsed topic; `stream` is empty for topics of a whole device, `device` for those of releases."""
+    """A parsed topic; `stream` is empty for topics of a whole device, `device` for those of releases and groups."""
 
     kind: Kind
     fleet: str
@@ -67,6 +79,7 @@ class Topic(NamedTuple):
     stream: str = ""
     audience: str = ""
     release: str = ""
+    group: str = ""
 
 
 def check_device_name(name: str) -> None:
@@ -111,11 +124,13 @@ def parse_topic(topic: str) -> Topic:
             names = {"audience": audience, "release": release}
         case ["fugu", "2", fleet, ("root" | "time" | "health") as kind]:
             names = {}
+        case ["fugu", "2", fleet, "group", group, ("document" | "key" | "request" | "answer") as part]:
+            kind, names = _OF_GROUP[part], {"group": group}
         case ["fugu", "2", fleet, device, "policy", ("set" | "status") as part]:
             kind, names = "policy_set" if part == "set" else "policy_status", {"device": device}
         case ["fugu", "2", fleet, device, ("status" | "committed" | "stop") as kind]:
             names = {"device": device}
-        case ["fugu", "2", fleet, device, ("symbols" | "window" | "table") as kind, stream]:
+        case ["fugu", "2", fleet, device, ("symbols" | "window" | "report" | "table") as kind, stream]:
             names = {"device": device, "stream": stream}
         case _:
             raise TopicError(f"not a topic of this protocol: {topic[:100]!r}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -26,7 +26,9 @@ __all__ = [
     "ALONE",
     "MAX_WINDOWS",
     "Asking",
+    "Blocks",
     "Composing",
+    "Counted",
     "Mechanism",
     "Window",
     "covers",
@@ -176,6 +178,22 @@ def lawful_scale(least: float | Fraction) -> Fraction:
     return Fraction(tens, min(math.floor(tens / exact), _MOST))
 
 
-def total_rate(windows: Iterable[Window]) -> Fraction:
+class Counted(Protocol):
+    """Counts over windows, as far as a loss depends on them: of this device, or of a sum over homes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the window."""
+
+    @property
+    def length(self) -> int:
+        """Ticks of a window."""
+
+    @property
+    def rate(self) -> Fraction:
+        """The loss that it adds to every tick, in nats."""
+
+
+def total_rate(windows: Iterable[Counted]) -> Fraction:
     """The loss that windows add to every tick together, in nats."""
     return sum((window.rate for window in windows), Fraction(0))

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-Role = Literal["gateway", "shard", "operator", "device", "site", "home-assistant", "reader", "removed"]
+Role = Literal["gateway", "shard", "operator", "device", "site", "home-assistant", "reader", "helper", "removed"]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
@@ -86,31 +86,35 @@ class Account(Document):
 
     def topics(self, fleet: str) -> list[str]:
         """All topics of a device, and about it, on which the broker may have something retained."""
-        streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in ("symbols", "window")]
+        streams = [f"{kind}/{stream}" for stream in (*self.streams, *self.former) for kind in _KINDS]
         mine = [f"{self.name}/{one}" for one in ("status", "policy/status", "policy/set", *streams)]
         described = [f"description/{self.name}/{stream}" for stream in (*self.streams, *self.former)]
         return [f"fugu/2/{fleet}/{one}" for one in (*mine, *described)]
 
 
 _FRAMES = ("read +/symbols/+", "read +/window/+", "read +/status")
+_REPORT = "read +/report/+"
+_KINDS = ("symbols", "window", "report")
 _ANSWERS = ("write +/committed", "write +/table/+", "write estimate/+/+", "write count/+/+", "write +/stop")
 _REPORTS = ("read description/+/+", "read estimate/+/+", "read count/+/+", "read health")
 _TOPICS: dict[Role, tuple[str, ...]] = {
     "gateway": (
         *(*_FRAMES, "read +/policy/status", *_ANSWERS, "read description/+/+", "write description/+/+"),
-        *("write release/+/+", "write time", "write health"),
+        *("write release/+/+", "write time", "write health", _REPORT),
+        *("write group/+/request", "read group/+/answer", "read group/+/document"),
     ),
-    "shard": (*_FRAMES, *_ANSWERS),
+    "shard": (*_FRAMES, *_ANSWERS, _REPORT),
     "operator": (
         *("write +/policy/set", "read +/policy/set", "read +/policy/status", "read +/status", "write root"),
-        "read health",
+        *("read health", "read group/+/document"),
     ),
     "site": (*_FRAMES, *_REPORTS, "read release/+/+"),
     "home-assistant": _REPORTS,
+    "helper": ("read group/+/request", *(f"write group/+/{one}" for one in ("document", "key", "answer"))),
 }
 _DEVICE = (
     *("write %u/status", "write %u/policy/status", "read %u/committed", "read %u/policy/set", "read %u/table/+"),
-    *("read %u/stop", "read root", "read time"),
+    *("read %u/stop", "read root", "read time", "read group/+/document", "read group/+/key"),
 )
 
 
@@ -139,7 +143,7 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
         if account.role != "device" or account.streams:
             lines += ["", f"# {account.role}", f"user {account.name}"]
         if account.role == "device":
-            frames = [f"write {account.name}/{kind}/{one}" for one in account.streams for kind in ("symbols", "window")]
+            frames = [f"write {account.name}/{kind}/{one}" for one in account.streams for kind in _KINDS]
             lines += [_line("topic", root, entry) for entry in frames]
             continue
         if account.role == "removed":

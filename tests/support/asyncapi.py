@@ -21,7 +21,9 @@ def follow(node: Any) -> Any:
 
 def payload(message: str) -> dict[str, Any]:
     """The schema of a message's payload."""
-    found: dict[str, Any] = follow(DOCUMENT["components"]["messages"][message]["payload"])
+    found: dict[str, Any] = DOCUMENT["components"]["schemas"].get(message) or follow(
+        DOCUMENT["components"]["messages"][message]["payload"]
+    )
     return found
 
 

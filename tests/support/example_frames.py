@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fugu.contract.frames import SymbolFrame
+from fugu.contract.group_frames import OPENING_KEY_BYTES, OpeningAnswer, OpeningKey, Report, SealedMasks
 from fugu.contract.reports import PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
@@ -90,3 +91,7 @@ REPORTS = {
     "count": COUNT,
     "histogram": HISTOGRAM,
 }
+SEALED = SealedMasks("watch", b"o" * 32, b"m" * 32, b"c" * 1144, b"s" * 64)
+REPORT = Report(7, "street", 3, 5, b"d" * 32, (60,), bytes(range(248, 256)), SEALED)
+OPENING_KEY = OpeningKey("home", "street", 1_772_323_200_000, b"k" * OPENING_KEY_BYTES)
+OPENING_ANSWER = OpeningAnswer("home", "street", b"d" * 32, 5, b"r" * 32, "", b"\xc0", bytes(8))

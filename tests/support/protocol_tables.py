@@ -88,6 +88,8 @@ def words(schema: dict[str, Any]) -> str:
         case "array":
             found = f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
             item = schema["items"]
+            if isinstance(item, list):
+                return f"[{', '.join(part['title'] for part in item)}]"
             return found if isinstance(item.get("items"), list) or "properties" in item else f"{found}: {words(item)}"
     return str(kind)
 

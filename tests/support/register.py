@@ -18,7 +18,7 @@ from fugu.contract.message import Declared
 from fugu.contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
-NAMES = {"fleet": "home", "device": "watch", "stream": "hr", "audience": "public", "name": "active"}
+NAMES = {"fleet": "home", "device": "watch", "stream": "hr", "audience": "public", "name": "active", "group": "street"}
 HEADINGS = ("topic", "message", "fields", "readers", "may depend on", "covered by")
 
 

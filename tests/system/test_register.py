@@ -63,6 +63,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "ReleaseFrame": ReleaseFrame.decode,
     "Health": Health.decode,
 }
+OF_A_GROUP = {"report", "group_document", "group_key", "group_request", "group_answer"}
+"""Whose messages `tests/group` has on a broker."""
 ROOTS = "root"
 MALFORMED = "canary-c05a7e"
 """In messages that a gateway refuses, and says by whom."""
@@ -96,18 +98,19 @@ def test_every_row_says_what_it_may_depend_on_and_why_that_is_no_reading() -> No
             assert "no reading" not in row.covered
     assert all(all(row) for row in observables())
     covered = {field for row in rows() if row.depends == "readings" for field in row.fields}
-    assert covered == {"symbols", "released", "point", "counts"}
+    assert covered == {"symbols", "released", "point", "counts", "parts"}
 
 
 def test_readers_are_those_of_the_access_list() -> None:
     accounts = [Account(name=name, role=role) for name, role in (("gw", "gateway"), ("op", "operator"), ("si", "site"))]
-    accounts.append(Account(name="sh", role="shard"))
+    accounts += [Account(name="sh", role="shard"), Account(name="he", role="helper")]
     accounts.append(Account(name="reader", role="reader", audiences=("public",), epsilon=1.0, adversary="informed"))
     granted: dict[str, set[str]] = {
         "gw": set(),
         "op": set(),
         "si": set(),
         "sh": set(),
+        "he": set(),
         "reader": set(),
         "device": set(),
     }
@@ -121,7 +124,7 @@ def test_readers_are_those_of_the_access_list() -> None:
             case ["topic", "read", topic]:
                 granted[user].add(topic)
     assert granted.pop("sh") < granted["gw"]
-    names = {"gw": "gateway", "op": "operator", "si": "site", "reader": "audience", "device": "device"}
+    names = {"gw": "gateway", "op": "operator", "si": "site", "he": "helper", "reader": "audience", "device": "device"}
     for row in rows():
         may = {names[user] for user, topics in granted.items() if any(topic_matches_sub(t, row.topic) for t in topics)}
         assert row.readers == may, row.topic
@@ -136,7 +139,7 @@ def test_what_running_programs_publish_is_what_the_register_names_and_holds_no_r
     """
     places = ("c0", "canary-7f3a9c", "71.53194726", "", "c5")
     readings = [(value, places[i % len(places)]) for i, value in enumerate(CANARIES * 5)]
-    named = {row.kind for row in rows()}
+    named = {row.kind for row in rows()} - OF_A_GROUP
     with WholeFleet(broker, tmp_path, readings) as fleet:
         wait_until(lambda: fleet.heard.kinds() >= named - {"stop"}, "a message of every topic but one")
         wait_until(lambda: messages_seen(fleet.heard.messages) >= set(DECODERS), "every message")

@@ -1,0 +1,285 @@
+"""Messages of a group: homes of which only sums become known. Words as in DAP: the site is the leader.
+
+A device splits its noisy count of a window mod 2^64: masks that are uniform go to the *helper*, encrypted before the
+window begins, and count + share - mask, the *parts*, to the site. Each alone is uniform. The helper gives the site the
+masks' sum over one set of devices, and so the noisy count of them all.
+
+    device -> site    Report             {device}/report/{stream}: parts, and beside them what only the helper can open
+    helper -> device  OpeningKey         group/{group}/key, retained, in an envelope of kind `opening-key`
+    site -> helper    OpeningRequest     group/{group}/request: one set of one window, in pages
+    helper -> site    OpeningAnswer      group/{group}/answer, in an envelope of kind `answer`
+
+What a device signs is over its header and the ciphertext, never over the parts, not even by a hash: a hash of a part
+would tell the helper the count after some thousand guesses. The same header is HPKE's `info`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal, Self, get_args
+
+import msgpack
+
+from fugu.contract.envelope import signed_bytes
+from fugu.contract.errors import FrameError, Reason
+from fugu.contract.frames import MAX_COUNTS, MAX_TICK, MAX_WINDOW_TICKS, TICK, WINDOW_NAME_PATTERN, PolicyVersion
+from fugu.contract.message import Binary, Integer, Many, Message, Row, Text, Word, integer, limited
+from fugu.contract.topics import NAME_PATTERN
+
+__all__ = [
+    "DIGEST_BYTES",
+    "MASK_BYTES",
+    "MAX_PAGE_BYTES",
+    "MAX_REPORTS",
+    "OPENING_KEY_BYTES",
+    "NoSum",
+    "OpeningAnswer",
+    "OpeningKey",
+    "OpeningRequest",
+    "Report",
+    "SealedMasks",
+    "digits",
+    "header",
+    "numbers",
+    "packed",
+    "pages",
+    "read_digits",
+    "set_digest",
+    "signed_total",
+]
+
+DIGEST_BYTES: Final = 32
+MASK_BYTES: Final = 8
+"""Of a mask, a part and a sum: an integer mod 2^64, the highest byte first."""
+MAX_PAGE_BYTES: Final = 1 << 16
+MAX_REPORTS: Final = 1 << 16
+OPENING_KEY_BYTES: Final = 1184 + 32
+"""An ML-KEM-768 public key, then one of X25519."""
+_ENCAPSULATED = 1088 + 32
+_TAG = 16
+_KEY_BYTES, _SIGNATURE_BYTES = 32, 64
+_WORD = 1 << 64
+_DIGITS, _BLOCK = 30, 5
+_DIGITS_DOMAIN = b"fugu-edge/2/digits\0"
+
+Digest = Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "SHA-256 of the group's document, as it is signed."]
+Number = Annotated[
+    int, TICK, "Of the window: it begins at epoch + (start + number * length) * period, by the document."
+]
+GroupName = Annotated[str, Text(1, 32, WINDOW_NAME_PATTERN), "Of the group."]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedMasks(Message):
+    """The masks of a window, one for each number that it counts, for the helper alone; signed by the device."""
+
+    device: Annotated[str, Text(1, 64, NAME_PATTERN), "Its name, which is that of a member of the group."]
+    opening_key: Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "SHA-256 of the key that opens it."]
+    member: Annotated[bytes, Binary(_KEY_BYTES, _KEY_BYTES), "The device's public key."]
+    ciphertext: Annotated[
+        bytes,
+        Binary(_ENCAPSULATED + MASK_BYTES + _TAG, _ENCAPSULATED + MAX_COUNTS * MASK_BYTES + _TAG),
+        "The masks, 8 bytes each, by HPKE with MLKEM768_X25519, HKDF-SHA256 and AES-128-GCM; the header is its `info`.",
+    ]
+    signature: Annotated[
+        bytes,
+        Binary(_SIGNATURE_BYTES, _SIGNATURE_BYTES),
+        "Ed25519, over `fugu-edge/2/report`, a zero byte, the header and the ciphertext.",
+    ]
+
+    def header(self, fleet: str, document: bytes, number: int) -> bytes:
+        """Header of these masks in a window."""
+        return header(fleet, self.device, document, self.opening_key, number)
+
+    def signed(self, fleet: str, document: bytes, number: int) -> bytes:
+        """Bytes that the device has signed."""
+        return signed_bytes("report", self.header(fleet, document, number) + self.ciphertext)
+
+    @property
+    def count(self) -> int:
+        """Number of masks."""
+        return (len(self.ciphertext) - _ENCAPSULATED - _TAG) // MASK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Message):
+    """A device's share in the sum of a window; its size depends on names and on the number of parts only."""
+
+    SCHEMA: ClassVar[int] = 13
+
+    policy_version: PolicyVersion
+    window: GroupName
+    previous: Annotated[
+        int,
+        Integer(-1, MAX_TICK),
+        "Number of the device's report before this one in this group, -1 for its first; none between is ever sent.",
+    ]
+    number: Number
+    document: Digest
+    observed: Annotated[
+        tuple[int, ...],
+        Many(Integer(0, MAX_WINDOW_TICKS), 1, MAX_COUNTS, "a number of ticks"),
+        "For each part the ticks that the device has observed: a denominator as honest as whoever reads it.",
+    ]
+    parts: Annotated[
+        bytes,
+        Binary(MASK_BYTES, MAX_COUNTS * MASK_BYTES, "", ("part", "uint", 64, 1)),
+        "Count + share of noise - mask, mod 2^64, of each number that the window counts.",
+    ]
+    sealed: Annotated[SealedMasks, Row(SealedMasks), "What the site hands to the helper, as it is."]
+
+    def _consistent(self) -> None:
+        if self.previous >= self.number:
+            raise FrameError(f"previous {self.previous} is not before the number {self.number}", Reason.OUT_OF_RANGE)
+        if not len(self.parts) == MASK_BYTES * len(self.observed) == MASK_BYTES * self.sealed.count:
+            raise FrameError("not as many parts as masks and numbers of ticks", Reason.WRONG_LENGTH)
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningKey(Message):
+    """The key that devices encrypt to; its other half is in the memory of one process only."""
+
+    SCHEMA: ClassVar[int] = 14
+
+    fleet: Annotated[str, Text(1, 64, NAME_PATTERN), "Of the devices."]
+    group: GroupName
+    made: Annotated[
+        int,
+        Integer(0, 2**53),
+        "When it was made, in milliseconds of Unix time by the helper's clock. A device takes none with a lower one.",
+    ]
+    key: Annotated[bytes, Binary(OPENING_KEY_BYTES, OPENING_KEY_BYTES), "ML-KEM-768, then X25519."]
+
+    @property
+    def digest(self) -> bytes:
+        """Name of the key in reports."""
+        return hashlib.sha256(self.key).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningRequest(Message):
+    """A page of the one set of devices whose sum the site asks for."""
+
+    SCHEMA: ClassVar[int] = 15
+
+    document: Digest
+    number: Number
+    request: Annotated[
+        bytes,
+        Binary(DIGEST_BYTES, DIGEST_BYTES),
+        "SHA-256 of the document's digest, the number in 8 bytes and each of all pages' reports as it is packed.",
+    ]
+    page: Annotated[int, Integer(0, MAX_REPORTS - 1), "From 0."]
+    pages: Annotated[int, Integer(1, MAX_REPORTS), "All there are."]
+    reports: Annotated[tuple[SealedMasks, ...], Many(Row(SealedMasks), 1, 64, "a report"), "In the set's order."]
+
+    def _consistent(self) -> None:
+        if self.page >= self.pages:
+            integer(self.page, 0, self.pages - 1, "page")
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse a page; errors as for any message."""
+        limited(payload, MAX_PAGE_BYTES, "a page of a request")
+        return super(OpeningRequest, cls).decode(payload)
+
+
+NoSum = Literal["", "too-few", "key-gone", "not-mine"]
+"""Why there is no sum, ever: too few members in the set; too few whose key is there still; no such document."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningAnswer(Message):
+    """The sum of the masks of one set, or why there is none; the only answer for this window, sent again unchanged."""
+
+    SCHEMA: ClassVar[int] = 16
+
+    fleet: Annotated[str, Text(1, 64, NAME_PATTERN), "Of the devices."]
+    group: GroupName
+    document: Digest
+    number: Number
+    request: Annotated[bytes, Binary(DIGEST_BYTES, DIGEST_BYTES), "Which request is answered, by its digest."]
+    reason: Annotated[NoSum, Word(get_args(NoSum)), "Empty if there is a sum."]
+    bitmap: Annotated[
+        bytes,
+        Binary(1, MAX_REPORTS // 8),
+        "Which of the request's reports are in the sum, in its order: the first in the highest bit of the first byte.",
+    ]
+    sums: Annotated[
+        bytes,
+        Binary(0, MAX_COUNTS * MASK_BYTES, "", ("sum", "uint", 64, 1)),
+        "Of the masks of these reports, mod 2^64, for each number that the window counts; empty if there is a reason.",
+    ]
+
+    def _consistent(self) -> None:
+        if bool(self.sums) == bool(self.reason) or len(self.sums) % MASK_BYTES:
+            raise FrameError("an answer has either sums of 8 bytes or a reason", Reason.WRONG_LENGTH)
+
+    @property
+    def members(self) -> list[int]:
+        """Indices of the reports that are in the sum, in the request's order."""
+        return [i for i in range(8 * len(self.bitmap)) if self.bitmap[i // 8] >> (7 - i % 8) & 1]
+
+
+def header(fleet: str, device: str, document: bytes, opening_key: bytes, number: int) -> bytes:
+    """Encode what a report is about: a msgpack array of fleet, device, digest of the document, of the key, and number.
+
+    Bytes may follow it, since an array says where it ends.
+    """
+    row: bytes = msgpack.packb([fleet, device, document, opening_key, number])
+    return row
+
+
+def set_digest(document: bytes, number: int, reports: Iterable[SealedMasks]) -> bytes:
+    """The digest of a set, which is in each page of its request."""
+    digest = hashlib.sha256(document + number.to_bytes(8, "big"))
+    for report in reports:
+        digest.update(msgpack.packb(report.row()))
+    return digest.digest()
+
+
+def pages(document: bytes, number: int, reports: Sequence[SealedMasks]) -> Iterator[OpeningRequest]:
+    """Split a set, in its order, into pages of at most `MAX_PAGE_BYTES`."""
+    limit, request = MAX_PAGE_BYTES - 128, set_digest(document, number, reports)
+    sheets: list[list[SealedMasks]] = []
+    size = limit
+    for report in reports:
+        more = len(msgpack.packb(report.row()))
+        if size + more > limit or len(sheets[-1]) == 64:
+            sheets.append([])
+            size = 0
+        sheets[-1].append(report)
+        size += more
+    for page, sheet in enumerate(sheets):
+        yield OpeningRequest(document, number, request, page, len(sheets), tuple(sheet))
+
+
+def numbers(words: bytes) -> tuple[int, ...]:
+    """Masks, parts or sums of their bytes."""
+    return tuple(int.from_bytes(words[i : i + MASK_BYTES], "big") for i in range(0, len(words), MASK_BYTES))
+
+
+def packed(values: Iterable[int]) -> bytes:
+    """Masks, parts or sums as bytes; each is taken mod 2^64."""
+    return b"".join((value % _WORD).to_bytes(MASK_BYTES, "big") for value in values)
+
+
+def signed_total(values: Iterable[int]) -> int:
+    """A sum mod 2^64 as the signed number that it is: noise may be below zero."""
+    total = sum(values) % _WORD
+    return total - _WORD if total >= _WORD // 2 else total
+
+
+def digits(public: bytes) -> str:
+    """The 30 digits by which people compare a public key, six groups of five."""
+    number = int.from_bytes(hashlib.sha256(_DIGITS_DOMAIN + public).digest(), "big") % 10**_DIGITS
+    text = f"{number:0{_DIGITS}}"
+    return " ".join(text[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))
+
+
+def read_digits(text: str) -> str:
+    """Digits as somebody has typed them, in the form of `digits`; ValueError unless there are 30."""
+    plain = "".join(text.split()).replace("-", "")
+    if len(plain) != _DIGITS or not (plain.isascii() and plain.isdigit()):
+        raise ValueError(f"{_DIGITS} digits are wanted, in six groups of five")
+    return " ".join(plain[i : i + _BLOCK] for i in range(0, _DIGITS, _BLOCK))

@@ -1,0 +1,228 @@
+"""Groups: homes of which only sums become known, with one noise for all of them.
+
+A *group document* is fixed and signed by the key of its *helper*, whom the homes' site does not control. A policy has
+it whole, with its signature, and so says nothing of the sum by itself. A device takes part only if its own
+configuration pins the helper and the least that protects it (`GroupPin`): who writes policies can choose neither.
+
+One tick of one home moves a sum by at most 1, and `honest` shares are discrete Laplace noise: so the sum adds
+`fugu.core.shares.rate_up` to the loss of each of the home's ticks, as if the home had drawn all of the noise. That
+holds for whoever sees all sums, knows all other homes, and knows the shares of all but `honest` of those in the sum;
+provided that the helper opens one set of each window once, and that so many in it are real, honest and tell nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from typing import Annotated, Literal, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import Field, StringConstraints, model_validator
+
+from fugu.contract._document import Document, Printable, read_document, write_document
+from fugu.contract.calendar import DAY
+from fugu.contract.envelope import Envelope, Kind, Signature, key_name, signed_bytes
+from fugu.contract.errors import PolicyError, Reason, TrustError
+from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.group_frames import digits
+from fugu.contract.queries import Query, query_of
+from fugu.contract.sentences import LAST_US
+from fugu.contract.stretches import Ceiling
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.windows import Blocks
+from fugu.core.shares import UNIT, rate_up
+
+__all__ = ["GroupDocument", "GroupPin", "SharedWindow", "check_signed"]
+
+_DAY_US = DAY * 1_000_000
+MAX_HOMES = 10_000
+Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+GroupName = Annotated[str, Field(pattern=WINDOW_NAME_PATTERN)]
+
+
+class GroupDocument(Document):
+    """A sum over homes: what is counted, in which windows, and how much noise each home adds.
+
+    Attributes:
+        name: of the group, and of the window in each policy.
+        helper: the public key that signs this document, opening keys and answers.
+        states: all that the homes' streams have; `count` are those whose ticks are counted.
+        epoch_us, period_us: of the streams' clock.
+        start, length: window n has the wall ticks start + n * length .. + length - 1; at most a day.
+        blocks: of the local day, with a sum each; a window is then a day.
+        honest: m: so many shares are the whole noise; so many in a sum have to be real, honest and silent.
+        colluding: c: so many more are in every sum.
+        noise: A: a share is 0 on one side with probability A / 2^32.
+        deadline: seconds after a window's end at which the site settles the set that it asks for.
+        valid_from: Unix seconds; windows that begin before are those of the document before, if there is one.
+    """
+
+    document: Literal["group"] = "group"
+    fleet: Name
+    name: GroupName
+    helper: Hex64
+    stream: Name
+    states: tuple[Printable, ...] = Field(min_length=2, max_length=255)
+    count: tuple[Printable, ...] = Field(min_length=1, max_length=254)
+    epoch_us: int = Field(ge=0, le=LAST_US)
+    period_us: int = Field(ge=100, le=_DAY_US)
+    start: int = Field(default=0, ge=0, le=MAX_TICK - MAX_WINDOW_TICKS)
+    length: int = Field(ge=1, le=MAX_WINDOW_TICKS)
+    blocks: Blocks | None = None
+    honest: int = Field(ge=1, le=MAX_HOMES)
+    colluding: int = Field(ge=0, le=MAX_HOMES)
+    noise: int = Field(ge=1, lt=1 << UNIT)
+    deadline: int = Field(ge=1, le=DAY)
+    valid_from: int = Field(default=0, ge=0, le=2**53)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(set(self.states)) != len(self.states):
+            raise ValueError("two states have the same name")
+        if len(set(self.count)) != len(self.count) or not set(self.count) < set(self.states):
+            raise ValueError("count is some of the states, each once, and not all of them")
+        if self.length * self.period_us > _DAY_US:
+            raise ValueError("windows longer than a day: a restart of the helper would lose too much")
+        if self.blocks is not None and self.length * self.period_us != _DAY_US:
+            raise ValueError("blocks of a day are for windows of a day")
+        return self
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes that are signed."""
+        return write_document(self)
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of what is signed, which is its name in reports."""
+        return hashlib.sha256(signed_bytes("group", self.payload)).digest()
+
+    @property
+    def least(self) -> int:
+        """Members that have to be in a sum."""
+        return self.honest + self.colluding
+
+    @property
+    def rate(self) -> Fraction:
+        """Loss that the sum adds to each of a home's ticks, in nats; rounded up."""
+        return Fraction(rate_up(self.noise, self.honest), 1 << UNIT)
+
+    @property
+    def query(self) -> Query:
+        """Query about the ticks of a window."""
+        return query_of({"blocks": self.blocks, "states": self.count})
+
+    @property
+    def numbers(self) -> int:
+        """How many sums a window has."""
+        return len(self.query.groups(self.count))
+
+    def begins_us(self, number: int) -> int:
+        """Begin of a window, in microseconds of Unix time."""
+        return self.epoch_us + (self.start + number * self.length) * self.period_us
+
+    def due_us(self, number: int) -> int:
+        """Time at which the site settles the set of a window, in microseconds of Unix time."""
+        return self.begins_us(number + 1) + self.deadline * 1_000_000
+
+    @classmethod
+    def read(cls, envelope: Envelope) -> Self:
+        """The document of an envelope; TrustError unless its helper alone has signed it, and in these very bytes."""
+        if envelope.kind != "group":
+            raise TrustError(f"a {envelope.kind} document where a group's was expected")
+        document = read_document(cls, envelope.payload)
+        if document.payload != envelope.payload or len(envelope.signatures) != 1:
+            raise TrustError("a group document in other bytes than it has, or not signed once")
+        check_signed(envelope, "group", bytes.fromhex(document.helper))
+        return document
+
+
+def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
+    """Refuse what is not of a kind, or not signed by a group's helper of this public key; TrustError."""
+    if envelope.kind != kind or [one.key for one in envelope.signatures] != [key_name(helper)]:
+        raise TrustError(f"no {kind} that this helper has signed", Reason.WRONG_ROLE)
+    try:
+        Ed25519PublicKey.from_public_bytes(helper).verify(envelope.signatures[0].signature, envelope.message)
+    except (InvalidSignature, ValueError):
+        raise TrustError("a signature does not match the document", Reason.BAD_SIGNATURE) from None
+
+
+class SharedWindow(Document):
+    """A window of a policy of which a device reports its share in the sum of a group: the group's signed document.
+
+    It answers what a `fugu.contract.windows.Window` answers of its ticks; it has no noise of its own.
+    """
+
+    group: GroupDocument
+    signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
+
+    @model_validator(mode="after")
+    def _signed(self) -> Self:
+        try:
+            GroupDocument.read(self.envelope)
+        except (TrustError, PolicyError) as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @classmethod
+    def of(cls, envelope: Envelope) -> Self:
+        """The window of a signed document; TrustError, PolicyError or a ValidationError if it is none."""
+        return cls(group=GroupDocument.read(envelope), signature=envelope.signatures[0].signature.hex())
+
+    def check_stream(self, fleet: str, stream: str, states: tuple[str, ...], clock: tuple[int, int]) -> None:
+        """Refuse a policy of another stream than the group's, by its epoch and period as well; ValueError."""
+        group = self.group
+        for what, here, there in (
+            ("fleet", fleet, group.fleet),
+            ("stream", stream, group.stream),
+            ("states", states, group.states),
+            ("clock", clock, (group.epoch_us, group.period_us)),
+        ):
+            if here != there:
+                raise ValueError(f"the {what} of group {self.name} is another: {there}, and here {here}")
+
+    @property
+    def envelope(self) -> Envelope:
+        """The signed document."""
+        signature = Signature(key_name(bytes.fromhex(self.group.helper)), bytes.fromhex(self.signature))
+        return Envelope("group", self.group.payload, (signature,))
+
+    @property
+    def name(self) -> str:
+        """Name of the window."""
+        return self.group.name
+
+    @property
+    def length(self) -> int:
+        """Ticks of a window, one of which follows the other."""
+        return self.group.length
+
+    @property
+    def rate(self) -> Fraction:
+        """Loss that it adds to each tick, in nats; rounded up."""
+        return self.group.rate
+
+
+class GroupPin(Document):
+    """The owner's terms for taking part in a group, written on the device only (`fugu-agent join`).
+
+    Attributes:
+        helper: 30 digits of the helper's key.
+        honest: the least m.
+        most: the largest epsilon of all that the stream tells about a stretch of time.
+    """
+
+    name: GroupName
+    helper: Annotated[str, StringConstraints(pattern="^([0-9]{5} ){5}[0-9]{5}$")]
+    honest: int = Field(ge=1, le=MAX_HOMES)
+    most: Ceiling
+
+    def refusal(self, group: GroupDocument) -> str | None:
+        """Say why a document is not within these terms, epsilon aside; `None` if it is."""
+        if digits(bytes.fromhex(group.helper)) != self.helper:
+            return f"the helper of group {self.name} is another than the one whose digits were typed in here"
+        if group.honest < self.honest:
+            return f"group {self.name} counts on {group.honest} honest homes; here at least {self.honest} are wanted"
+        return None

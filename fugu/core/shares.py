@@ -1,0 +1,124 @@
+"""Shares of one noise: so many of them together are discrete Laplace noise, exactly; integers only.
+
+A share is A - B, with A and B from the negative binomial distribution NB(1/m, p), p = 1 - a^m, a = threshold / 2^32:
+P(0) = a and P(k) / P(k-1) = p (m (k-1) + 1) / (m k). All of it is rational, so that inverting 64 random bits is exact:
+sums of probabilities lie between integers that are rounded down and up. Where a border lies inside what the bits leave
+open, 64 more bits decide. No k is too large, since a largest one would be an edge of the support.
+Source: Goryczka, Xiong, "A Comprehensive Comparison of Multiparty Secure Additions with Differential Privacy" (2017).
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Bits = Callable[[int], int]
+
+__all__ = ["UNIT", "Shares", "random_bits", "rate_up"]
+
+UNIT = 32
+"""A threshold is over 2 to the power of this."""
+_BITS = 64
+_GUARD = 40
+_RATE_BITS = 128
+_TERMS = 11
+
+
+class Shares:
+    """The shares of a sum in which `homes` of them are the whole noise; `bits(n)` gives a uniform integer of n bits."""
+
+    def __init__(self, threshold: int, homes: int) -> None:
+        if not (0 < threshold < 1 << UNIT and homes >= 1):
+            raise ValueError("a threshold is in 1..2^32-1, and a share is for at least one home")
+        self._threshold = threshold
+        self._homes = homes
+        self._ratio: dict[int, tuple[int, int]] = {}
+
+    def draw(self, bits: "Bits") -> int:
+        """Draw a share. The time that it takes tells its size: draw it before anything that it protects happens."""
+        return self._one_side(bits) - self._one_side(bits)
+
+    def _one_side(self, bits: "Bits") -> int:
+        word, width = bits(_BITS), _BITS
+        while True:
+            count = self._invert(word, width)
+            if count is not None:
+                return count
+            word, width = (word << _BITS) | bits(_BITS), width + _BITS
+
+    def _invert(self, word: int, width: int) -> "int | None":
+        """The k with F(k-1) <= u < F(k) for all u in [word, word + 1) / 2^width; None if there is none yet."""
+        digits = width + _GUARD
+        ratio_low, ratio_high = self._ratios(digits)
+        low, high = word << _GUARD, (word + 1) << _GUARD
+        term_low = term_high = self._threshold << (digits - UNIT)
+        below, sum_low, sum_high = 0, term_low, term_high
+        count = 0
+        while True:
+            if high <= sum_low:
+                return count if low >= below else None
+            if low < sum_high:
+                return None
+            count += 1
+            top, bottom = self._homes * (count - 1) + 1, self._homes * count
+            term_low = (term_low * ratio_low >> digits) * top // bottom
+            term_high = _up(_up(term_high * ratio_high, 1 << digits) * top, bottom)
+            if not term_low:
+                return None
+            below = sum_high
+            sum_low, sum_high = sum_low + term_low, sum_high + term_high
+
+    def _ratios(self, digits: int) -> tuple[int, int]:
+        """p over 2^digits, from below and above."""
+        if digits not in self._ratio:
+            low, high = _power(self._threshold, self._homes, digits)
+            self._ratio[digits] = (1 << digits) - high, (1 << digits) - low
+        return self._ratio[digits]
+
+
+def rate_up(threshold: int, homes: int) -> int:
+    """The loss of one tick to a sum of so many shares, -log p, in nats over 2^32; rounded up.
+
+    -log(1 - y) <= y + y^2/2 + ... + y^11/11 + y^12 / (12 (1 - y)) for y = a^m.
+    """
+    if not (0 < threshold < 1 << UNIT and homes >= 1):
+        raise ValueError("a threshold is in 1..2^32-1, and a share is for at least one home")
+    whole = 1 << _RATE_BITS
+    y = _power(threshold, homes, _RATE_BITS)[1]
+    total, term = 0, whole
+    for n in range(1, _TERMS + 1):
+        term = _up(term * y, whole)
+        total += _up(term, n)
+    total += _up(_up(term * y, whole) * whole, (_TERMS + 1) * (whole - y))
+    return _up(total, 1 << (_RATE_BITS - UNIT))
+
+
+def random_bits(entropy: "Callable[[bytearray], None]") -> "Bits":
+    """A function that gives uniform integers of 8 n bits; `entropy` fills a buffer, which is overwritten at once."""
+
+    def bits(width: int) -> int:
+        buffer = bytearray(width // 8)
+        entropy(buffer)
+        value = int.from_bytes(buffer, "little")
+        for i in range(len(buffer)):
+            buffer[i] = 0
+        return value
+
+    return bits
+
+
+def _power(threshold: int, homes: int, digits: int) -> tuple[int, int]:
+    """(threshold / 2^32)^homes over 2^digits, from below and above."""
+    whole = 1 << digits
+    base_low = base_high = threshold << (digits - UNIT)
+    low = high = whole
+    while homes:
+        if homes & 1:
+            low, high = low * base_low >> digits, _up(high * base_high, whole)
+        homes >>= 1
+        if homes:
+            base_low, base_high = base_low * base_low >> digits, _up(base_high * base_high, whole)
+    return low, min(high, whole)
+
+
+def _up(top: int, bottom: int) -> int:
+    return -(-top // bottom)
