@@ -29,7 +29,7 @@ from tests.support.command import Fugu
 from tests.support.differential import of_order_2
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
-from tests.support.soak import only
+from tests.support.soak import only, only_rows
 
 FALSE_ALARMS = 1e-3
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
@@ -201,24 +201,32 @@ def failed(told: Any) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("fault", "found"),
-    [
-        pytest.param("honest", set(), marks=pytest.mark.soak),
-        pytest.param("stuck-bit", {"frequencies"}, marks=pytest.mark.soak),
-        pytest.param("reused-block", {"streams"}, marks=pytest.mark.soak),
-        ("raw-at-changes", {"changes"}),
-        pytest.param("seeded", {"repeats"}, marks=pytest.mark.soak),
-    ],
+    ("fault", "found", "draws"),
+    only_rows(
+        [("raw-at-changes", {"changes"}, 4000)],
+        [
+            ("honest", set(), 20_000),
+            ("stuck-bit", {"frequencies"}, 4000),
+            ("sixteen-bits", {"repeats"}, 4000),
+            ("reused-block", {"streams"}, 4000),
+            ("raw-at-changes", {"changes"}, 4000),
+            ("seeded", {"repeats"}, 4000),
+            ("rounded", {"frequencies"}, 20_000),
+            ("weakened", {"frequencies"}, 12_000),
+        ],
+    ),
 )
 def test_a_device_is_judged_by_its_bytes(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str], draws: int
 ) -> None:
-    """Of 1,700 draws the raw states at changes are about as often an alarm as not: of 4,000 always."""
-    code, told = audited(fugu, tmp_path, broker, planned(epsilon=8.0), fault, 4000)
-    assert code == (1 if found else 0)
-    assert found <= failed(told)
-    assert bool(found) or not failed(told)
-    assert [one["draws"] >= 4000 for one in told["tests"][:2]] == [True, True]
+    """Of 1,700 draws the raw states at changes are about as often an alarm as not: of 4,000 always.
+
+    One decimal is off by 0.04 where 0.029 is found in 99 of 100 runs, a tenth of a flip by 0.049 where 0.041 is.
+    """
+    made = policy() if fault == "rounded" else planned(epsilon=1.0 if fault == "weakened" else 8.0)
+    code, told = audited(fugu, tmp_path, broker, made, fault, draws)
+    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
+    assert [one["draws"] >= draws for one in told["tests"][:2]] == [True, True]
     assert told["problem"] == ""
 
 
@@ -300,7 +308,7 @@ def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto
 
 @pytest.mark.parametrize("fault", ["rounded", "weakened"])
 def test_a_wrong_rule_is_in_what_the_agent_draws(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Else the runs of ten minutes below have nothing to find: for the first word above a threshold rules differ."""
+    """Else the runs above have nothing to find: for the first word above a threshold rules differ."""
 
     def first(buffer: memoryview) -> None:
         buffer[:] = (TABLE.rows[0][0] + 1).to_bytes(4, "little") * (len(buffer) // 4)
@@ -311,47 +319,22 @@ def test_a_wrong_rule_is_in_what_the_agent_draws(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    ("fault", "found", "draws"),
-    [
-        ("honest", "", 100_000),
-        ("stuck-bit", "frequencies", 100_000),
-        ("sixteen-bits", "repeats", 100_000),
-        ("reused-block", "streams", 100_000),
-        ("rounded", "frequencies", 1_000_000),
-        ("weakened", "frequencies", 1_000_000),
-        ("raw-at-changes", "changes", 100_000),
-        ("seeded", "repeats", 100_000),
-    ],
-)
-def test_real_agents_with_faults_are_found(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: str, draws: int
+@pytest.mark.parametrize("fault", ["bare-counts", "small-scale"])
+def test_counts_of_real_agents_without_enough_noise_are_found(
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str
 ) -> None:
-    """A hundredth of a flip is 0.0048 where 0.0044 is found, two decimals are off by 0.0044 where 0.0039 is."""
-    one = policy() if fault == "rounded" else planned()
-    code, told = audited(fugu, tmp_path, broker, one, fault, draws)
-    assert code == bool(found)
-    assert found in {*failed(told), ""}
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("fault", "found"), [("honest", set()), ("bare-counts", {"scale"}), ("small-scale", {"scale"})]
-)
-def test_counts_of_real_agents_are_found_with_as_many_as_are_drawn_by_default(
-    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
-) -> None:
+    """5,000 counts of each state and of the changes: nine noises of ten have totals 12 deviations below the mean."""
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
-    code, told = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 100_000)
-    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
+    code, told = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 5000)
+    assert (code, "scale" in failed(told)) == (1, True), told
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "draws"), [("symbols", 10**7), ("counts", 10**6), ("points", 10**6)])
-def test_an_honest_agent_passes_a_tenth_of_the_draws_that_the_audit_is_meant_for(kind: str, draws: int) -> None:
-    """By the benchmark, which says how fast that was, and draws as many as it is told to."""
-    words = (sys.executable, "benchmarks/audit.py", kind, "--draws", draws)
-    done = subprocess.run([*map(str, words)], cwd=ROOT, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("kind", ["symbols", "counts", "points"])
+def test_an_honest_agent_passes_the_benchmark_of_the_audit(kind: str) -> None:
+    """It says how fast that was, and draws as many as it is told to; a page has what more draws would find."""
+    words = (sys.executable, "benchmarks/audit.py", kind, "--draws", "40000", "--period", "400")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"{kind}: " in done.stdout
     assert " 0 alarms" in done.stdout
 
@@ -359,7 +342,7 @@ def test_an_honest_agent_passes_a_tenth_of_the_draws_that_the_audit_is_meant_for
 @pytest.mark.soak
 def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     for side in (3, 11):
-        code, told = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 20_000)
+        code, told = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 4000)
         assert (code, failed(told)) == (0, set())
 
 

@@ -33,7 +33,7 @@ CHAINS = {
     "zeros": [[0.1, 0.9, 0.0], [0.05, 0.05, 0.9], [0.9, 0.05, 0.05]],
 }
 MEASURED = {
-    "walk": 'grid = "3x3"\ngraph = {complete = true}\nepsilon = 0.2',
+    "walk": 'grid = "2x2"\ngraph = {complete = true}\nepsilon = 0.2',
     "rooms": "coordinates = [[0, 0], [1, 0], [5, 5]]\ngraph = {complete = true}\nepsilon = 0.3\n"
     "transition = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]",
     "two rooms": "coordinates = [[0], [1]]\ngraph = {complete = true}\nepsilon = 0.3\n"

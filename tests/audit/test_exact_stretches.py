@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any, get_args
 
@@ -26,6 +26,7 @@ from tests.support.windows import policy
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 PERIOD = 60_000_000
+FEW = (0, 1, 2, 3, 5)
 Draw = Callable[[np.random.Generator, int, Fraction], ChainClass]
 
 
@@ -100,23 +101,26 @@ def random_policy(seed: int, draw: Draw) -> Policy:
 
 
 def check(seed: int, draw: Draw) -> None:
+    """Where true states are known of known chains, the second follows them closer, and comes to up to 0.2 % less."""
     made = random_policy(seed, draw)
     ticks = made.guarantee.stretch_ticks
     claims = {claim.of: claim.loss for claim in recompute(json.loads(made.to_json()))}
     first = made.bound(made.verify()).epsilon(ticks)
     second = next(iter(claims.values()))
     assert second is not None
-    assert 0 <= first - second <= 2e-6 * first, (seed, ticks)
+    near = 2e-3 if draw is finite and made.guarantee.adversary == "informed" else 2e-6
+    assert 0 <= first - second <= near * first, (seed, ticks)
     if made.windows_guarantee is not None:
         bound, second = made.windows_bound(made.verify_windows()), claims["windows alone"]
         assert bound is not None
         assert second is not None
         # what the other streams' class allows this one counts in the device's, and not here
-        assert 0 <= bound.epsilon(ticks) - second <= (1.0 if draw is together else 2e-6) * bound.epsilon(ticks)
+        assert 0 <= bound.epsilon(ticks) - second <= (1.0 if draw is together else near) * bound.epsilon(ticks)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("draw", [binary, bounded, finite, pairs, together])
-@pytest.mark.parametrize("seed", only([0, 1, 2, 3, 5], range(60)))
-def test_both_certificates_agree_on_stretches_of_every_class(draw: Draw, seed: int) -> None:
-    check(seed, draw)
+@pytest.mark.parametrize("seeds", only([FEW], [FEW, range(6, 30)]), ids=str)
+def test_both_certificates_agree_on_stretches_of_every_class(draw: Draw, seeds: Collection[int]) -> None:
+    for seed in seeds:
+        check(seed, draw)

@@ -114,7 +114,7 @@ def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1], range(4)))
+@pytest.mark.parametrize("seed", [0, 1])
 def test_ours_needs_less_noise_than_it(seed: int) -> None:
     chains = (weak_chain(80 + seed, 2 + seed % 3),)
     for epsilon, length in product((0.2, 1.0, 5.0), (None, 12)):

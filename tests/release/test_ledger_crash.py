@@ -36,7 +36,7 @@ def publish_without_end(location: Location, seen: Path) -> None:
         publish(ledger.reserve(release(first, first + 9), lambda _, told=told: told, time_us=1, progress=first + 10))
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_killed_many_times_every_published_release_is_charged_and_is_one(
     location: Location, tmp_path: Path, rounds: int
 ) -> None:

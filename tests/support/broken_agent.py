@@ -73,14 +73,14 @@ def seeded() -> Fill:
 
 
 def rounded(table: NoiseTable, state: int, word: int) -> int:
-    """Draw with a uniform number of two decimals."""
-    return sum(round(word / SCALE, 2) > threshold / SCALE for threshold in table.rows[state])
+    """Draw with a uniform number of one decimal."""
+    return sum(round(word / SCALE, 1) > threshold / SCALE for threshold in table.rows[state])
 
 
 def weakened(table: NoiseTable, state: int, word: int) -> int:
-    """Flip 1 % less often, in a 2x2 table."""
+    """Flip a tenth less often, in a 2x2 table."""
     threshold = table.rows[state][0]
-    other = threshold + (SCALE - threshold) // 100 if state == 0 else threshold - threshold // 100
+    other = threshold + (SCALE - threshold) // 10 if state == 0 else threshold - threshold // 10
     return int(word >= other)
 
 
@@ -118,8 +118,8 @@ def bare_counts(draw: Callable[[int], int], numerator: int, denominator: int) ->
 
 
 def small_scale(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
-    """A scale that is 2 % too small."""
-    return discrete_laplace(draw, numerator * 98, denominator * 100)
+    """A scale that is a tenth too small."""
+    return discrete_laplace(draw, numerator * 9, denominator * 10)
 
 
 def kept_noise() -> Callable[[Callable[[int], int], int, int], int]:

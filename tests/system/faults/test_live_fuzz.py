@@ -38,7 +38,7 @@ WARM = 100
 BURST = 25
 """Messages that an agent gets before it has said that it has seen others; more than 64 would be too many."""
 TAKEN = ("stored", "duplicate", "conflict")
-MANY = only([300], [300, 100_000])
+MANY = only([300], [300, 20_000])
 
 
 class Attacker:

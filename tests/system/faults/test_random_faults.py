@@ -21,13 +21,6 @@ def test_eight_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [20261122, None], ids=["known", "new"])
-def test_forty_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path, seed: int | None) -> None:
-    seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32))) if seed is None else seed
-    run(tmp_path, seed, devices=5, period_us=20_000, faults=40, seconds=20.0)
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize(
     "kind",
     [
@@ -35,16 +28,16 @@ def test_forty_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path,
         *("gateway clock behind", "reader deaf"),
     ],
 )
-def test_thirty_faults_of_one_kind_lose_nothing_and_tell_nothing_twice(tmp_path: Path, kind: str) -> None:
+def test_fifteen_faults_of_one_kind_lose_nothing_and_tell_nothing_twice(tmp_path: Path, kind: str) -> None:
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
-    run(tmp_path, seed, devices=3, period_us=20_000, faults=30, seconds=30.0, kinds=[kind])
+    run(tmp_path, seed, devices=3, period_us=20_000, faults=15, seconds=15.0, kinds=[kind])
 
 
 @pytest.mark.soak
-def test_two_thousand_random_faults_of_twenty_devices(tmp_path: Path) -> None:
-    """Ticks are so slow that two cores keep up with the devices, and with all that starts again."""
+def test_four_hundred_random_faults_of_ten_devices(tmp_path: Path) -> None:
+    """Of every kind, power loss too; ticks are so slow that two cores keep up with all that starts again."""
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
-    run(tmp_path, seed, devices=20, period_us=200_000, faults=2000, seconds=2000.0)
+    run(tmp_path, seed, devices=10, period_us=200_000, faults=400, seconds=400.0)
 
 
 def run(

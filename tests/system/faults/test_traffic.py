@@ -110,9 +110,9 @@ def test_publications_of_opposite_recordings_have_the_same_lengths(scene: Scene)
 
 @pytest.mark.soak
 def test_no_test_of_lengths_and_times_tells_which_of_two_opposite_recordings_was_replayed(scene: Scene) -> None:
-    """A hundred runs of the real agent; forty of a sender that speaks when something changes are told at once."""
+    """Sixty runs of the real agent; forty of a sender that speaks when something changes are told at once."""
     generator = np.random.default_rng(2026)
-    order = _order(100)
+    order = _order(60)
     with Lines(scene.broker.port, tapped=True) as lines:
         seen = [_features(scene.replay(recording, lines, _has_frames)) for recording in order]
         surprise = told_apart(np.array(seen), np.array(order) == "above", generator)
