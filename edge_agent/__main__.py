@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host.process import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text
@@ -78,7 +78,8 @@ def _run(words: Sequence[str]) -> int:
         from edge_agent.local_control import ask_status, described
 
         config = Path(options.config)
-        print(described(ask_status(config.parent / read_config(config).outbox)))
+        status = ask_status(config.parent / read_config(config).outbox)
+        print(described(status, _promises(config, status)))
         return 0
     if options.doctor:
         return _doctor(Path(options.config))
@@ -99,6 +100,14 @@ def _run(words: Sequence[str]) -> int:
         signal.signal(number, lambda _number, _frame: agent.stop())
     agent.run()
     return 0
+
+
+def _promises(config: Path, status: dict[str, Any]) -> dict[str, list[str]]:
+    """Say by stream what its policy promises, and since when; nothing of a stream whose policy is another by now."""
+    from edge_agent.dating import descriptions, sentences
+
+    drawn = {stream["stream"]: stream["drawn"] for stream in status["streams"]}
+    return {name: sentences(description) for name, description in descriptions(config, drawn).items()}
 
 
 def _check(config: str, plan: AgentPlan) -> int:

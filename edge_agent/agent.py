@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from edge_agent.describing import Describing
 from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.local_control import LocalStatus, Pause
 from edge_agent.outbox import Outbox, identifiers
@@ -108,7 +109,7 @@ class Agent:
         self._status_due = 0.0
         self._last_status: Status | None = None
         self._connected_anew = True
-        self._undescribed = dict(plan.descriptions)
+        self._describing = Describing(plan.config, plan.descriptions, self._outbox, self._later)
         self._cut_off = self._greeted = False
         self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
@@ -203,7 +204,7 @@ class Agent:
             if self._link.connected:
                 self._sender.pump()
                 self._send_status()
-                self._describe()
+                self._describing.pump([stream.plan for stream in self._ticks.streams], self._describe)
         except sqlite3.Error as error:  # what was not forgotten or sent now will be, once there is room again
             self._ticks.storage_failed(error)
         self._local.answer(self._told)
@@ -236,7 +237,7 @@ class Agent:
             NOTICES.info("connected; %s", self._first_share())
         self._last_status = None
         self._connected_anew = True
-        self._undescribed = dict(self._plan.descriptions)
+        self._describing.connected()
 
     def _first_share(self) -> str:
         """When something leaves first, by the policies and the clock alone."""
@@ -300,13 +301,9 @@ class Agent:
             self._status_due = time.monotonic() + self._plan.status_seconds
             self._publish_status(self._last_status)
 
-    def _describe(self) -> None:
-        """Say what the streams are, after every new connection, where no gateway does."""
-        for stream, text in list(self._undescribed.items()):
-            topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
-            if self._link.publish(topic, text.encode(), retain=True) is None:
-                return
-            del self._undescribed[stream]
+    def _describe(self, stream: str, text: str) -> bool:
+        topic = topic_of("description", self._plan.fleet, self._plan.device, stream)
+        return self._link.publish(topic, text.encode(), retain=True) is not None
 
     def _told(self) -> dict[str, Any]:
         return {
@@ -323,6 +320,10 @@ class Agent:
                 {
                     "stream": stream.plan.stream,
                     "policy_version": stream.plan.version,
+                    "drawn": {
+                        **self._outbox.drawn(stream.plan.stream).document(),
+                        "running": [stream.plan.version, stream.plan.noise_bound],
+                    },
                     "next_tick": stream.next_tick,
                     "ticks": stream.ticks,
                     "silent": stream.silent,
@@ -342,6 +343,7 @@ class Agent:
         """Close frames that are not full, and wait for the outbox; whether it was said that the device is offline."""
         if self._fleet is not None:
             self._fleet.close()
+        self._describing.close()
         try:
             self._ticks.finish()
             deadline = time.monotonic() + self._plan.drain_seconds

@@ -99,6 +99,7 @@ def _checked(path: Path) -> dict[str, Any]:
     plan |= {
         "broker": asdict(config.broker.beside(path.parent)),
         "outbox": str(path.parent / config.outbox),
+        "config": str(path.resolve()),
         "managed": None,
     }
     if config.enrolment is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,8 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
     return found
 
 
-def described(found: dict[str, Any]) -> str:
-    """A status as lines for people."""
+def described(found: dict[str, Any], promises: Mapping[str, Sequence[str]] | None = None) -> str:
+    """A status as lines for people; `promises` are sentences by stream."""
     link = "connected" if found["connected"] else "not connected"
     lines = [
         f"{found['device']}: {link}, {found['outbox_depth']} frames in the outbox, "
@@ -132,6 +132,7 @@ def described(found: dict[str, Any]) -> str:
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "
             f"{stream['silent']} of {stream['ticks']} ticks without a reading, {stream['unusable']} unusable readings"
         )
+        lines += [f"    promises {sentence}" for sentence in (promises or {}).get(stream["stream"], ())]
         if stream["unusable"] and stream["unusable"] == stream["ticks"] - stream["silent"]:
             lines.append(f"    sensor: {NO_USE}: compare the names in its policy with those of the sensor")
         if stream["sensor"]:

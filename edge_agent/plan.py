@@ -214,6 +214,7 @@ class AgentPlan:
         grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
+        config: the file that all this is from.
     """
 
     fleet: str
@@ -232,6 +233,7 @@ class AgentPlan:
     binding: str = "auto"
     clock: ClockSettings = ClockSettings()
     descriptions: dict[str, str] = field(default_factory=dict)
+    config: str = ""
 
 
 def _noise(policy: dict[str, Any]) -> SymbolNoise | PointSource | None:

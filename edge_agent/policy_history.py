@@ -91,6 +91,12 @@ class DrawnTicks:
         self.changed = False
 
     @property
+    def unchanged(self) -> bool:
+        """True if at most one policy has drawn anything, and it was the first."""
+        rows = self._timeline.rows
+        return not rows or (rows[0].begin == 0 and len(self._editions) == 1)
+
+    @property
     def shape(self) -> tuple[tuple[int, int], ...]:
         """Begin and edition of each row: all that a date depends on but how long the last row is."""
         return tuple((row.first, row.version) for row in self._timeline.rows)

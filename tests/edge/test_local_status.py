@@ -102,7 +102,7 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
     files = {file.name for file in (tmp_path / "watch").iterdir() if file.name.startswith("outbox")}
     assert files == {"outbox.sqlite", "outbox.sqlite-wal", "outbox.sqlite.socket"}, "nothing of it is in a file"
     assert set(agent._told()["streams"][0]) == {
-        *("stream", "policy_version", "next_tick", "ticks", "silent", "unusable", "sensor", "watch"),
+        *("stream", "policy_version", "drawn", "next_tick", "ticks", "silent", "unusable", "sensor", "watch"),
         "own_epsilon",
     }
     agent._outbox.close()

@@ -68,6 +68,11 @@ def made(
     )
 
 
+def rates_of(policy: Policy) -> tuple[float, float]:
+    first, second = policy.outputs.ratios
+    return float(np.log(float(first))), float(np.log(float(second)))
+
+
 @dataclass
 class Life:
     """A device's ticks: `steps` of the chain in turn, each with its tick's number (-1: none) and rates."""
@@ -99,9 +104,10 @@ class Life:
             ticks = int(self.generator.choice([2, 10, 40, 90]))
             if ticks <= 10:
                 self.kinds.add("brief")
+            rates = rates_of(policy)
             for _ in range(ticks):
                 self._perhaps_skip()
-                self._draw(policy)
+                self._draw(policy, rates)
             self._end_frame(policy)
 
     def _perhaps_skip(self) -> None:
@@ -116,10 +122,9 @@ class Life:
             self.rates.append((0.0, 0.0))
         self.tick += skipped
 
-    def _draw(self, policy: Policy) -> None:
-        first, second = policy.outputs.ratios
+    def _draw(self, policy: Policy, rates: tuple[float, float]) -> None:
         self.numbers.append(self.tick)
-        self.rates.append((float(np.log(float(first))), float(np.log(float(second)))))
+        self.rates.append(rates)
         self.due.append(self.tick)
         self.tick += 1
         if len(self.due) == FRAME:

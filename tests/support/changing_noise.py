@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -60,33 +61,51 @@ def leakages(q: float, r: float, steps: Array, adversary: Adversary) -> Array:
 
     By posterior odds with the worst outputs over those without any, from a stationary start or from each known state.
     """
-    n = len(steps)
-    found = np.zeros((n + 1, 2))
-    high, low, bare = (np.array([r / q]) for _ in range(3))
-    for t in range(n):
-        if t:
-            found[t, 0] = max(0.0, math.log((high / bare).max()))
-            found[t, 1] = max(0.0, math.log((bare / low).max()))
-        up, down = high * math.exp(steps[t, 0]), low * math.exp(-steps[t, 1])
-        high, low = (_stepped(q, r, odds) for odds in ((up, down) if q + r <= 1 else (down, up)))
-        bare = _stepped(q, r, bare)
-        if adversary == "informed":
-            known = np.array([(1 - q) / q, r / (1 - r)])
-            high, low, bare = (np.concatenate([odds, known]) for odds in (high, low, bare))
-    found[n] = max(0.0, math.log((high / bare).max())), max(0.0, math.log((bare / low).max()))
+    found: Array = _leakages(q, r, np.ascontiguousarray(steps), adversary == "informed")
     return found
 
 
-def _stepped(q: float, r: float, odds: Array) -> Array:
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _leakages(q: float, r: float, steps: Array, informed: bool) -> Array:
+    n, count = len(steps), 1
+    found = np.zeros((n + 1, 2))
+    high, low, bare = np.full(2 * n + 1, r / q), np.full(2 * n + 1, r / q), np.full(2 * n + 1, r / q)
+    for t in range(n + 1):
+        for i in range(count):
+            found[t, 0] = max(found[t, 0], math.log(high[i] / bare[i]))
+            found[t, 1] = max(found[t, 1], math.log(bare[i] / low[i]))
+        if t == n:
+            break
+        more, less = math.exp(steps[t, 0]), math.exp(-steps[t, 1])
+        for i in range(count):
+            up, down = _stepped(q, r, high[i] * more), _stepped(q, r, low[i] * less)
+            high[i], low[i] = (up, down) if q + r <= 1 else (down, up)
+            bare[i] = _stepped(q, r, bare[i])
+        if informed:
+            for known in ((1 - q) / q, r / (1 - r)):
+                high[count] = low[count] = bare[count] = known
+                count += 1
+    return found
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _stepped(q: float, r: float, odds: float) -> float:
     return (odds * (1 - q) + r) / (odds * q + 1 - r)
 
 
 def odds_leakage(alpha: float, steps: Array) -> Array:
     """The same for any side information and any steps of bounded odds ratios, (n + 1, 2 directions)."""
-    found, root = np.zeros((len(steps) + 1, 2)), math.sqrt(alpha)
-    for t, rates in enumerate(steps):
-        s = np.exp((np.asarray(rates) + found[t]) / 2)
-        found[t + 1] = 2 * np.log((root * s + 1) / (root + s))
+    found: Array = _odds_leakage(math.sqrt(alpha), np.ascontiguousarray(steps))
+    return found
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _odds_leakage(root: float, steps: Array) -> Array:
+    found = np.zeros((len(steps) + 1, 2))
+    for t in range(len(steps)):
+        for way in range(2):
+            s = math.exp((steps[t, way] + found[t, way]) / 2)
+            found[t + 1, way] = 2 * math.log((root * s + 1) / (root + s))
     return found
 
 

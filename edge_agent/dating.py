@@ -1,0 +1,99 @@
+"""`python -m edge_agent.dating CONFIG < DRAWN`: describe streams by the ticks that their device has drawn.
+
+A running agent does not have the mathematics of a change of policy. So it hands its rows to a process of its own, as
+`fugu-agent --status` hands them to this module. The answer is a JSON object: by stream, its description.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from edge_agent.config_file import read_config
+from edge_agent.enrolled import open_trust
+from edge_agent.policy_history import Edition
+from fugu.contract.descriptions import Described, Description, describe
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.history import History, Noise, history_alone, history_of
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.timeline import Drawn
+from fugu.host.process import end_with_parent
+
+__all__ = ["descriptions", "device_history", "sentences"]
+
+
+def device_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
+    """Build the history of a stream, for a policy of its device, from `DrawnTicks.document`."""
+    rows = [Drawn(*row) for row in drawn["rows"]]
+    if not rows:
+        return history_alone(policy)
+    editions = {int(number): Edition(*edition) for number, edition in drawn["editions"].items()}
+    own = _edition(policy)
+    # Versions whose document was replaced under the same number are other policies.
+    numbers = {number: policy.version if edition == own else -number for number, edition in editions.items()}
+    noises = {numbers[number]: Noise.read(edition.noise) for number, edition in editions.items()}
+    return history_of([row._replace(version=numbers[row.version]) for row in rows], noises)
+
+
+def descriptions(config: Path, drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
+    """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
+    found = {}
+    for policy in _policies(config):
+        rows = drawn.get(policy.stream)
+        if rows is not None and Edition(*rows["running"]) == _edition(policy):
+            found[policy.stream] = describe(policy, history=device_history(policy, rows))
+    return found
+
+
+def sentences(description: Description) -> list[str]:
+    """Say what a stream promises, and when that is true."""
+    promises = [("", description.guarantee), ("its windows alone: ", description.windows_guarantee)]
+    return [f"{of}{_sentence(promise)}" for of, promise in promises if promise is not None]
+
+
+def _sentence(promise: Described) -> str:
+    about = "any tick" if promise.stretch_ticks == 1 else f"any {promise.stretch_ticks} ticks in a row"
+    if promise.epsilon is None:
+        return f"no bound about {about}"
+    return f"epsilon {promise.epsilon:g} about {about}, {promise.when or 'whenever they begin'}"
+
+
+def _edition(policy: AnyPolicy) -> Edition:
+    return Edition(policy.version, Noise.of(policy).text() if isinstance(policy, Policy) else "")
+
+
+def _policies(path: Path) -> Iterable[AnyPolicy]:
+    config = read_config(path)
+    if config.enrolment is not None:
+        verdict = open_trust(config, path.parent).in_force()
+        return () if verdict is None else verdict.policies
+    files = [path.parent / (stream.policy or "") for stream in config.streams]
+    try:
+        return [read_policy(file.read_bytes()) for file in files]
+    except OSError as error:
+        raise FuguError(f"cannot read policy {error.filename}: {error.strerror}") from None
+
+
+def main(arguments: list[str]) -> int:
+    """Answer for the rows on standard input."""
+    config, parent = arguments
+    end_with_parent(int(parent))
+    os.nice(10)
+    try:
+        found = descriptions(Path(config), json.load(sys.stdin))
+        answer: dict[str, object] = {"descriptions": {stream: each.encode().decode() for stream, each in found.items()}}
+    except FuguError as error:
+        answer = {"fault": str(error)}
+    except Exception as error:  # whatever it is, one line of it goes to the agent's journal
+        answer = {"fault": cause(error)}
+    sys.stdout.write(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

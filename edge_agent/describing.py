@@ -1,0 +1,109 @@
+"""What a device says of its streams, in fleets without a gateway.
+
+A description follows from the policy alone while no other policy has drawn anything. Elsewhere a process of its own
+finds since when the promise is true (`edge_agent.dating`), whenever a row of drawn ticks has begun.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from edge_agent.outbox import Outbox
+from edge_agent.plan import StreamPlan
+
+__all__ = ["Describing"]
+
+_log = logging.getLogger(__name__)
+_SECONDS = 120.0
+_REST_SECONDS = 60.0
+"""Between two datings, at least: where ticks are lost again and again, the last row begins again and again."""
+
+
+class Describing:
+    """Descriptions that are due; used from the agent's loop, in which `later` runs what a thread leaves for it.
+
+    `descriptions` are those by policies alone, by stream; empty where a gateway describes streams.
+    """
+
+    def __init__(
+        self, config: str, descriptions: Mapping[str, str], outbox: Outbox, later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._config, self._outbox, self._later = config, outbox, later
+        self._descriptions = dict(descriptions)
+        self._due: dict[str, str] = {}
+        self._shapes: dict[str, object] = {}
+        self._next = 0.0
+        self._dating = False
+        self._child: subprocess.Popen[str] | None = None
+
+    def connected(self) -> None:
+        """Say everything again: the broker may have forgotten it."""
+        self._due = dict(self._descriptions)
+
+    def pump(self, streams: Sequence[StreamPlan], publish: Callable[[str, str], bool]) -> None:
+        """Publish what is due, by stream and text, as far as `publish` takes it; look for what has to be dated."""
+        if not self._descriptions:
+            return
+        wanted = [plan for plan in streams if self._shapes.get(plan.stream) != self._shape(plan)]
+        if wanted and not self._dating and time.monotonic() >= self._next:
+            self._begin(wanted)
+        for stream, text in list(self._due.items()):
+            if stream in self._shapes or all(plan.stream != stream for plan in wanted):
+                if not publish(stream, text):
+                    return
+                del self._due[stream]
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self._child is not None:
+            self._child.kill()
+
+    def _shape(self, plan: StreamPlan) -> object:
+        """Return what the dates of a stream depend on; `None` while its policy alone says everything."""
+        drawn = self._outbox.drawn(plan.stream)
+        return None if drawn.unchanged else drawn.shape
+
+    def _begin(self, plans: Sequence[StreamPlan]) -> None:
+        """Date some streams in a process of its own."""
+        drawn = {
+            plan.stream: {**self._outbox.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
+            for plan in plans
+        }
+        shapes = {plan.stream: self._shape(plan) for plan in plans}
+        self._dating, self._next = True, time.monotonic() + _REST_SECONDS
+        arguments = (json.dumps(drawn), shapes)
+        threading.Thread(target=self._date, args=arguments, name="dating", daemon=True).start()
+
+    def _date(self, drawn: str, shapes: Mapping[str, object]) -> None:
+        command = [sys.executable, "-P", "-m", "edge_agent.dating", self._config, str(os.getpid())]
+        answer = {"fault": "the process that dates promises died"}
+        try:
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ) as process:
+                self._child = process
+                try:
+                    out, _ = process.communicate(drawn, timeout=_SECONDS)
+                    answer = json.loads(out) if out else answer
+                except subprocess.TimeoutExpired:
+                    process.kill()
+        except (OSError, ValueError) as error:
+            answer = {"fault": f"no process can date promises: {error}"}
+        self._later(lambda: self._dated(answer, shapes))
+
+    def _dated(self, answer: Mapping[str, object], shapes: Mapping[str, object]) -> None:
+        self._dating, self._child = False, None
+        texts = answer.get("descriptions")
+        if not isinstance(texts, dict):
+            _log.warning("since when promises are true cannot be said: %s", answer.get("fault"))
+            texts = {}
+        self._shapes |= shapes
+        self._descriptions |= texts
+        self._due |= {stream: self._descriptions[stream] for stream in shapes if stream in self._descriptions}
