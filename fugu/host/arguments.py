@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.leakage import Adversary
-from fugu.contract.stretches import Ceiling
 from fugu.host.clock import seconds_of
+
+if TYPE_CHECKING:
+    from fugu.contract.stretches import Ceiling
 
 __all__ = [
     "StateRules",
@@ -65,6 +67,8 @@ def span(text: str, name: str) -> tuple[float, bool]:
 
 def epsilon_of(text: str, name: str = "ceiling") -> Ceiling:
     """Read `1`, the most that may be told about a tick, or `1@1h`, about any hour; errors as `span`."""
+    from fugu.contract.stretches import Ceiling
+
     epsilon, at, time = text.partition("@")
     most = positive(number(epsilon, name), name)
     return Ceiling(epsilon=most, seconds=math.ceil(span(time, name)[0]) if at else 0)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time
 from fugu.recordings.errors import Option, QuestionError, RecordingError
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.table import Table
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = [
     "BOUNDARIES",

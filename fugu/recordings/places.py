@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.clock import clock_of
 from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, selected, time_of
 from fugu.recordings.errors import RecordingError
@@ -16,6 +15,9 @@ from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Facts, Loaded, Recorded, load, zone_words
 from fugu.recordings.rules import Evidence, ask
 from fugu.recordings.ticks import steps_of
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["MOST_MISSING", "Traces", "place_columns", "read_traces", "resampled"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.clock import Clock, clock_of
 from fugu.recordings.columns import BOUNDARIES, TimeCells, keys_of, selected, time_of, value_of
 from fugu.recordings.errors import RecordingError
@@ -21,6 +20,9 @@ from fugu.recordings.rules import Evidence, ask
 from fugu.recordings.table import Table
 from fugu.recordings.ticks import Steps, in_order, kind_of, steps_of, ticks_of
 from fugu.recordings.values import Values, values_of
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = [
     "AS_FOUND",

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.clock import Clock
 from fugu.recordings.columns import Key, TimeCells
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.ticks import Steps
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["RULES", "Evidence", "ask", "unusual_holds"]
 

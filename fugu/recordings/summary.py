@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.places import Traces
 from fugu.recordings.readings import Facts, Readings
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["Recording", "summary", "summary_document"]
 

@@ -10,12 +10,28 @@ from typing import NamedTuple, Protocol
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 
-__all__ = ["BLOCK", "MOST_ROWS", "Form", "Numbered", "Only", "Table", "table_of", "table_of_blocks"]
+__all__ = [
+    "BLOCK",
+    "MOST_ROWS",
+    "Block",
+    "Form",
+    "Only",
+    "Record",
+    "Table",
+    "table_of",
+    "table_of_blocks",
+    "table_of_records",
+]
 
 MOST_ROWS = 5_000_000
 BLOCK = 20_000
+_MOST_COLUMNS = 1_000
 Only = Mapping[str, str]
 """The rows that are wanted, as a value for each of some columns."""
+
+
+Record = dict[str, str]
+"""Cells by column; a column that is absent is empty."""
 
 
 class Table(NamedTuple):
@@ -53,8 +69,8 @@ class Form(Protocol):
         """
 
 
-Numbered = tuple[Sequence[int], Sequence[Sequence[str]]]
-"""Rows, with the line of each."""
+Block = tuple[Sequence[int], Iterable[Sequence[str]]]
+"""The lines of some rows, and the cells of each column."""
 
 
 def table_of(
@@ -68,30 +84,52 @@ def table_of(
     return table_of_blocks(form, file, header, _blocks(rows), **meaning)
 
 
-def _blocks(rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Numbered]:
+def _blocks(rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Block]:
     numbered = iter(rows)
     while block := list(islice(numbered, BLOCK)):
-        yield [line for line, _ in block], [row for _, row in block]
+        yield [line for line, _ in block], zip(*(row for _, row in block), strict=True)
 
 
-def table_of_blocks(
-    form: str, file: File, header: Sequence[str], blocks: Iterable[Numbered], **meaning: object
-) -> Table:
-    """Make a table of blocks of rows; else as `table_of`."""
+def table_of_blocks(form: str, file: File, header: Iterable[str], blocks: Iterable[Block], **meaning: object) -> Table:
+    """Make a table of blocks of rows. The header may grow while they come; else as `table_of`."""
     lines: list[int] = []
-    columns: list[list[str]] = [[] for _ in header]
+    columns: dict[str, list[str]] = {name: [] for name in header}
     collects = gc.isenabled()
     gc.disable()  # rows of text form no cycles, and looking for them takes half of the time
     try:
-        for numbers, rows in blocks:
+        for numbers, block in blocks:
+            for name in header:
+                if name not in columns:
+                    columns[name] = [""] * len(lines)
             lines += numbers
             if len(lines) > MOST_ROWS:
                 raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-            for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+            for column, cells in zip(columns.values(), block, strict=True):
                 column += cells
     finally:
         if collects:
             gc.enable()
     if not lines:
         raise RecordingError(f"{file.name} has no rows")
-    return Table(form, dict(zip(header, columns, strict=True)), lines, **meaning)  # type: ignore[arg-type]
+    return Table(form, columns, lines, **meaning)  # type: ignore[arg-type]
+
+
+def table_of_records(form: str, file: File, records: Iterable[tuple[int, Record]], **meaning: object) -> Table:
+    """Make a table of numbered records, whose columns are those that any of them has.
+
+    Raises:
+        RecordingError: there are no records, too many, or too many columns.
+    """
+    header: dict[str, None] = {}
+
+    def blocks() -> Iterator[Block]:
+        numbered = iter(records)
+        while block := list(islice(numbered, BLOCK)):
+            for _, record in block:
+                if record.keys() != header.keys():
+                    header.update(dict.fromkeys(record))
+                    if len(header) > _MOST_COLUMNS:
+                        raise RecordingError(f"{file.name} has more than {_MOST_COLUMNS} columns: give a part of it")
+            yield [line for line, _ in block], ([record.get(name, "") for _, record in block] for name in header)
+
+    return table_of_blocks(form, file, header, blocks(), **meaning)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains.arrays import Floats, Ints
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import RowKind
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["LONGEST_SILENCE", "Steps", "Ticks", "in_order", "kind_of", "steps_of", "ticks_of"]
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.chains.arrays import Floats
 from fugu.host.codes import Codes
+from fugu.recordings.clock import some_floats
 from fugu.recordings.columns import is_missing
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.table import Table
+
+if TYPE_CHECKING:
+    from fugu.chains.arrays import Floats
 
 __all__ = ["Values", "values_of"]
 
@@ -42,6 +45,8 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     Raises:
         RecordingError: a cell is no number, where most are.
     """
+    if not codes and np.isfinite(numbers := some_floats(table.columns[column])).all():
+        return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells = [cell.strip() for cell in table.columns[column]]
     counts = Counter(cells)
     coded = Codes(codes)

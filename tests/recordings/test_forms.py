@@ -16,7 +16,6 @@ import pytest
 
 from fugu.host.csv_file import moment
 from fugu.recordings import file as recording_file
-from fugu.recordings import records as recording_records
 from fugu.recordings import table as recording_table
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
@@ -391,7 +390,7 @@ def test_columns_come_and_go_and_too_many_are_refused(tmp_path: Path, monkeypatc
     (tmp_path / "lines").write_text("\n".join(map(json.dumps, rows)) + "\n")
     wanted = {"a": ["1", "", "3"], "b": ["", "2", ""], "c.d.0": ["", "", "true"], "c.d.1": ["", "", ""]}
     for block in (1, 2, 100):
-        monkeypatch.setattr(recording_records, "_BLOCK", block)
+        monkeypatch.setattr(recording_table, "BLOCK", block)
         assert read(tmp_path / "lines").columns == wanted
     (tmp_path / "lines").write_text(json.dumps({f"k{place}": place for place in range(1_001)}))
     with pytest.raises(RecordingError, match="more than 1000 columns: give a part"):

@@ -7,17 +7,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from itertools import chain, islice
-from typing import Any
+from itertools import accumulate, chain, islice
+from typing import Any, TextIO
+
+import numpy as np
 
 from fugu.contract.errors import cause
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import BLOCK, Numbered, Only, Table, table_of_blocks
+from fugu.recordings.table import BLOCK, Block, Only, Table, table_of_blocks
 
 __all__ = ["Delimited", "is_data"]
 
 _SIGNS = ",;\t|"
+_CHUNK = 1 << 22
 _LOOKED_AT = 60
 """Lines that are looked at for a header."""
 _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
@@ -36,14 +39,13 @@ class Delimited:
         with file.text() as text:
             lines = list(islice(text, _LOOKED_AT))
             sign, at = _layout(lines)
-            rows = csv.reader(chain(lines[at:], text), delimiter=sign)
             try:
-                header = [cell.strip() for cell in next(rows, [])]
-                body = [row for row in csv.reader(lines[at + 1 :], delimiter=sign) if row]
+                head = csv.reader(lines[at:], delimiter=sign)
+                header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
                 if is_data(header, body):
                     raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
-                names = _names(header)
-                table = table_of_blocks("a delimited table", file, names, _blocks(rows, len(names), at, file.name))
+                blocks = _blocks(text, lines, at, sign, len(header), file.name)
+                table = table_of_blocks("a delimited table", file, _names(header), blocks)
             except csv.Error as error:
                 raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
         signed = next((known for known in ",;\t" if known in lines[at]), ",")
@@ -115,25 +117,55 @@ def _names(header: list[str]) -> list[str]:
     return names
 
 
-def _blocks(rows: Any, width: int, before: int, file: str) -> Iterator[Numbered]:
+def _blocks(text: TextIO, lines: list[str], at: int, sign: str, width: int, file: str) -> Iterator[Block]:
+    """Blocks of the rows below the header, which is `at` a place of the first lines."""
+    line, chunk = at + 2, "".join(lines[at + 1 :])
+    simple = '"' not in lines[at]
+    while simple:
+        chunk += text.read(_CHUNK) + text.readline()
+        if not chunk:
+            return
+        if (cells := _cells_of(chunk, sign, width)) is None:
+            break
+        rows = len(cells) // width
+        yield range(line, line + rows), (cells[place::width] for place in range(width))
+        line, chunk = line + rows, ""
+    first = [] if simple else lines[at : at + 1]
+    rest = chain(first, StringIO(chunk, newline=""), text)
+    reader = csv.reader(rest, delimiter=sign)
+    if first:
+        next(reader)
+    yield from _read_blocks(reader, width, line - 1 - len(first), file)
+
+
+def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
+    """All cells of lines without quotes, of which each has the same number; None of others."""
+    chunk = chunk.replace("\r\n", "\n")
+    if '"' in chunk or "\r" in chunk:
+        return None
+    chunk = chunk if chunk.endswith("\n") else f"{chunk}\n"
+    signs = np.frombuffer(chunk.encode(), dtype=np.uint8)
+    signs = signs[(signs == ord("\n")) | (signs == ord(sign))]
+    row = [ord(sign)] * (width - 1) + [ord("\n")]
+    if len(signs) % width or (signs.reshape(-1, width) != row).any() or (width == 1 and "\n\n" in chunk):
+        return None
+    return chunk[:-1].replace("\n", sign).split(sign)
+
+
+def _read_blocks(rows: Any, width: int, before: int, file: str) -> Iterator[Block]:
     while True:
         first = rows.line_num
         block = list(islice(rows, BLOCK))
         if not block:
             return
         lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
-        if len(lines) != len(block) or not all(
-            block
-        ):  # cells of several lines, and empty lines, are counted one by one
-            places, place = [], before + first
-            for row in block:
-                place += 1 + sum(cell.count("\n") for cell in row)
-                places.append(place)
-            filled = [(line, row) for line, row in zip(places, block, strict=True) if row]
-            lines, block = [line for line, _ in filled], [row for _, row in filled]
-        if not block:
-            continue
-        if set(map(len, block)) - {width}:
-            line, row = next((line, row) for line, row in zip(lines, block, strict=True) if len(row) != width)
-            raise RecordingError(f"{file}: line {line} has {len(row)} columns, not {width}")
-        yield lines, block
+        if len(lines) != len(block) or not all(block):  # of cells with several lines, and empty lines
+            ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
+            lines, block = (
+                [line for line, row in zip(islice(ends, 1, None), block, strict=True) if row],
+                [row for row in block if row],
+            )
+        if wrong := next((row for row in zip(lines, block, strict=True) if len(row[1]) != width), None):
+            raise RecordingError(f"{file}: line {wrong[0]} has {len(wrong[1])} columns, not {width}")
+        if block:
+            yield lines, zip(*block, strict=True)

@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.records import Record, table_of_records
-from fugu.recordings.table import Only, Table
+from fugu.recordings.table import Only, Record, Table, table_of_records
 
 __all__ = ["AnnotatedCsv", "LineProtocol"]
 
@@ -24,6 +23,7 @@ _LINE = re.compile(
 _PART = re.compile(r"((?:[^,=\\]++|\\.)++)=(\"(?:[^\"\\]++|\\.)*+\"|(?:[^,\\]++|\\.)*+)(?:,|$)")
 _NAME = re.compile(r"((?:[^,\\]++|\\.)++),?")
 _FEWEST = 0.8
+_TRUTH = {"t": "true", "T": "true", "f": "false", "F": "false"}
 
 
 class AnnotatedCsv:
@@ -93,11 +93,11 @@ class LineProtocol:
                     match = _LINE.fullmatch(line.rstrip("\r\n"))
                     if match is None:
                         raise RecordingError(f"{file.name}: line {number} is no line protocol")
-                    series = _series(match["series"])
-                    keys.update(dict.fromkeys(series))
-                    fields = {_plain(key): _field(value) for key, value in _PART.findall(match["fields"])}
-                    record = {"time": match["time"] or "", **series, **fields}
-                    if all(record.get(key) == value for key, value in only.items()):
+                    words, fields, time = match.group("series", "fields", "time")
+                    if (series := _series(words)).keys() - keys.keys():
+                        keys.update(dict.fromkeys(series))
+                    record = {"time": time or "", **series} | _fields(fields)
+                    if not only or all(record.get(key) == value for key, value in only.items()):
                         yield number, record
 
         return _of_series(table_of_records("InfluxDB's line protocol", file, records()), "time", keys)
@@ -120,6 +120,12 @@ def _series(text: str) -> Record:
     return {"measurement": _plain(name[1] if name else "")} | {_plain(key): _plain(value) for key, value in tags}
 
 
+def _fields(text: str) -> Record:
+    if '"' in text or "\\" in text:
+        return {_plain(key): _field(value) for key, value in _PART.findall(text)}
+    return {key: _field(value) for key, _, value in (part.partition("=") for part in text.split(",")) if value}
+
+
 def _plain(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
@@ -130,4 +136,4 @@ def _field(text: str) -> str:
         return _plain(text[1:-1])
     if text[-1:] in ("i", "u") and text[:-1].lstrip("-").isdigit():
         return text[:-1]
-    return {"t": "true", "f": "false"}.get(text.lower(), text)
+    return _TRUTH.get(text, text)

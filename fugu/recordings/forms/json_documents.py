@@ -9,9 +9,8 @@ from typing import Any
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import cell, flat, items, parsed
-from fugu.recordings.records import Record, table_of_records
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.forms.json_text import cell, flat, items, parsed, with_documents
+from fugu.recordings.table import Only, Record, Table, table_of, table_of_records
 
 __all__ = ["FitbitDay", "FitbitExport", "GoogleFit", "GooglePlaces", "JsonLines", "JsonList"]
 
@@ -184,19 +183,22 @@ class JsonLines:
 
     def sniff(self, head: bytes, name: str) -> bool:
         """Return whether its first line is an object."""
-        match = self._LINE.fullmatch(head.partition(b"\n")[0].decode(errors="replace"))
-        return match is not None and isinstance(parsed(match["document"]), dict)
+        return isinstance(parsed(self._object(head.partition(b"\n")[0].decode(errors="replace"))), dict)
+
+    def _object(self, line: str) -> str:
+        """The text of a line that may be an object."""
+        line = line.strip()
+        match = None if line[:1] == "{" else self._LINE.fullmatch(line)
+        return line if match is None else match["document"]
 
     def read(self, file: File, only: Only) -> Table:
         """Read the lines; those of OwnTracks that are no locations are left out."""
 
         def records() -> Iterator[tuple[int, Record]]:
             with file.text() as text:
-                for number, line in enumerate(text, 1):
-                    match = self._LINE.fullmatch(line.rstrip("\r\n"))
-                    document = None if match is None else parsed(match["document"])
+                for number, (line, document) in enumerate(with_documents(text, self._object), 1):
                     if isinstance(document, dict):
-                        if cell(document.get("_type")) in ("", "location"):
+                        if document.get("_type", "location") in ("", "location"):
                             yield number, _of_device(flat(document))
                     elif line.strip() and "\t" not in line:
                         raise RecordingError(f"{file.name}: line {number} is no object of JSON")

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, TextIO, TypeVar
 
 from fugu.host.payload import quoted_key
-from fugu.recordings.records import Record
+from fugu.recordings.table import Record
 
-__all__ = ["cell", "flat", "items", "parsed"]
+__all__ = ["cell", "flat", "items", "parsed", "with_documents"]
 
-_BLOCK = 1 << 16
+_T = TypeVar("_T")
+_BLOCK, _TOGETHER = 1 << 16, 2_000
 _MOST_ITEM = 1 << 22
 """Characters of an item of a list."""
 _SPACE = re.compile(r"[\s,]*")
@@ -30,22 +33,51 @@ def parsed(text: str) -> Any:
         return None
 
 
+def with_documents(items: Iterable[_T], text_of: Callable[[_T], str]) -> Iterator[tuple[_T, Any]]:
+    """Items, each with the document that is its text, as `parsed`; objects are decoded many at once."""
+    rest = iter(items)
+    while block := [*islice(rest, _TOGETHER)]:
+        yield from zip(block, _together([text_of(item) for item in block]), strict=True)
+
+
+def _together(texts: list[str]) -> list[Any]:
+    if all(text[:1] == "{" and text[-1:] == "}" for text in texts):
+        together = parsed(f"[{','.join(texts)}]")
+        if isinstance(together, list) and len(together) == len(texts):
+            return together
+    return [parsed(text) for text in texts]
+
+
 def cell(value: Any) -> str:
     """A single value as text; empty for null, and for what is none."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.strip() if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value.strip()
+    return {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else ""
 
 
-def flat(document: Any, before: str = "") -> Record:
+def flat(document: Any) -> Record:
     """The single values of a document by their paths; those of lists by their indices."""
+    record: Record = {}
     if isinstance(document, dict | list):
-        pairs = document.items() if isinstance(document, dict) else enumerate(document)
-        record: Record = {}
-        for key, value in pairs:
-            record |= flat(value, f"{before}{quoted_key(str(key))}.")
-        return record
-    return {before[:-1]: cell(document)} if before else {}
+        _flatten(document, "", record)
+    return record
+
+
+def _flatten(document: Any, before: str, record: Record) -> None:
+    pairs = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in pairs:
+        name = before + _quoted(key)
+        if isinstance(value, str):  # as numbers are
+            record[name] = value.strip()
+        elif isinstance(value, dict | list):
+            _flatten(value, f"{name}.", record)
+        else:
+            record[name] = cell(value)
+
+
+@lru_cache(maxsize=4096)
+def _quoted(key: str | int) -> str:
+    return quoted_key(str(key))
 
 
 def items(text: TextIO, key: str = "") -> Iterator[Any]:

@@ -13,9 +13,8 @@ from fugu.host.csv_file import moment
 from fugu.host.payload import MalformedError, ResentCheck, message
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import cell, flat, parsed
-from fugu.recordings.records import Record, table_of_records
-from fugu.recordings.table import Only, Table
+from fugu.recordings.forms.json_text import cell, flat, parsed, with_documents
+from fugu.recordings.table import Only, Record, Table, table_of_records
 
 __all__ = ["LOG", "MqttJsonLog", "MqttLog"]
 
@@ -45,8 +44,8 @@ class MqttLog:
     def sniff(self, head: bytes, name: str) -> bool:
         """Return whether nearly all lines are a topic with a slash and a payload."""
         lines = [line for line in head.decode(errors="replace").splitlines()[:60] if line.strip()]
-        fitting = sum(bool(_PLAIN.fullmatch(line) or _TIMED.fullmatch(line)) for line in lines)
-        return bool(lines) and fitting >= _FEWEST * len(lines) and bool(_match(lines[0]))
+        fitting = sum(map(_is_message, lines))
+        return bool(lines) and fitting >= _FEWEST * len(lines) and _is_message(lines[0])
 
     def read(self, file: File, only: Only) -> Table:
         """Read the messages; lines of a payload that goes on belong to the message before, and are left out."""
@@ -54,9 +53,11 @@ class MqttLog:
         def messages() -> Iterator[_Message]:
             with file.text() as text:
                 for number, line in enumerate(text, 1):
-                    if match := _match(line.rstrip("\r\n")):
-                        fields = match.groupdict()
-                        yield _Message(number, fields.get("time") or "", fields["topic"], fields["payload"])
+                    line = line.rstrip("\r\n")
+                    if match := _TIMED.fullmatch(line):
+                        yield _Message(number, match["time"], match["topic"], match["payload"])
+                    elif match := _PLAIN.fullmatch(line):
+                        yield _Message(number, "", match["topic"], match["payload"])
 
         return _table(file, messages, only)
 
@@ -74,10 +75,9 @@ class MqttJsonLog:
 
         def messages() -> Iterator[_Message]:
             with file.text() as text:
-                for number, line in enumerate(text, 1):
+                for number, (line, fields) in enumerate(with_documents(text, str.strip), 1):
                     if not line.strip():
                         continue
-                    fields = parsed(line)
                     if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
                         raise RecordingError(f"{file.name}: line {number} is no object of JSON with a topic")
                     payload = fields.get("payload")
@@ -95,22 +95,22 @@ def _table(file: File, messages: Callable[[], Iterator[_Message]], only: Only) -
     def records() -> Iterator[tuple[int, Record]]:
         checks: dict[str, ResentCheck] = {}
         counts.clear()
-        for entry in messages():
+        for entry, document in with_documents(messages(), lambda entry: entry.payload.strip()):
             if wanted is not None and entry.topic != wanted:
                 continue
             if entry.retained:
                 counts["retained"] += 1
                 continue
-            if not checks.setdefault(entry.topic, ResentCheck()).is_new(_last_seen(entry.payload), moment(entry.time)):
+            seen = _last_seen(entry.payload)
+            if seen and not checks.setdefault(entry.topic, ResentCheck()).is_new(seen, moment(entry.time)):
                 counts["sent again"] += 1
                 continue
-            own = {"time": entry.time} if entry.time else {}
-            document = parsed(entry.payload)
-            if not isinstance(document, dict | list):
-                yield entry.line, own | {"topic": entry.topic, "payload": entry.payload}
-                continue
-            values = {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
-            yield entry.line, own | {"topic": entry.topic} | values
+            record = {"time": entry.time, "topic": entry.topic} if entry.time else {"topic": entry.topic}
+            if isinstance(document, dict | list):
+                record |= {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
+            else:
+                record["payload"] = entry.payload
+            yield entry.line, record
 
     table = table_of_records(LOG, file, records(), keys=("topic",))
     notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
@@ -124,5 +124,5 @@ def _last_seen(payload: str) -> float | None:
     return None
 
 
-def _match(line: str) -> re.Match[str] | None:
-    return _TIMED.fullmatch(line) or _PLAIN.fullmatch(line)
+def _is_message(line: str) -> bool:
+    return bool(_TIMED.fullmatch(line) or _PLAIN.fullmatch(line))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.table import BLOCK, Block, Only, Table, table_of_blocks
 
 __all__ = ["Recorder"]
 
@@ -38,10 +39,16 @@ class Recorder:
             values,
         )
         end = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
-        cells = ((number, [_text(name), _text(state), _text(at) + end]) for number, name, state, at in rows)
+        blocks = (_columns(block, end) for block in iter(lambda: rows.fetchmany(BLOCK), []))
         meaning = {"time": _TIME, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
-        return table_of("Home Assistant's recorder", file, [_ENTITY, _STATE, _TIME], cells, **meaning)
+        return table_of_blocks("Home Assistant's recorder", file, [_ENTITY, _STATE, _TIME], blocks, **meaning)
+
+
+def _columns(rows: list[Any], end: str) -> Block:
+    numbers, names, states, times = zip(*rows, strict=True)
+    moments = [f"{time!r}{end}" if type(time) is float else f"{_text(time)}{end}" for time in times]
+    return numbers, ([*map(_text, names)], [*map(_text, states)], moments)
 
 
 def _text(value: object) -> str:
-    return "" if value is None else repr(value) if isinstance(value, float) else str(value).strip()
+    return value if type(value) is str else "" if value is None else str(value)
