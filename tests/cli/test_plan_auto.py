@@ -396,8 +396,8 @@ def test_gaps_duplicates_and_disorder_get_a_plan(fugu: Fugu, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("rows", [50_000, 1_000_000])
-def test_very_many_rows_get_a_plan(fugu: Fugu, tmp_path: Path, rows: int) -> None:
+def test_a_million_rows_get_a_plan(fugu: Fugu, tmp_path: Path) -> None:
+    rows = 1_000_000
     document: dict[str, Any] = fugu(*AUTO, recording(tmp_path, rows), "--json").json()
     assert document["readings"]["ticks"] == rows
     assert document["recommended"]["kind"] in ("windows", "none")

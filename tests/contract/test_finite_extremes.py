@@ -88,10 +88,9 @@ def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() ->
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_thousands_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains((*SLOW, *range(24, 60), *range(1000, 6000)))
-    assert answers > 2500
+def test_hundreds_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
+    answers, _ = enumerate_chains((*SLOW, *range(1000, 1300)))
+    assert answers > 250
 
 
 @pytest.mark.long
