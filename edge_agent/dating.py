@@ -18,7 +18,7 @@ from edge_agent.enrolled import open_trust
 from edge_agent.policy_history import Edition
 from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.errors import FuguError, cause
-from fugu.contract.history import History, Noise, history_alone, history_of
+from fugu.contract.history import Beside, History, Noise, history_alone, history_of, streams_beside
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
@@ -27,8 +27,24 @@ from fugu.host.process import end_with_parent
 __all__ = ["descriptions", "device_history", "sentences"]
 
 
-def device_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
-    """Build the history of a stream, for a policy of its device, from `DrawnTicks.document`."""
+def device_history(
+    policy: AnyPolicy, drawn: Mapping[str, Mapping[str, Any]], policies: Iterable[AnyPolicy] = ()
+) -> History:
+    """Build the history of a stream from what `DrawnTicks.document` says of each stream of its device.
+
+    `policies` are those that the device runs.
+    """
+    own, alone = _own_history(policy, drawn[policy.stream]), history_alone(policy)
+    names = streams_beside(policy)
+    beside = [
+        Beside(f"{each.device}/{each.stream}", _own_history(each, drawn[each.stream]), (each,))
+        for each in policies
+        if f"{each.device}/{each.stream}" in names and each.stream in drawn
+    ]
+    return own._replace(beside=(*alone.beside, *beside))
+
+
+def _own_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
     rows = [Drawn(*row) for row in drawn["rows"]]
     if not rows:
         return history_alone(policy)
@@ -42,11 +58,11 @@ def device_history(policy: AnyPolicy, drawn: Mapping[str, Any]) -> History:
 
 def descriptions(config: Path, drawn: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
     """Describe the streams whose policies are still those that the agent runs; FuguError if there are none to read."""
-    found = {}
-    for policy in _policies(config):
+    found, policies = {}, list(_policies(config))
+    for policy in policies:
         rows = drawn.get(policy.stream)
         if rows is not None and Edition(*rows["running"]) == _edition(policy):
-            found[policy.stream] = describe(policy, history=device_history(policy, rows))
+            found[policy.stream] = describe(policy, history=device_history(policy, drawn, policies))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a device says of its streams, in fleets without a gateway.
+"""Descriptions that a device publishes of its streams, in fleets without a gateway.
 
 A description follows from the policy alone while no other policy has drawn anything. Elsewhere a process of its own
 finds since when the promise is true (`edge_agent.dating`), whenever a row of drawn ticks has begun.
@@ -38,50 +38,50 @@ class Describing:
         self._config, self._outbox, self._later = config, outbox, later
         self._descriptions = dict(descriptions)
         self._due: dict[str, str] = {}
-        self._shapes: dict[str, object] = {}
+        self._shape_dated: object = None
         self._next = 0.0
         self._dating = False
         self._child: subprocess.Popen[str] | None = None
 
     def connected(self) -> None:
         """Say everything again: the broker may have forgotten it."""
-        self._due = dict(self._descriptions)
+        self._due = {stream: text for stream, text in self._descriptions.items() if text}
 
     def pump(self, streams: Sequence[StreamPlan], publish: Callable[[str, str], bool]) -> None:
         """Publish what is due, by stream and text, as far as `publish` takes it; look for what has to be dated."""
         if not self._descriptions:
             return
-        wanted = [plan for plan in streams if self._shapes.get(plan.stream) != self._shape(plan)]
-        if wanted and not self._dating and time.monotonic() >= self._next:
-            self._begin(wanted)
+        shape = self._shape()
+        if shape != self._shape_dated:
+            if not self._dating and time.monotonic() >= self._next:
+                self._begin(streams, shape)
+            if self._shape_dated is None:
+                return  # what follows from the policy alone is not true
         for stream, text in list(self._due.items()):
-            if stream in self._shapes or all(plan.stream != stream for plan in wanted):
-                if not publish(stream, text):
-                    return
-                del self._due[stream]
+            if not publish(stream, text):
+                return
+            del self._due[stream]
 
     def close(self) -> None:
         """End what is under way."""
         if self._child is not None:
             self._child.kill()
 
-    def _shape(self, plan: StreamPlan) -> object:
+    def _shape(self) -> object:
         """Return what the dates of a stream depend on; `None` while its policy alone says everything."""
-        drawn = self._outbox.drawn(plan.stream)
-        return None if drawn.unchanged else drawn.shape
+        rows = {name: self._outbox.drawn(name) for name in self._descriptions}  # some may move together
+        return None if all(drawn.unchanged for drawn in rows.values()) else [drawn.shape for drawn in rows.values()]
 
-    def _begin(self, plans: Sequence[StreamPlan]) -> None:
-        """Date some streams in a process of its own."""
+    def _begin(self, plans: Sequence[StreamPlan], shape: object) -> None:
+        """Date all streams in a process of its own."""
         drawn = {
             plan.stream: {**self._outbox.drawn(plan.stream).document(), "running": [plan.version, plan.noise_bound]}
             for plan in plans
         }
-        shapes = {plan.stream: self._shape(plan) for plan in plans}
         self._dating, self._next = True, time.monotonic() + _REST_SECONDS
-        arguments = (json.dumps(drawn), shapes)
-        threading.Thread(target=self._date, args=arguments, name="dating", daemon=True).start()
+        threading.Thread(target=self._date, args=(json.dumps(drawn), shape), name="dating", daemon=True).start()
 
-    def _date(self, drawn: str, shapes: Mapping[str, object]) -> None:
+    def _date(self, drawn: str, shape: object) -> None:
         command = [sys.executable, "-P", "-m", "edge_agent.dating", self._config, str(os.getpid())]
         answer = {"fault": "the process that dates promises died"}
         try:
@@ -96,14 +96,13 @@ class Describing:
                     process.kill()
         except (OSError, ValueError) as error:
             answer = {"fault": f"no process can date promises: {error}"}
-        self._later(lambda: self._dated(answer, shapes))
+        self._later(lambda: self._dated(answer, shape))
 
-    def _dated(self, answer: Mapping[str, object], shapes: Mapping[str, object]) -> None:
-        self._dating, self._child = False, None
+    def _dated(self, answer: Mapping[str, object], shape: object) -> None:
+        self._dating, self._child, self._shape_dated = False, None, shape
         texts = answer.get("descriptions")
         if not isinstance(texts, dict):
-            _log.warning("since when promises are true cannot be said: %s", answer.get("fault"))
+            _log.warning("streams are not described, since when they are true cannot be said: %s", answer.get("fault"))
             texts = {}
-        self._shapes |= shapes
-        self._descriptions |= texts
-        self._due |= {stream: self._descriptions[stream] for stream in shapes if stream in self._descriptions}
+        # Of a stream that is not in the answer, the file has another policy by now.
+        self._descriptions, self._due = {**dict.fromkeys(self._descriptions, ""), **texts}, dict(texts)

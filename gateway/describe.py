@@ -140,7 +140,12 @@ class InForce:
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
 
     def history(self, device: str, stream: str) -> History:
-        """The ticks of all versions of a stream."""
+        """The ticks of all versions of a stream, and those of streams that move with it."""
+        return self._own_history(device, stream)._replace(
+            beside=self._catalogue.beside(device, stream, self._own_history)
+        )
+
+    def _own_history(self, device: str, stream: str) -> History:
         versions, rows = self._catalogue.versions(device, stream), self._rows(device, stream)
         noises = {
             version: Noise.of(policy) if isinstance(policy, Policy) else None for version, policy in versions.items()
@@ -288,8 +293,7 @@ class Describing(Part):
             self._look_soon()
 
     def _mark(self, device: str) -> None:
-        if self._catalogue.has(device):
-            self._marked.add(device)
+        self._marked.update(filter(self._catalogue.has, {device, *self._catalogue.moving_with(device)}))
         self._look_soon()
 
     def _look_soon(self) -> None:

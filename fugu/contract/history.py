@@ -18,7 +18,7 @@ from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
@@ -35,6 +35,7 @@ from fugu.contract.timeline import Drawn
 __all__ = [
     "SLACK",
     "UNCHANGED",
+    "Beside",
     "Dated",
     "History",
     "Named",
@@ -45,6 +46,7 @@ __all__ = [
     "history_of",
     "quiet_from",
     "settling_ticks",
+    "streams_beside",
     "with_slack",
 ]
 
@@ -171,10 +173,26 @@ class History(NamedTuple):
 
     Attributes:
         complete: whether nothing was drawn before the first span.
+        beside: other streams that move with it by a class of one of its policies.
     """
 
     spans: tuple[Span, ...] = ()
     complete: bool = True
+    beside: tuple[Beside, ...] = ()
+
+
+class Beside(NamedTuple):
+    """A stream that moves with another one.
+
+    Attributes:
+        name: of its device and of itself, with a slash between.
+        history: of its ticks; `None` if nobody knows what it has drawn.
+        policies: of which any may have drawn, or may draw.
+    """
+
+    name: str
+    history: History | None
+    policies: tuple[AnyPolicy, ...] = ()
 
 
 UNCHANGED = History()
@@ -183,9 +201,25 @@ UNCHANGED = History()
 
 def history_alone(policy: AnyPolicy) -> History:
     """The history of a stream of which its policy alone is known: before version 1 there was none."""
-    if not isinstance(policy, Policy) or policy.version == 1:
+    if not isinstance(policy, Policy):
         return UNCHANGED
-    return History((Span(policy.version, Noise.of(policy), None),), complete=False)
+    names = (name for name in streams_beside(policy) if not name.startswith(f"{policy.device}/"))
+    beside = tuple(Beside(name, None) for name in names)
+    if policy.version == 1:
+        return History(beside=beside)
+    return History((Span(policy.version, Noise.of(policy), None),), complete=False, beside=beside)
+
+
+def streams_beside(policy: AnyPolicy) -> tuple[str, ...]:
+    """Name the other streams of a policy's class, each with its device and a slash between."""
+    if not isinstance(policy, Policy) or not isinstance(policy.chains, JointChains):
+        return ()
+    names = [_full_name(policy.device, shown.name) for shown in policy.chains.streams]
+    return tuple(name for name in names if name != f"{policy.device}/{policy.stream}")
+
+
+def _full_name(device: str, name: str) -> str:
+    return name if "/" in name else f"{device}/{name}"
 
 
 class Named(NamedTuple):
@@ -291,15 +325,103 @@ def dated(policy: AnyPolicy, history: History, *, windows: bool = False) -> Date
     `windows`: the promise to those who see its windows alone. A version that has no span is taken for the next one.
     Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
     """
+    if isinstance(policy, Policy) and history.beside:
+        names = streams_beside(policy)
+        loud = _merged(interval for each in history.beside if each.name in names for interval in _loud(policy, each))
+        alone = history._replace(beside=())
+        if not loud:
+            return dated(policy, alone, windows=windows)
+        when = dated(policy, _with_those_beside(alone, loud), windows=windows)
+        own = [span for span in history.spans if span.version == policy.version]
+        return when._replace(outside=None) if not own or any(_touches(span, loud) for span in own) else when
     spans = history.spans
     if not isinstance(policy, Policy):
-        alone = {span.version for span in spans} <= {policy.version}
-        return Dated(1, 0 if alone else None)
+        versions = {span.version for span in spans}
+        return Dated(1, 0 if versions <= {policy.version} else None)
     if all(span.version == policy.version for span in spans) and history.complete:
         return Dated((policy.windows_alone if windows and policy.windows_alone else policy.guarantee).stretch_ticks, 0)
     if all(span.version != policy.version for span in spans):
         spans = (*spans, Span(policy.version, Noise.of(policy), None))
     return _Promise(policy, windows=windows).dated(spans, complete=history.complete)
+
+
+def _with_those_beside(history: History, loud: Sequence[tuple[int, int | None]]) -> History:
+    """Take the noise for unknown at the ticks of some intervals."""
+    spans: list[Span] = []
+    for span in history.spans:
+        if span.first is None:
+            continue
+        begin = span.first
+        for first, last in loud:  # what is left of a span between them
+            if (span.last is not None and span.last < first) or (last is not None and last < begin):
+                continue
+            if begin < first:
+                spans.append(span._replace(first=begin, last=first - 1))
+            begin = MAX_TICK + 1 if last is None else last + 1
+        if begin <= (MAX_TICK if span.last is None else span.last):
+            spans.append(span._replace(first=begin))
+    unknown = [Span(0, None, first, last) for first, last in loud]
+    named = [span for span in history.spans if span.first is None]
+    return History((*sorted([*spans, *unknown], key=_first), *named), history.complete)
+
+
+def _touches(span: Span, intervals: Iterable[tuple[int, int | None]]) -> bool:
+    """True if a span may have a tick of some intervals."""
+    begin, end = span.first or 0, MAX_TICK if span.last is None else span.last
+    return any(first <= end and (last is None or begin <= last) for first, last in intervals)
+
+
+def _first(span: Span) -> int:
+    return span.first or 0
+
+
+def _merged(intervals: Iterable[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+    merged: list[tuple[int, int | None]] = []
+    for first, last in sorted(intervals, key=lambda one: one[0]):
+        if merged and (merged[-1][1] is None or first <= merged[-1][1] + 1):
+            before = merged[-1][1]
+            merged[-1] = merged[-1][0], None if before is None or last is None else max(before, last)
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _loud(policy: Policy, beside: Beside) -> list[tuple[int, int | None]]:
+    """The ticks at which a stream beside a policy's may tell more than its class says, or tell of other states.
+
+    Numbers of ticks are the same on one device under one clock. Those of other devices may differ: where one of them
+    ever told more, all ticks are taken for such.
+    """
+    always: list[tuple[int, int | None]] = [(0, None)]
+    if beside.history is None:
+        return always
+    own, chains = f"{policy.device}/", cast(JointChains, policy.chains)
+    (shown,) = (one for one in chains.streams if _full_name(policy.device, one.name) == beside.name)
+    fitting = [each for each in beside.policies if isinstance(each, Policy) and each.chains == chains]
+    states = {_digest(each.discretiser) for each in fitting}
+    with localcontext(CONTEXT):
+        rate = Decimal(shown.rate)
+        spans = [
+            span
+            for span in beside.history.spans
+            if span.noise is None or span.noise.states not in states or max(_rates(span.noise.ratios)) > rate
+        ]
+    begins = [_begin(span, beside.history.spans) for span in spans]
+    loud = [(begin, span.last) for begin, span in zip(begins, spans, strict=True)]
+    if not beside.history.complete:
+        loud.append((0, _begin(beside.history.spans[0], ()) - 1 if beside.history.spans else None))
+    if not beside.history.spans and beside.history.complete and beside.policies and not fitting:
+        return always  # another policy may draw, and has not been heard of yet
+    same = beside.name.startswith(own) and all(each.clock == policy.clock for each in fitting)
+    return loud if same or not loud else always
+
+
+def _begin(span: Span, spans: Sequence[Span]) -> int:
+    """The first tick of a span; of one without, the first that it may have."""
+    if span.first is not None:
+        return span.first
+    ends = [other.last for other in spans[: spans.index(span)] if other.last is not None] if spans else []
+    return ends[-1] + 1 if ends else 0
 
 
 class _Run(NamedTuple):

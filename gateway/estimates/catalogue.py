@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError, cause
 from fugu.contract.frames import sequence_name
+from fugu.contract.history import Beside, History, streams_beside
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
@@ -181,6 +182,21 @@ class Catalogue:
         """Policies of a stream by version, retired ones too."""
         every = self._retired.get((device, stream), {}) | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in every.items()}
+
+    def beside(self, device: str, stream: str, history: Callable[[str, str], History]) -> tuple[Beside, ...]:
+        """The streams that move with a stream by a class of one of its policies; `history` is that of a stream."""
+        names = {name: None for policy in self.versions(device, stream).values() for name in streams_beside(policy)}
+        found = []
+        for name in names:
+            other, _, its = name.partition("/")
+            known = history(other, its) if self.owns(other) else None
+            found.append(Beside(name, known, tuple(self.versions(other, its).values())))
+        return tuple(found)
+
+    def moving_with(self, device: str) -> set[str]:
+        """The devices that have streams which move with one of a device."""
+        every = (policy for stream in self.streams(device) for policy in self.versions(device, stream).values())
+        return {name.partition("/")[0] for policy in every for name in streams_beside(policy)}
 
     def stored_versions(self, device: str, stream: str) -> frozenset[int]:
         """The versions that stored frames were made under when the gateway started."""

@@ -306,8 +306,11 @@ def open_releases(
 
 
 def _stored(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
-    noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
-    return history_of(store.versions.timeline(device, stream).rows, noises)
+    def own(device: str, stream: str) -> History:
+        noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
+        return history_of(store.versions.timeline(device, stream).rows, noises)
+
+    return own(device, stream)._replace(beside=catalogue.beside(device, stream, own))
 
 
 _ANSWER_SECONDS = 20.0

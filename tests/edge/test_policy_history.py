@@ -175,10 +175,10 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
     device.live(30)
     device.stop()
     device.start(quiet)
-    before = dated(quiet, device_history(quiet, device.drawn))
+    before = dated(quiet, device_history(quiet, {"hr": device.drawn}))
     assert before.since is None, "its first tick has not come"
     device.live(40)
-    when = dated(quiet, device_history(quiet, device.drawn))
+    when = dated(quiet, device_history(quiet, {"hr": device.drawn}))
     first = min(tick for tick, ran in device.ran.items() if ran is quiet)
     settling = settling_ticks(CHAINS, 1.0)
     assert settling is not None
@@ -193,13 +193,13 @@ def test_a_promise_after_a_weaker_policy_is_dated_from_its_first_tick(device: De
 def test_a_first_version_is_always_true_and_of_what_was_before_a_later_one_nothing_is_known(device: Device) -> None:
     device.start(policy(1, 1.0))
     device.live(25)
-    assert dated(policy(1, 1.0), device_history(policy(1, 1.0), device.drawn)).always
+    assert dated(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn})).always
     device.stop()
     other = Device(device.folder / "other")
     other.folder.mkdir()
     other.start(policy(7, 1.0))
     other.live(25)
-    when = dated(policy(7, 1.0), device_history(policy(7, 1.0), other.drawn))
+    when = dated(policy(7, 1.0), device_history(policy(7, 1.0), {"hr": other.drawn}))
     assert when.since is not None
     assert when.since > 1000, "a lost outbox may have had a weaker one"
     other.stop()
@@ -214,7 +214,7 @@ def test_a_power_cut_forgets_ticks_and_no_policy(device: Device) -> None:
     device.live(25)
     device.lose_power()
     device.start(policy(2, 1.0))
-    released, spans = device.released(), ticks_of(device_history(policy(2, 1.0), device.drawn))
+    released, spans = device.released(), ticks_of(device_history(policy(2, 1.0), {"hr": device.drawn}))
     assert set(released.values()) == {1, 2}
     noises = {made.version: Noise.of(made) for made in device.running}
     assert all(spans[tick].noise == noises[version] for tick, version in released.items())
@@ -247,7 +247,7 @@ def test_another_policy_under_the_same_number_is_another_one(device: Device) -> 
     device.stop()
     device.start(policy(1, 1.0))
     device.live(20)
-    when = dated(policy(1, 1.0), device_history(policy(1, 1.0), device.drawn))
+    when = dated(policy(1, 1.0), device_history(policy(1, 1.0), {"hr": device.drawn}))
     assert not when.always
     assert when.since is not None
     assert when.since > 1020
@@ -267,7 +267,7 @@ def test_the_oldest_rows_are_forgotten_before_there_are_too_many(device: Device)
     device.stop()
     device.start(policy(2, 1.0))
     assert len(device.drawn["rows"]) == MOST_ROWS
-    when = dated(policy(2, 1.0), device_history(policy(2, 1.0), device.drawn))
+    when = dated(policy(2, 1.0), device_history(policy(2, 1.0), {"hr": device.drawn}))
     assert when.since is not None
     assert when.since > device.drawn["rows"][0][0], "the first policy is not known any more"
     device.stop()
@@ -375,7 +375,7 @@ def check_life(seed: int, folder: Path, counts: Counter[str]) -> None:
     device.live(draw.randint(1, 60))
     device.stop()
     device.start(current)
-    released, history = device.released(), device_history(current, device.drawn)
+    released, history = device.released(), device_history(current, {"hr": device.drawn})
     spans = ticks_of(history)
     noises = {made.version: Noise.of(made) for made in device.running}
     for tick, number in released.items():
