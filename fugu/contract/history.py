@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, Self, cast
 
 from fugu.contract.chains import ChainClass, JointChains
@@ -435,6 +435,19 @@ class _Run(NamedTuple):
 _UNKNOWN = _Run(None, 0, None)
 
 
+def _joined(runs: Iterable[_Run]) -> list[_Run]:
+    """Take runs with one bound that follow one another, with a gap between, for one: so many ticks leak the same."""
+    joined: list[_Run] = []
+    for run in runs:
+        before = joined[-1] if joined else None
+        if before is not None and before.ratios is not None and before.ratios == run.ratios:
+            most = None if before.most is None or run.most is None else before.most + run.most
+            joined[-1] = _Run(run.ratios, before.least + run.least, most)
+        else:
+            joined.append(run)
+    return joined
+
+
 class _Sum(NamedTuple):
     """The leakages of both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
 
@@ -469,7 +482,7 @@ class _Promise:
         while begin and (spans[begin - 1].version == version or spans[begin - 1][:2] == (0, noise)):
             begin -= 1
         with localcontext(CONTEXT):
-            past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])]
+            past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])])
             future = [self._run(span) for span in spans[last + 1 :]]
             since, until = self._interval(spans[begin : last + 1], spans[last + 1 :], past, future)
             if since == 0 and until is None:
@@ -503,7 +516,7 @@ class _Promise:
         if quiet and louder is None:
             return 0, None
         # Ticks of later versions that have no less noise count as ticks of this one.
-        sums = self._sums(past, [] if louder is None else future[louder:][::-1])
+        sums = self._sums(past, [] if louder is None else _joined(future[louder:])[::-1])
         far = [each.before(MAX_TICK) + each.after(MAX_TICK) for each in sums]
         spare = [
             (each.limit - most - _HAIR) / (1 if louder is None else 2) for each, most in zip(sums, far, strict=True)
@@ -543,7 +556,8 @@ class _Promise:
                 return sums
         limit = as_decimal(told - Fraction(_derived(self.policy, self.windows).epsilon(ticks)))
         before, after = (self._excess(runs, self._above) for runs in (past, future))
-        return [_Sum(limit, lambda d: self._decayed(before, d), lambda d: self._decayed(after, d))]
+        sides = (cache(partial(self._decayed, excess)) for excess in (before, after))
+        return [_Sum(limit, *sides)]
 
     def _decayed(self, excess: Decimal, ticks: int) -> Decimal:
         """The rest of an excess after so many ticks, at most."""
@@ -598,7 +612,7 @@ class _Promise:
                 value = _powers(odds, ratio).image(run.least, value)
             else:  # between where it begins and where it tends to
                 value = max(value, universal_leakage(odds, ratio).sqrt())
-        return lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least)
+        return cache(lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least))
 
     def _outside(self, spans: Sequence[Span], own: int, *, complete: bool) -> StretchBound | None:
         """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
@@ -612,7 +626,7 @@ class _Promise:
         largest, reach, rest = _largest(*(ratios for ratios in later if ratios is not None)), own, Decimal(0)
         while True:
             rates = _rates(largest)
-            past = [*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])]
+            past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])])
             rest = self._excess(past, partial(_above, rates))
             earlier = self._ratios(spans[reach - 1]) if reach else None
             if rest <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:

@@ -358,3 +358,16 @@ def test_a_policy_of_categories_is_dated_too() -> None:
     when = dated(strong, one_after_another((weak, 2000), (strong, 2000)))
     assert when.since is not None
     assert when.since > 2000
+
+
+def test_gaps_in_the_numbers_of_a_version_are_no_change_and_count_for_nothing() -> None:
+    """A device that lost ticks a hundred times has drawn as many under the version as one that lost none."""
+    old, new = policy(1, 4.0), policy(2, 1.0)
+    whole = dated(new, one_after_another((old, 500), (new, 500)))
+    assert whole.since is not None
+    broken = [Span(1, Noise.of(old), first, first + 4) for first in range(0, 1000, 10)]
+    started = Span(2, Noise.of(new), 1000, None)
+    when = dated(new, History((*broken, started)))
+    assert when.since is not None
+    assert when.since - 1000 == whole.since - 500
+    assert when.outside == whole.outside
