@@ -93,7 +93,7 @@ def row(words: list[str]) -> list[str]:
     period, best = found["readings"].get("period_seconds"), found["recommended"]
     yes = best["kind"] != "none"
     judged = [one for one in found["candidates"] if one["guess_error"] and not math.isnan(one["expected_error"])]
-    promise = found["promise"].removeprefix("promise: ")
+    promise = found["promise"].partition(".")[0]
     if not yes and not judged:
         why = found["verdict"][-1].partition(":")[0]
         return [name, asked(best, words[1:]), promise, f"no: {why}", *["-"] * 4, f"{seconds:.0f}"]

@@ -21,6 +21,7 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable
 from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise
 from fugu.contract.policy import PolicyHeader
+from fugu.contract.verdicts import privacy_sentence
 
 __all__ = [
     "MAX_CHANGES",
@@ -212,6 +213,14 @@ class MeasurePolicy(PolicyHeader):
     def table(self, number: int) -> TimedTable | None:
         """The table of a number, if the policy has it."""
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
+
+    @property
+    def privacy(self) -> str:
+        """The verdict on what all points together tell about a tick, by its promise."""
+        return privacy_sentence(self.stream_loss.epsilon, "single tick")
+
+    def __str__(self) -> str:
+        return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
     def verify(self, ceiling: float | None = None) -> None:
         """Check every table against the policy graph, and a point's epsilon against the ceiling that the owner accepts.

@@ -21,6 +21,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.sentences import LAST_US
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
+from fugu.contract.verdicts import promised_words
 from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
 
 __all__ = [
@@ -238,6 +239,15 @@ class Policy(PolicyHeader):
     def bound(self, derived: Loss | None = None) -> StretchBound:
         """Bound of symbols and windows together about stretches, from the derived loss of a tick or the promise."""
         return self._bound(self.guarantee, self.outputs, derived)
+
+    @property
+    def privacy(self) -> str:
+        """The verdict on what symbols and windows together tell, by its promise."""
+        rows = self.bound().rows(self.clock.period_us, self.guarantee.epsilon)
+        return promised_words(self.guarantee.epsilon, self.guarantee.stretch_ticks, rows)
+
+    def __str__(self) -> str:
+        return f"{self.fleet}/{self.device}/{self.stream} version {self.version}. {self.privacy}"
 
     def windows_bound(self, derived: Loss | None = None) -> StretchBound | None:
         """Bound of the windows alone about stretches; `None` without windows."""

@@ -25,8 +25,8 @@ STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
 DAYS = 14
 """An hour that is the same on so many days is told of as well: a habit is more than any one evening."""
 
-LARGEST_PROTECTED = 10.0
-"""Above this epsilon a likelihood can change by a factor of 22,000: nothing is protected."""
+LARGEST_PROTECTED = 6.0
+"""Above this epsilon odds can change more than 403 times: it is called not private, and nothing is protected."""
 
 StretchTicks = Annotated[int, Field(ge=1, le=MAX_TICK)]
 _COUNTS = (10, 100, 1000)
@@ -37,13 +37,14 @@ class Stretch(NamedTuple):
     """A stretch: its most ticks, and bounds on the log-likelihood ratio of two courses of their states, in nats.
 
     `epsilon` holds for the class of chains, whatever the states around were; `floor` for any class, if these were the
-    same in both courses.
+    same in both courses. `seconds` is its time if that is a round one; 0 is a single tick.
     """
 
     name: str
     ticks: int
     epsilon: float
     floor: float
+    seconds: int | None = None
 
     @property
     def protected(self) -> bool:
@@ -156,22 +157,24 @@ class StretchBound:
         Without a period, 10, 100 and 1000 ticks stand for the times. With `epsilon`, the longest that is within it.
         """
         if period_us is None:
-            lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
+            lengths: list[tuple[str, int, int | None]] = [(f"{ticks} ticks", ticks, None) for ticks in _COUNTS]
         else:
-            lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
+            lengths = [(name, stretch_ticks(seconds, period_us), seconds) for name, seconds in STRETCHES]
         own = {window.length: f"a window of {window.name}" for window in reversed(self.windows)}
-        lengths += [(name, ticks) for ticks, name in sorted(own.items())]
+        lengths += [(name, ticks, None) for ticks, name in sorted(own.items())]
         if self.ticks > 1:
-            lengths.append(("a stretch that is promised", self.ticks))
+            lengths.append(("a stretch that is promised", self.ticks, None))
         if epsilon is not None and (longest := self.longest(epsilon)) > 1:
-            lengths.append((f"the longest within epsilon {epsilon:g}", longest))
-        rows = [Stretch(name, ticks, self.epsilon(ticks), self.floor(ticks)) for name, ticks in lengths]
+            lengths.append((f"the longest within epsilon {epsilon:g}", longest, None))
+        rows = [
+            Stretch(name, ticks, self.epsilon(ticks), self.floor(ticks), seconds) for name, ticks, seconds in lengths
+        ]
         if period_us is not None:
             hour = rows[1]
             often = float_up(DAYS * Fraction(hour.epsilon)) if self._adds(hour.epsilon) else math.inf
             floor = float_up(DAYS * Fraction(hour.floor))
             rows.append(Stretch(f"the same hour on {DAYS} days", DAYS * hour.ticks, often, floor))
-        single = Stretch("a single tick", 1, self.epsilon(1), self.floor(1))
+        single = Stretch("a single tick", 1, self.epsilon(1), self.floor(1), 0)
         return (single, *sorted(rows, key=lambda row: row.ticks))
 
     def _adds(self, epsilon: float) -> bool:

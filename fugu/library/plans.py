@@ -22,7 +22,9 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.topics import topic_of
+from fugu.contract.verdicts import Privacy, privacy_of
 from fugu.host import arguments
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
@@ -115,8 +117,15 @@ class Plan:
 
     @property
     def verdict(self) -> list[str]:
-        """Sentences: the first is the answer, the others say why."""
-        return verdict(self.details) if isinstance(self.details, AutoPlan) else place_verdict(self.details)
+        """Sentences: is it useful, is it private, and why."""
+        if isinstance(self.details, AutoPlan):
+            return verdict(self.details, self.policy)
+        return place_verdict(self.details, self.policy)
+
+    @property
+    def privacy(self) -> Privacy:
+        """Class of the epsilon that was asked for: private, weak or none."""
+        return privacy_of(self.details.question.epsilon)
 
     @property
     def errors(self) -> tuple[Errors, ...]:
@@ -211,6 +220,7 @@ class Plan:
         folder: str | Path,
         *,
         force: bool = False,
+        not_private: bool = False,
         broker: Broker | None = None,
         sensor: Sequence[str] | None = None,
     ) -> tuple[Path, ...]:
@@ -224,14 +234,20 @@ class Plan:
         Args:
             folder: A folder, new or not.
             force: Overwrite a plan that is there: the policy takes the place of the one that it has.
+            not_private: Write a plan whose `privacy` is none; its owner then writes the ceiling in `agent.toml`.
             broker: Connection of the agent (default: port 1883 of this machine).
             sensor: Lines of the agent's sensor, in TOML (default: it replays what was held back).
 
         Raises:
-            FuguError: the folder holds a plan.
+            FuguError: the folder holds a plan, or it is not private.
             OSError: it cannot be written.
         """
         folder = Path(folder)
+        if self.useful and self.privacy == "none" and not not_private:
+            raise FuguError(
+                f"this plan is not private: plan with an epsilon of at most {LARGEST_PROTECTED:g}, or write it all the "
+                "same with --not-private"
+            )
         if not force:
             refuse_overwriting(folder)
         texts = {_PAGE: self.page()}
@@ -254,7 +270,9 @@ class Plan:
 
     def page(self) -> str:
         """Text of `plan.html`: the verdict, with pictures of the recording too."""
-        return plan_page(self.details) if isinstance(self.details, AutoPlan) else place_page(self.details)
+        if isinstance(self.details, AutoPlan):
+            return plan_page(self.details, self.policy)
+        return place_page(self.details, self.policy)
 
     def configuration(self, broker: Broker | None = None, sensor: Sequence[str] | None = None) -> str:
         """Text of `agent.toml`, with arguments as of `save`; empty if nothing could be replayed."""
@@ -317,6 +335,8 @@ def _agent_configuration(
             "loop = false  # a second time its readings would be told with new noise, beyond the promise",
             _held_back(rows, plan.held_back, step),
         ]
+    if privacy_of(plan.question.epsilon) == "none":
+        ceilings = [f"# Not private: write the ceiling yourself if you accept that.\n# {line}" for line in ceilings]
     return "\n".join(
         [
             *toml_lines({"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite"}),

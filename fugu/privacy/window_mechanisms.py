@@ -117,7 +117,9 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     told = bound.rows(period_us)
     if (length := request.length) is not None:
         told = tuple(
-            Stretch(one.name, length, bound.epsilon(length), bound.floor(length)) if one.ticks > length else one
+            one._replace(ticks=length, epsilon=bound.epsilon(length), floor=bound.floor(length))
+            if one.ticks > length
+            else one
             for one in told
         )
     return PlannedScale(accepted, single, declared, accepted > scale, told)

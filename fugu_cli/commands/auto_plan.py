@@ -10,6 +10,8 @@ from pathlib import Path
 import typer
 
 from fugu.contract.errors import FuguError
+from fugu.contract.stretches import LARGEST_PROTECTED
+from fugu.contract.verdicts import LARGEST_PRIVATE
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
@@ -20,12 +22,13 @@ from fugu.recordings.words import read_options
 from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import NOTHING
-from fugu_cli.view.auto_plan import percent, tell_auto
+from fugu_cli.view.auto_plan import error_words, tell_auto
 from fugu_cli.view.plan_page import tell_places
 from fugu_cli.view.terminal import answer, say, working
 
 __all__ = [
     "Offer",
+    "answers",
     "asked_words",
     "offer_line",
     "offers_of",
@@ -41,8 +44,13 @@ Offer = tuple[str, AutoOptions]
 _NAMED = ("fleet", "device", "stream", "epoch", "broker")
 _READ_BY = (*(field.name for field in fields(RecordingOptions)), *_NAMED)
 """Options that are no part of the question."""
-_BASELINE, _EPSILON = 50, 4.0
-"""Settings that a plan which recommends nothing tries instead."""
+_BASELINE = 50
+"""Ticks of a baseline that a plan which recommends nothing tries instead."""
+_NOTHING_ELSE = "Nothing that was tried instead is useful: a recording of more days may do."
+_NOT_WRITTEN = (
+    f"Not written, since it is not private: ask for an epsilon of at most {LARGEST_PROTECTED:g}, or add --not-private."
+)
+_OWN_CEILING = "agent.toml has no ceiling: its owner writes it, and the agent does not start before."
 _HELD_BACK = (
     "agent.toml replays only what was held back: no answer was chosen by it, and the policy has two digits of it, "
     "those of its class. In earnest a sensor takes its place."
@@ -54,9 +62,11 @@ _STDIN = (
 
 
 def plan_recordings(
-    files: Sequence[Path], options: AutoOptions, *, output: Path | None, as_json: bool, force: bool
+    files: Sequence[Path], options: AutoOptions, *, output: Path | None, not_private: bool, as_json: bool, force: bool
 ) -> None:
-    """Plan from recordings, one of each donor; print what was found, and write it if a folder is named.
+    """Plan from recordings, one of each donor; print the verdicts, and write the plan if a folder is named.
+
+    What is not private is written only if that is asked for.
 
     Raises:
         FuguError: something cannot be read, or the recording cannot answer such a question.
@@ -76,24 +86,39 @@ def plan_recordings(
         try:
             plan = find(question, progress=progress)
         except TooShortError as error:
-            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, options), progress)
+            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress)
         else:
-            offers = [] if plan.useful else offers_of(find, other_options(plan.details, options), progress)
+            offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
     named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
     lines = [offer_line(offer, ["fugu", "plan", "auto", *named]) for offer in offers]
-    written = () if output is None or plan is None else plan.save(output, force=force, broker=broker)
+    written: tuple[Path, ...] = ()
+    refused = plan is not None and plan.useful and plan.privacy == "none" and not not_private
+    if output is not None and plan is not None and not refused:
+        written = plan.save(output, force=force, not_private=not_private, broker=broker)
     if plan is None:
-        document = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [short], "offers": lines}
-        answer(as_json, lambda: document, lambda: print(f"No: {short}", *lines, sep="\n"), indent=2)
+        verdict = f"Not useful: {short}"
+        document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
+        answer(as_json, lambda: document | {"offers": lines}, lambda: print(verdict, *lines, sep="\n"), indent=2)
     elif isinstance(plan.details, AutoPlan):
         tell_auto(as_json, plan.details, plan.policy, lines)
     else:
         tell_places(as_json, plan.details, plan.policy, lines)
+    if plan is not None and not answers(plan) and not lines and not as_json:
+        say(_NOTHING_ELSE)
+    if refused and output is not None and not as_json:
+        say(_NOT_WRITTEN)
     if plan is not None and plan.useful and written and not as_json:
         say(f"written: {', '.join(map(str, written))}")
+        if plan.privacy == "none":
+            say(_OWN_CEILING)
         say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
-    if plan is None or not plan.useful:
+    if plan is None or not answers(plan):
         raise typer.Exit(NOTHING)
+
+
+def answers(plan: Plan) -> bool:
+    """True if a plan is useful, and at least weakly private."""
+    return plan.useful and plan.privacy != "none"
 
 
 def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[str, float], None]) -> list[Offer]:
@@ -113,15 +138,15 @@ def offers_of(find: Planner, others: Iterable[AutoOptions], progress: Callable[[
             continue
         best = next((errors for errors in plan.errors if errors.recommended), None)
         if best is not None and best.held_back is not None:
-            size = metres if plan.recommended.unit == "metres" else percent
-            words = (
-                f"{size(best.held_back)} off on held-back rows instead (always guessing: {size(best.guessing)}), for "
-            )
-            offers.append((words + best.answer, other))
+            metre = plan.recommended.unit == "metres"
+            off, guess = (_metres if metre else error_words)(best.held_back), best.guessing
+            guessing = f"{guess:.0f}" if metre else error_words(guess).partition(" ")[0]
+            words = f"Try instead: {best.answer}, off by {off} on held-back rows; guessing is off by {guessing}"
+            offers.append((words, other))
     return offers
 
 
-def metres(error: float) -> str:
+def _metres(error: float) -> str:
     """An error of places, in whole metres."""
     return f"{error:.0f} m"
 
@@ -145,7 +170,10 @@ def asked_words(options: AutoOptions) -> list[str]:
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
-    """At most five settings to try."""
+    """At most five settings to try, none above the largest epsilon that is private."""
+    options = _capped(options)
+    if options.epsilon < plan.question.epsilon:
+        yield options
     if isinstance(plan, AutoPlan):
         if plan.states.discretiser.missing is not None and plan.gaps is not None and plan.gaps.independent:
             options = replace(options, missing="ignore")
@@ -154,12 +182,18 @@ def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[
             options = replace(options, states=",".join(plan.merged))
             yield options
         yield from _shorter(plan.states.baseline_ticks, options)
-    if plan.least_epsilon is not None:
-        yield replace(options, epsilon=plan.least_epsilon)
+    least = plan.least_epsilon or 0.0
+    if options.epsilon < least <= LARGEST_PRIVATE:
+        yield replace(options, epsilon=least)
     if isinstance(plan, AutoPlan) and plan.question.protect:
         yield replace(options, protect="tick")
-    elif (plan.least_epsilon or 0.0) < _EPSILON:
-        yield replace(options, epsilon=max(_EPSILON, 2.0 * options.epsilon))
+    elif options.epsilon < LARGEST_PRIVATE != least:
+        yield replace(options, epsilon=LARGEST_PRIVATE)
+
+
+def _capped(options: AutoOptions) -> AutoOptions:
+    """The same at an epsilon that is private: no other is offered."""
+    return replace(options, epsilon=min(options.epsilon, LARGEST_PRIVATE))
 
 
 def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:

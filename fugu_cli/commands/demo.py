@@ -61,7 +61,7 @@ def _demo(
 
 
 @command(trial)
-def _try(file: Path | None = None, *, options: TrialOptions, browser: bool = True) -> int:
+def _try(file: Path | None = None, *, options: TrialOptions, not_private: bool = False, browser: bool = True) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
 
     Plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part of
@@ -76,16 +76,17 @@ def _try(file: Path | None = None, *, options: TrialOptions, browser: bool = Tru
 
     Args:
         file ([HISTORY.csv]): Readings, plain or gzip, as for fugu plan auto.
+        not_private: Replay what is not private too, and print its configuration.
         browser: Open the page.
     """
     from fugu_cli.demo.trial import run
 
     with _ending_in_order():
-        return run(file, AutoOptions(**asdict(options)), browser=browser)
+        return run(file, AutoOptions(**asdict(options)), not_private=not_private, browser=browser)
 
 
 @command(start)
-def _start(*, browser: bool = True) -> int:
+def _start(*, not_private: bool = False, browser: bool = True) -> int:
     """From a file or a topic to an agent, in a browser.
 
     A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
@@ -98,12 +99,13 @@ def _start(*, browser: bool = True) -> int:
       fugu start --no-browser
 
     Args:
+        not_private: Write what is not private too: its owner then writes the ceiling in agent.toml.
         browser: Open the page.
     """
     from fugu_cli.demo.wizard import run
 
     with _ending_in_order():
-        return run(browser=browser)
+        return run(not_private=not_private, browser=browser)
 
 
 @contextlib.contextmanager

@@ -30,12 +30,14 @@ def auto(
     *,
     options: AutoOptions,
     output: Path | None = None,
+    not_private: bool = False,
     as_json: JsonOption = False,
     force: bool = False,
 ) -> None:
     """Plan from a recording and a question.
 
-    What to release, how far off it is, and what attackers make of it.
+    Is it useful, is it private, how far off is it, and what do attackers make of it? Exit code 3: not useful, or not
+    private.
 
     Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
     attacks what it recommends, and judges it on a part of the recording that it was not chosen by. Says so where
@@ -51,11 +53,12 @@ def auto(
     Args:
         readings (READINGS...): CSV (also gzipped), not to be released; one of each donor.
         output (-o DIR): Write policy.json, agent.toml and plan.html there.
+        not_private: Write what is not private too: its owner then writes the ceiling in agent.toml.
         force: Overwrite the plan that is in DIR.
     """
     from fugu_cli.commands.auto_plan import plan_recordings
 
-    plan_recordings(readings, options, output=output, as_json=as_json, force=force)
+    plan_recordings(readings, options, output=output, not_private=not_private, as_json=as_json, force=force)
 
 
 @command(app, "stream")

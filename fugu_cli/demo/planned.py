@@ -25,6 +25,7 @@ from fugu.planning.states import states_of
 from fugu.recordings.readings import Readings
 from fugu_cli.commands.auto_plan import (
     Offer,
+    answers,
     asked_words,
     offer_line,
     offers_of,
@@ -57,6 +58,7 @@ _SENSOR_WORDS = "On your sensor", "Paste this block where the sensor is. Change 
 _HELD_BACK = "The part that was held back: no answer was chosen by it"
 _LONGER = "A recording of more days may do."
 _NOTHING = "Nothing would leave: no answer to this question is of use."
+_NOT_PRIVATE = "Not replayed, since it is not private: ask for a smaller epsilon, or add --not-private."
 _NOT_REPLAYED = (
     "Not replayed: only one device's counts, or symbols of two states for the state now, are, of plain files (fugu "
     "read FILE -o plain.csv makes one); no averages of groups or points of places. "
@@ -64,17 +66,20 @@ _NOT_REPLAYED = (
 )
 
 
-def plan_and_replay(page: Page, path: Path, readings: Readings | None, options: AutoOptions) -> int:
+def plan_and_replay(
+    page: Page, path: Path, readings: Readings | None, options: AutoOptions, *, not_private: bool
+) -> int:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
     plan, offers = _shown_plan(page, path, readings, options)
-    first, *details = plan.verdict
-    say(first, style="bold")
+    useful, private, *details = plan.verdict
+    say(useful, style="bold")
+    say(private, style="bold")
     for sentence in details:
         say(sentence)
-    if not plan.useful:
+    if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
         page.show(stage=_NO_ANSWER, ended=True, paste=[*_INSTEAD, "\n".join(lines)])
-        say("\n".join([_NOTHING, *lines]))
+        say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         page.stay()
         return NOTHING
     missing, stage = list[str](), _NOT_REPLAYED
@@ -92,7 +97,7 @@ def plan_and_replay(page: Page, path: Path, readings: Readings | None, options: 
     for sentence in missing:
         say(f"missing: {sentence}")
     page.stay()
-    return 1 if missing else 0
+    return 1 if missing else 0 if answers(plan) else NOTHING
 
 
 def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
@@ -105,7 +110,7 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
         shown.append({"words": offer_line(offer, []).replace("--", ""), "options": texts})
-    page.show(stage=_PLANNED if plan.useful else _NO_ANSWER, done=0.0, ended=True, offers=shown)
+    page.show(stage=_PLANNED if answers(plan) else _NO_ANSWER, done=0.0, ended=True, offers=shown)
     return plan
 
 
@@ -143,11 +148,11 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
             page.show(stage=f"planning: {part}", done=share)
 
         plan = find(question, progress=tell)
-        first, *details = plan.verdict
-        page.show(verdict=first)
+        useful, private, *details = plan.verdict
+        page.show(verdict=f"{useful} {private}")
         page.show_replay(0, details=details, said=["", "" if plan.useful else _NOTHING, ""])
         page.link(plan.page())
-        return plan, [] if plan.useful else offers_of(find, other_options(plan.details, options), tell)
+        return plan, [] if answers(plan) else offers_of(find, other_options(plan.details, options), tell)
 
 
 def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
@@ -218,5 +223,6 @@ def _block(plan: Plan, path: Path, asked: list[str]) -> str:
     topic, where = topic_of_recording(plan)
     sensor = Mqtt(kind="mqtt", port=_PORT, topic=topic, path=where)
     configuration = plan.configuration(sensor=topic_sensor(plan, sensor))
-    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, "-o", "plan"])
+    flag = ["--not-private"] if plan.privacy == "none" else []
+    command = shlex.join(["fugu", "plan", "auto", str(path.resolve()), *asked, *flag, "-o", "plan"])
     return f"{command}\ncat > plan/agent.toml <<'END'\n{configuration}END\nfugu agent run plan/agent.toml\n"

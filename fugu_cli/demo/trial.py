@@ -17,7 +17,7 @@ __all__ = ["recorded", "run", "show_recording"]
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 
 
-def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
+def run(file: Path | None, options: AutoOptions, *, not_private: bool, browser: bool) -> int:
     """Try a recording, or one of ours; returns 1 if something is missing at the end, and another code after a no.
 
     Raises:
@@ -32,7 +32,7 @@ def run(file: Path | None, options: AutoOptions, *, browser: bool) -> int:
         show_recording(page, readings)
         from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
-        return plan_and_replay(page, path, readings, options)
+        return plan_and_replay(page, path, readings, options, not_private=not_private)
 
 
 def recorded(path: Path, options: AutoOptions) -> Readings | None:

@@ -80,7 +80,7 @@ _RUN = "Run it", "This is all that the sensor's machine needs. The recording is 
 _STDIN = 'kind = "stdin"  # a reading a line'
 
 
-def run(*, browser: bool) -> int:
+def run(*, not_private: bool, browser: bool) -> int:
     """Serve the page until it is told to finish, or Ctrl-C.
 
     Raises:
@@ -88,7 +88,7 @@ def run(*, browser: bool) -> int:
     """
     refuse_beside_gateway(Path())
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
-        wizard = _Wizard(Path(folder), browser=browser)
+        wizard = _Wizard(Path(folder), not_private=not_private, browser=browser)
         with wizard.page as page:
             page.show(title="From a sensor to private values", stage=_BEGIN, stalled="", ask=True)
             try:
@@ -118,7 +118,8 @@ def _is_store(file: Path) -> bool:
 class _Wizard:
     """The program behind the page: takes what it sends, and does one thing after another, in the main thread."""
 
-    def __init__(self, folder: Path, *, browser: bool) -> None:
+    def __init__(self, folder: Path, *, not_private: bool, browser: bool) -> None:
+        self._not_private = not_private
         self.page = Page(browser=browser, posted=self._posted)
         self._folder = folder
         self._asked: Queue[dict[str, str]] = Queue(1)
@@ -275,6 +276,10 @@ class _Wizard:
         """Write the plan's files, with the topic in the place of the recording."""
         if self._plan is None or not self._plan.useful:
             raise CommandError("there is no plan to write yet")
+        if self._plan.privacy == "none" and not self._not_private:
+            raise CommandError(
+                "this plan is not private: ask for a smaller epsilon, or start the page with fugu start --not-private"
+            )
         broker, folder = broker_of(asked["broker"]), Path(asked["folder"] or "plan")
         lines, command = [_STDIN], shlex.join(["fugu", "agent", "run", str(folder / "agent.toml")])
         if asked["topic"]:
@@ -286,8 +291,11 @@ class _Wizard:
         refuse_beside_gateway(folder, folder.parent)
         topic_of("symbols", asked["fleet"], asked["device"], "readings")  # names that no topic has are refused
         whose = self._plan.whose._replace(fleet=asked["fleet"], device=asked["device"])
-        written = replace(self._plan, whose=whose).save(folder, broker=broker, sensor=lines)
-        load(folder / "agent.toml")  # as the agent will
+        written = replace(self._plan, whose=whose).save(
+            folder, not_private=self._not_private, broker=broker, sensor=lines
+        )
+        if self._plan.privacy != "none":  # else its owner has to write the ceiling
+            load(folder / "agent.toml")  # as the agent will
         self.page.show(stage=f"written: {', '.join(map(str, written))}", ended=True, paste=[*_RUN, command])
         say(f"written: {', '.join(map(str, written))}\n\n{command}")
 

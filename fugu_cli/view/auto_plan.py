@@ -13,6 +13,7 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
+from fugu.contract.verdicts import privacy_of
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
@@ -33,7 +34,9 @@ __all__ = [
     "answer_words",
     "auto_document",
     "candidate_document",
+    "error_words",
     "percent",
+    "quality_words",
     "taken_words",
     "tell_auto",
     "time_words",
@@ -41,6 +44,7 @@ __all__ = [
 ]
 
 
+_LEVELS = {"private": "", "weak": ", which is weakly private", "none": ", which is not private"}
 _WITHOUT_BOUND = 10_000
 """Factors on odds from which on a learner is as good as certain: their digits say nothing."""
 _ERRORS = ("off by", "95 % within", "held back", "guessing")
@@ -64,9 +68,9 @@ def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
     for facts in one.facts:
         for line in summary(one.source, facts):
             say(line)
-    first, *more = verdict(plan)
-    say(first, style="bold")
-    say(promise_words(question.epsilon, question.protect or 0), style="bold")
+    useful, private, *more = verdict(plan, policy)
+    say(useful, style="bold")
+    say(private, style="bold")
     for note in (*one.notes, *plan.states.notes):
         say(f"- {note}")
     if plan.gaps is not None:
@@ -86,30 +90,35 @@ def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
         say(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
 
 
-def verdict(plan: AutoPlan) -> list[str]:
-    """Why, in sentences; the first one is the answer."""
+def verdict(plan: AutoPlan, policy: AnyPolicy | None) -> list[str]:
+    """Sentences: is it useful, is it private, and why."""
     chosen, question = plan.recommended, plan.question
+    rows = _stretches(policy) if isinstance(policy, Policy) else ()
+    private = promise_words(question.epsilon, question.protect or 0, rows)
     if chosen.kind == "none":
-        return [*_nothing(plan), *_adversary(plan)]
+        useful, *why = _nothing(plan)
+        return [useful, private, *why, *_adversary(plan)]
     told = [
-        f"Yes: release {answer_words(plan, chosen)}. It is off by {percent(chosen.expected_error)} on average, "
-        f"95 % of answers within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
+        f"Useful: {answer_words(plan, chosen)}, {quality_words(chosen)}.",
+        private,
+        f"95 % of answers are off by at most {error_words(chosen.error_95)}.",
     ]
     if chosen.blocks is not None:
         told += _profile(plan, chosen.blocks)
     if chosen.held_back_error is not None:
-        told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
+        told.append(
+            f"On the part of the recording that chose nothing it is off by {error_words(chosen.held_back_error)}."
+        )
     best = _best(plan, "symbols") if chosen.kind == "windows" else None
     if best is not None and best.useful:
         told.append(
-            f"The best symbol stream is useful as well: off by {percent(best.expected_error)} over "
-            f"{_span(plan, best.window_ticks or 1)}, where always guessing is off by {percent(best.guess_error)}."
+            f"The best symbol stream is useful as well, over {_span(plan, best.window_ticks or 1)}: "
+            f"{quality_words(best)}."
         )
     elif best is not None:
         told.insert(
-            1,
-            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
-            f"{percent(best.expected_error)} where always guessing is off by {percent(best.guess_error)}.",
+            3,
+            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is {quality_words(best)}.",
         )
     if chosen.attack is not None:
         told.append(_attacked(chosen.attack, chosen))
@@ -246,24 +255,24 @@ def _reached(attack: Attack) -> str:
 
 
 def _nothing(plan: AutoPlan) -> list[str]:
-    """Why nothing is recommended, and what would be nearest to it."""
+    """Say that nothing is useful, then why, and which answer is nearest to it."""
     question = plan.question
-    told = [f"No: nothing is recommended at epsilon {question.epsilon:g}."]
     if plan.reasons:
-        return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
-    best = _best(plan, "symbols" if question.want == "now" else "windows")
+        return [
+            f"Not useful: {plan.reasons[0]}.",
+            *(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]),
+        ]
+    best = _best(plan, "symbols" if question.want == "now" else "windows", near=True)
+    told = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
     if best is not None:
-        told.append(
-            f"The most accurate answer, {answer_words(plan, best)}, is off by {percent(best.expected_error)} or more "
-            f"on average; always guessing is off by {percent(best.guess_error)}."
-        )
+        wide = question.within is not None and best.useful and best.expected_error > question.within
+        told = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
+        if wide and question.within is not None:
+            told.append(f"That is better than guessing, but not within {error_words(question.within)}.")
         if (day := _day(plan, best)) is not None:
             told.append(
-                f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
+                f"Over a day the noise alone is off by {error_words(day)}; the recording has too few days to judge it."
             )
-        wide = question.within is not None and best.useful and best.expected_error > question.within
-        if wide and question.within is not None:
-            told.append(f"That is better than guessing, but not within {percent(question.within)}.")
     if question.protect and best is not None and best.blocks is None:
         told += _stretch_needs(plan, best)
     if question.want == "now" and best is not None:
@@ -271,7 +280,7 @@ def _nothing(plan: AutoPlan) -> list[str]:
     if plan.least_epsilon is not None:
         told.append(
             f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful"
-            f"{_would_be(plan, plan.least_epsilon)}."
+            f"{_would_be(plan, plan.least_epsilon)}{_LEVELS[privacy_of(plan.least_epsilon)]}."
         )
     elif plan.too_few:
         told.append(_too_few(plan, *plan.too_few))
@@ -344,11 +353,11 @@ def _day(plan: AutoPlan, best: Candidate) -> float | None:
     return group_error(best.scale, day, best.devices)[0]
 
 
-def _best(plan: AutoPlan, kind: str) -> Candidate | None:
-    """The most accurate candidate of a kind; of symbols the one that beats guessing by most."""
+def _best(plan: AutoPlan, kind: str, *, near: bool = False) -> Candidate | None:
+    """The most accurate candidate of a kind; of symbols, or with `near`, the one that comes nearest to half a guess."""
     some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
     some = [one for one in some if one.blocks is None] or some
-    if kind == "symbols":
+    if near or kind == "symbols":
         return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
     return min(some, key=lambda one: one.expected_error, default=None)
 
@@ -390,6 +399,22 @@ def _option_time(seconds: float) -> str:
     return f"{seconds / 3600:g}h" if seconds % 3600 == 0 else f"{seconds / 60:.0f}m"
 
 
+def quality_words(candidate: Candidate, *, least: bool = False) -> str:
+    """How good an answer is, beside guessing; with `least`, it is this bad or worse."""
+    if candidate.window_ticks is None:
+        right, by_guessing = 1.0 - candidate.expected_error, 1.0 - candidate.guess_error
+        return f"{100.0 * right:.1f} % right; {100.0 * by_guessing:.1f} % by guessing"
+    more = " or more" if least else ""
+    error, guess = error_words(candidate.expected_error), error_words(candidate.guess_error).partition(" ")[0]
+    return f"off by {error}{more} on average; guessing is off by {guess}"
+
+
+def error_words(share: float) -> str:
+    """An error of a share in percentage points, with two digits."""
+    digits = f"{100.0 * share:.2g}" if share < 0.995 else f"{100.0 * share:.0f}"
+    return f"{digits} point{'' if digits == '1' else 's'}"
+
+
 def percent(share: float) -> str:
     """A share in per cent, with two digits."""
     return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
@@ -427,18 +452,20 @@ def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     one, question = plan.readings, plan.question
     ticks = question.ticks(one.period * plan.recommended.every)
+    rows = _stretches(policy) if isinstance(policy, Policy) else ()
     return {
-        **promise_document(question.epsilon, question.protect or 0, ticks),
+        "useful": plan.recommended.kind != "none",
+        **promise_document(question.epsilon, question.protect or 0, ticks, rows),
         "stay_99_ticks": plan.stay,
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
-        "verdict": verdict(plan),
+        "verdict": verdict(plan, policy),
         "least_epsilon": plan.least_epsilon,
         "covered": plan.covered,
         "gaps": None if plan.gaps is None else plan.gaps._asdict(),
         "left_out": [one if math.isfinite(one) else None for one in plan.left_out],
         "protected": protected_sentence(plan.recommended.discretiser),
-        "stretches": stretch_documents(_stretches(policy)) if isinstance(policy, Policy) else [],
+        "stretches": stretch_documents(rows),
         "readings": {
             "source": one.source,
             "column": one.column,

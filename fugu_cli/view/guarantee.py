@@ -11,6 +11,7 @@ from fugu.contract.discretisers import Discretiser
 from fugu.contract.history import settling_ticks
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
+from fugu.contract.verdicts import most_sure, privacy_of, privacy_sentence
 from fugu_cli.view.terminal import show_table
 
 __all__ = [
@@ -31,9 +32,9 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _COLUMNS = ("stretch", "ticks", "epsilon", "if all else is as it was")
 
 
-def promise_words(epsilon: float, seconds: int) -> str:
-    """The first line of a plan: which stretch its epsilon is about."""
-    return f"promise: any {stretch_words(seconds)}, epsilon {epsilon:g}"
+def promise_words(epsilon: float | None, seconds: int, rows: Sequence[Stretch] = ()) -> str:
+    """The verdict on privacy, for a promise about any stretch of so many seconds; `rows` are other stretches."""
+    return privacy_sentence(epsilon, stretch_words(seconds), rows)
 
 
 def stretch_words(seconds: int) -> str:
@@ -44,9 +45,14 @@ def stretch_words(seconds: int) -> str:
     return unit if seconds == size else f"{seconds // size} {unit}s"
 
 
-def promise_document(epsilon: float, seconds: int, ticks: int) -> dict[str, Any]:
+def promise_document(epsilon: float | None, seconds: int, ticks: int, rows: Sequence[Stretch] = ()) -> dict[str, Any]:
     """The same for JSON; `ticks` are the most of such a stretch."""
-    return {"promise": promise_words(epsilon, seconds), "protect_seconds": seconds, "stretch_ticks": ticks}
+    return {
+        "privacy": privacy_of(epsilon),
+        "promise": promise_words(epsilon, seconds, rows),
+        "protect_seconds": seconds,
+        "stretch_ticks": ticks,
+    }
 
 
 def change_words(
@@ -114,10 +120,11 @@ def stretch_documents(stretches: Sequence[Stretch]) -> list[dict[str, Any]]:
     return [
         {
             "stretch": stretch.name,
+            "seconds": stretch.seconds,
             "ticks": stretch.ticks,
             "epsilon": stretch.epsilon if math.isfinite(stretch.epsilon) else None,
+            "sure": most_sure(stretch.epsilon),
             "floor": stretch.floor,
-            "protected": stretch.protected,
         }
         for stretch in stretches
     ]

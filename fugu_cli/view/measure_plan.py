@@ -23,7 +23,7 @@ from fugu.places.protection import Protection, exposed
 from fugu.planning.measure_planner import Errors, MeasurePlan, SetPlan
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 from fugu.svg import points, svg
-from fugu_cli.view.guarantee import show_stretches, stretch_documents
+from fugu_cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu_cli.view.terminal import answer, say, show_table
 
 __all__ = ["draw_measure_plan", "tell_measure_plan", "tell_network_plan"]
@@ -177,9 +177,7 @@ def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
         "attack": None if plan.named is None else {"guess": float(plan.prior.max()), "named": plan.named},
         "prior": plan.prior_name,
-        "promise": "any single tick",
-        "protect_seconds": 0,
-        "stretch_ticks": 1,
+        **promise_document(stream.epsilon, 0, 1, stream.stretches),
         "epsilon_tick": spec.epsilon,
         "epsilon_any": plan.epsilon_any,
         "epsilon_stream": stream.epsilon,
@@ -274,7 +272,8 @@ def draw_measure_plan(plan: MeasurePlan) -> str:
 
 
 def _show_measure_plan(plan: MeasurePlan) -> None:
-    say("promise: any single tick; the epsilons below are of one point, and of all points about one tick")
+    say(promise_words(plan.stream.epsilon, 0, plan.stream.stretches), style="bold")
+    say("The epsilons below are of one point, and of all points about one tick.")
     spec = plan.spec
     dimensions = spec.values.shape[1]
     ((kind, value),) = spec.rule.items()

@@ -118,7 +118,7 @@ _SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
 _TRUE, _TOLD = "#222", "#0a7d5a"
 
 
-def plan_page(plan: AutoPlan) -> str:
+def plan_page(plan: AutoPlan, policy: AnyPolicy | None) -> str:
     """The page as HTML."""
     parts: list[str] = []
     if plan.curves:
@@ -135,9 +135,7 @@ def plan_page(plan: AutoPlan) -> str:
             f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
             "From the part of the recording that was held back, with simulated noise.</p>",
         ]
-    promise = promise_words(plan.question.epsilon, plan.question.protect or 0)
-    first, *more = verdict(plan)
-    return page(plan.readings.source, [first, promise, *more], parts)
+    return page(plan.readings.source, verdict(plan, policy), parts)
 
 
 def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
@@ -267,9 +265,9 @@ def tell_places(as_json: bool, plan: PlacePlan, policy: AnyPolicy | None, offers
 def _show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
     for line in summary(plan.traces.source, plan.traces.facts):
         say(line)
-    first, *more = place_verdict(plan)
-    say(first, style="bold")
-    say(promise_words(plan.question.epsilon, 0), style="bold")
+    useful, private, *more = place_verdict(plan, policy)
+    say(useful, style="bold")
+    say(private, style="bold")
     say(f"{plan.traces.source}: {len(plan.traces.places)} places{_every_place(plan, 1, ', one ')}")
     for sentence in more:
         say(sentence)
@@ -282,14 +280,17 @@ def _show_places(plan: PlacePlan, policy: AnyPolicy | None) -> None:
         show_stretches(_place_stretches(policy))
 
 
-def place_verdict(plan: PlacePlan) -> list[str]:
-    """Why, in sentences; the first one is the answer."""
+def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
+    """Sentences: is it useful, is it private, and why."""
     one, epsilon = plan.recommended, plan.question.epsilon
+    rows = _place_stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    private = promise_words(epsilon, 0, rows)
     if one.kind == "points":
         told = [
-            f"Yes: release {place_words(plan, one)}. It is off by {one.expected_error:.0f} m on average, 95 % within "
-            f"{one.error_95:.0f} m; always guessing is off by {one.guess_error:.0f} m.",
-            f"On the part of the recording that was held back it is off by {one.held_back_error:.0f} m.",
+            f"Useful: {place_words(plan, one)}, {place_quality(one)}.",
+            private,
+            f"95 % of places are off by at most {one.error_95:.0f} m.",
+            f"On the part of the recording that chose nothing they are off by {one.held_back_error:.0f} m.",
         ]
         if one.attack is not None:
             told.append(
@@ -304,17 +305,24 @@ def place_verdict(plan: PlacePlan) -> list[str]:
             "habits are not protected. It is proven if places are in the class of chains.",
             *([taken_words(_every_place(plan, one.every))] if one.every > 1 else []),
         ]
-    told = [f"No: nothing is recommended at epsilon {epsilon:g}."]
     if plan.reasons:
-        return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
+        reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
+        return [f"Not useful: {plan.reasons[0]}.", private, *reasons]
     best = min(plan.candidates, key=lambda each: each.expected_error)
-    told.append(
-        f"The most accurate, {place_words(plan, best)}, is off by {best.expected_error:.0f} m or more on average, "
-        f"95 % within {best.error_95:.0f} m; always guessing is off by {best.guess_error:.0f} m."
-    )
+    told = [
+        f"Not useful: {place_words(plan, best)}, {place_quality(best, least=True)}.",
+        private,
+        f"95 % of places are off by at most {best.error_95:.0f} m.",
+    ]
     if plan.least_epsilon is not None:
         return [*told, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
     return [*told, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve):g}."]
+
+
+def place_quality(one: Candidate, *, least: bool = False) -> str:
+    """How good points are, beside guessing; with `least`, they are this bad or worse."""
+    more = " or more" if least else ""
+    return f"off by {one.expected_error:.0f} m{more} on average; guessing is off by {one.guess_error:.0f}"
 
 
 def place_words(plan: PlacePlan, one: Candidate) -> str:
@@ -325,14 +333,16 @@ def place_words(plan: PlacePlan, one: Candidate) -> str:
 
 def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
     """The plan as an object for JSON."""
+    rows = _place_stretches(policy) if isinstance(policy, MeasurePolicy) else ()
     return {
-        **promise_document(plan.question.epsilon, 0, 1),
+        "useful": plan.recommended.kind != "none",
+        **promise_document(plan.question.epsilon, 0, 1, rows),
         "recommended": candidate_document(plan.recommended),
         "candidates": [candidate_document(one) for one in plan.candidates],
-        "verdict": place_verdict(plan),
+        "verdict": place_verdict(plan, policy),
         "least_epsilon": plan.least_epsilon,
         "protected": "the cell at a tick",
-        "stretches": stretch_documents(_place_stretches(policy)) if isinstance(policy, MeasurePolicy) else [],
+        "stretches": stretch_documents(rows),
         "readings": {
             "source": plan.traces.source,
             "kind": "places",
@@ -363,7 +373,7 @@ def _every_place(plan: PlacePlan, every: int, before: str = "") -> str:
     return f"{before}every {time_words(every * plan.period)}"
 
 
-def place_page(plan: PlacePlan) -> str:
+def place_page(plan: PlacePlan, policy: AnyPolicy | None) -> str:
     """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
     parts: list[str] = []
     curves = [
@@ -383,4 +393,4 @@ def place_page(plan: PlacePlan) -> str:
         keys = zip(colours(curves), words, strict=True)
         rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in keys)
         parts.append(f"<ul>{''.join(rows)}</ul>")
-    return page(plan.traces.source, place_verdict(plan), parts)
+    return page(plan.traces.source, place_verdict(plan, policy), parts)

@@ -16,6 +16,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
+from fugu.contract.verdicts import privacy_of
 from fugu.contract.windows import Window
 from fugu_cli.view.guarantee import change_words, stretch_documents, stretch_lines
 from fugu_cli.view.terminal import answer
@@ -47,6 +48,7 @@ def _policy_document(
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
+        "privacy": privacy_of(policy.guarantee.epsilon),
         "protected": protected_sentence(policy.discretiser),
         "stretches": stretch_documents(_rows(policy, policy.bound(loss))),
         "weights": None if policy.table is None else policy.table.weights(),
@@ -115,6 +117,7 @@ def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Recor
         print(_recorded(recorded))
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    print(f"  {policy.privacy}")
     print(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
     _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
@@ -155,6 +158,7 @@ def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Se
 def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
     reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
+        "privacy": privacy_of(policy.stream_loss.epsilon),
         "protected": protected_sentence(policy.discretiser),
         "epsilon_tick": policy.epsilon,
         "factor": policy.factor,
@@ -173,6 +177,7 @@ def _show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
+    print(f"  {policy.privacy}")
     print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
     print(f"  {protected_sentence(policy.discretiser)}")
     print(

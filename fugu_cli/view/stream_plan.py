@@ -53,7 +53,7 @@ def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretis
     request, chosen = plan.request, plan.chosen
     return {
         **_option_document(plan, chosen),
-        **promise_document(request.epsilon, request.protect, chosen.stretch_ticks),
+        **promise_document(request.epsilon, request.protect, chosen.stretch_ticks, chosen.stretches),
         "settling_ticks": settling_ticks(chosen.chains, request.epsilon),
         "protected": protected_sentence(discretiser),
         "adversary": chosen.adversary,
@@ -97,7 +97,7 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
 
 def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
     request, chosen = plan.request, plan.chosen
-    say(promise_words(request.epsilon, request.protect), style="bold")
+    say(promise_words(request.epsilon, request.protect, chosen.stretches), style="bold")
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
@@ -250,7 +250,7 @@ def _show_noise(
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None,
 ) -> None:
-    say(promise_words(request.epsilon, 0), style="bold")
+    say(promise_words(request.epsilon, 0, best.planned.stretches), style="bold")
     for note in notes:
         say(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
@@ -298,7 +298,7 @@ def _error(request: WindowRequest, each: PlannedNoise) -> WindowError:
 def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any]:
     noise, planned = each
     return {
-        **promise_document(request.epsilon, 0, 1),
+        **promise_document(request.epsilon, 0, 1, planned.stretches),
         "mechanism": noise.mechanism,
         "scale": str(planned.scale),
         "epsilon": noise.epsilon,
@@ -345,7 +345,7 @@ def tell_joint(
 def _show_joint(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> None:
-    say(promise_words(plan.guarantee.epsilon, protect), style="bold")
+    say(promise_words(plan.guarantee.epsilon, protect, _stretches(plan, period)), style="bold")
     for note in notes:
         say(note)
     say(protected_sentence(discretiser))
@@ -374,7 +374,7 @@ def _joint_document(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
 ) -> dict[str, Any]:
     return {
-        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks),
+        **promise_document(plan.guarantee.epsilon, protect, plan.guarantee.stretch_ticks, _stretches(plan, period)),
         "settling_ticks": settling_ticks(plan.chains, plan.guarantee.epsilon),
         "protected": protected_sentence(discretiser),
         "epsilon": plan.guarantee.epsilon,
@@ -449,7 +449,7 @@ def tell_streams(as_json: bool, plan: StreamsPlan) -> None:
 
 def _show_streams(plan: StreamsPlan) -> None:
     request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
-    say(promise_words(request.epsilon, request.protect), style="bold")
+    say(promise_words(request.epsilon, request.protect, _of_streams(plan)), style="bold")
     what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
     if chains.odds_ratio is None:
         say(f"Class: the fitted chain of {what}, taken as it is.")
@@ -508,7 +508,7 @@ def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
 def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     request = plan.request
     return {
-        **promise_document(request.epsilon, request.protect, request.stretch_ticks),
+        **promise_document(request.epsilon, request.protect, request.stretch_ticks, _of_streams(plan)),
         "settling_ticks": settling_ticks(plan.chains, request.epsilon),
         "epsilon": request.epsilon,
         "adversary": request.adversary,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import shlex
@@ -100,7 +101,12 @@ def test_the_document_has_every_field_that_is_promised(fugu: Fugu, planned: tupl
     assert chosen["latency_seconds"] == chosen["window_ticks"] * 30.0
     assert {"a single tick", "10 minutes", "1 hour", "8 hours"} <= {one["stretch"] for one in document["stretches"]}
     assert all(one["floor"] <= one["epsilon"] for one in document["stretches"] if one["epsilon"] is not None)
-    assert (document["promise"], document["stretch_ticks"]) == ("promise: any single tick, epsilon 1", 1)
+    assert (document["useful"], document["privacy"], document["stretch_ticks"]) == (True, "private", 1)
+    assert document["promise"].startswith("Private: about any single tick, from 50 % to at most 73 % sure. ")
+    assert document["promise"].endswith("Weakly private: 10 minutes. Not private: an hour or longer.")
+    assert document["verdict"][1] == document["promise"]
+    minutes = next(one for one in document["stretches"] if one["seconds"] == 600)
+    assert minutes["sure"] == pytest.approx(1.0 / (1.0 + math.exp(-minutes["epsilon"])))
     assert document["stay_99_ticks"] > 1
 
 
@@ -209,11 +215,11 @@ def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, pla
     done = fugu(*AUTO, planned[0])
     words = " ".join(done.out.split())
     assert words.startswith("motion.csv: a delimited table, 9000 rows; readings in column value")
-    assert " Yes: release the share of 'on' over" in words
-    assert words.index("rows are samples") < words.index("promise: any single tick, epsilon 1")
+    assert " Useful: the share of 'on' over" in words
+    assert words.index("rows are samples") < words.index("Useful: ") < words.index("Private: about any single tick, ")
     assert max(map(len, done.out.split("What was compared")[1].splitlines()[1:12])) <= 80
     assert "No symbol stream is useful at epsilon 1" in words
-    assert "always guessing is off by" in words
+    assert re.search(r"off by \S+ points? on average; guessing is off by \S+\.", words)
     assert "proven if the readings are in the class" in words
     assert "proven ceiling" not in words
     assert "1 hour 121" in words
@@ -224,8 +230,10 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
     done = fugu(*AUTO, planned[0], "--epsilon", ".03", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
     assert done.code == 3
-    assert " No: nothing is recommended at epsilon 0.03." in words
-    assert re.search(r"is off by \S+ % or more on average; always guessing is off by \S+ %\.", words)
+    assert re.search(
+        r" Not useful: the share .*, off by \S+ points or more on average; guessing is off by \S+\.", words
+    )
+    assert " Private: about any single tick, from 50 % to at most 51 % sure." in words
     assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
     refused = fugu(*AUTO, planned[0], "--epsilon", ".03", "--json")
@@ -241,12 +249,44 @@ def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Pa
     done = fugu(*AUTO, planned[0], "--epsilon", ".03")
     offers = [line for line in done.out.splitlines() if " over " in line and ": fugu plan auto" in line]
     assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
-    gives, guessing, line = re.split(" off on held-back rows instead \\(always guessing: |: (?=fugu)", offers[-1])
-    assert re.match(r"\S+ %\), for the share of 'on' over \d", guessing)
+    match = re.fullmatch(
+        r"Try instead: the share of 'on' over \d.*, off by (.*) on held-back rows; .*: (fugu .*)", offers[-1]
+    )
+    assert match
+    gives, line = match.groups()
     pasted = fugu(*shlex.split(line)[1:], "-o", tmp_path / "plan")
     assert pasted.code == 0
-    assert f"held back it is off by {gives}." in " ".join(pasted.out.split())
+    assert f"chose nothing it is off by {gives}." in " ".join(pasted.out.split())
     assert (tmp_path / "plan" / "policy.json").exists()
+
+
+@pytest.mark.long
+def test_what_is_not_private_is_written_only_if_that_is_asked_for_and_without_a_ceiling(
+    fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (*AUTO, planned[0], "--epsilon", 40, "-o", tmp_path / "plan")
+    refused = fugu(*asked)
+    assert refused.code == 3
+    assert "Not private: odds may change more than 10,000 times." in refused.out
+    assert "Not written, since it is not private" in refused.out
+    assert "--epsilon 3.0" in refused.out, "an offer is private"
+    assert not (tmp_path / "plan").exists()
+    written = fugu(*asked, "--not-private", "--json")
+    document = json.loads(written.out)
+    assert (written.code, document["useful"], document["privacy"]) == (3, True, "none")
+    configuration = (tmp_path / "plan" / "agent.toml").read_text()
+    assert "ceiling" not in tomllib.loads(configuration)
+    assert "# ceiling = 40.0" in configuration
+    assert agent(["--check", str(tmp_path / "plan" / "agent.toml")]) != 0
+    assert "ceiling is missing" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("epsilon", [800])
+def test_no_epsilon_ends_a_plan_in_a_fault(fugu: Fugu, planned: tuple[Path, Path], epsilon: float) -> None:
+    done = fugu(*AUTO, planned[0], "--epsilon", epsilon, "--window", "3h")
+    assert (done.code, done.err) == (3, "")
+    assert "Not private: odds may change more than 10,000 times." in done.out
 
 
 @pytest.mark.long
@@ -310,13 +350,13 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
     done = fugu(*AUTO, tmp_path / "night.csv", "--period", 60, "--epsilon", 4, "-o", tmp_path / "plan")
     told, *offers = done.out.splitlines()
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
-    assert offers[0].endswith("--period 60.0 --epsilon 4.0 --protect tick --baseline 50")
+    assert offers[0].endswith("--period 60.0 --epsilon 3.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].partition(": fugu ")[2])).code == 0
     assert not (tmp_path / "plan").exists()
     (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
     few = fugu(*AUTO, tmp_path / "few.csv", "--period", 60, "--json")
     assert (few.code, json.loads(few.out)["offers"]) == (3, [])
-    assert json.loads(few.out)["verdict"][0].startswith("3 ticks are too few to plan from")
+    assert json.loads(few.out)["verdict"][0].startswith("Not useful: 3 ticks are too few to plan from")
 
 
 @pytest.mark.parametrize(
@@ -413,15 +453,16 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
         rows.append(f"{tick * 60},{52.002 + 0.0045 * rng.randrange(2)},{4.003 + 0.0073 * rng.randrange(2)}")
     file = tmp_path / "visits.csv"
     file.write_text("\n".join(rows) + "\n")
-    document = fugu(*AUTO, file, "--epsilon", 8, "--json", "-o", tmp_path / "plan").json()
+    document = fugu(*AUTO, file, "--epsilon", 6, "--json", "-o", tmp_path / "plan").json()
+    assert (document["useful"], document["privacy"]) == (True, "weak")
     chosen = document["recommended"]
     assert chosen in document["candidates"]
     assert (chosen["kind"], chosen["unit"], chosen["discretiser"]["kind"]) == ("points", "metres", "cells")
     assert 2 * chosen["expected_error"] <= chosen["guess_error"]
-    assert 0 < chosen["point_epsilon"] < chosen["epsilon"] <= 8
+    assert 0 < chosen["point_epsilon"] < chosen["epsilon"] <= 6
     assert chosen.keys() >= FIELDS
     assert chosen["attack"].keys() == ATTACK
-    assert fugu("check", "policy", tmp_path / "plan" / "policy.json", "--ceiling", 8).code == 0
+    assert fugu("check", "policy", tmp_path / "plan" / "policy.json", "--ceiling", 6).code == 0
     assert agent(["--check", str(tmp_path / "plan" / "agent.toml")]) == 0
     capsys.readouterr()
     page = Pictures((tmp_path / "plan" / "plan.html").read_text())
@@ -430,15 +471,20 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
     held_back = three_sets(np.zeros(2_600, dtype=np.int64), 0).test.rows.tolist()
     assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
-    refused = fugu(*AUTO, file, "--epsilon", 1)
+    two = tmp_path / "two.csv"
+    two.write_text("\n".join(re.sub(r"4\.\d+$", "4.003", row) for row in rows) + "\n")
+    refused = fugu(*AUTO, two, "--epsilon", 1)
     words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]
     assert refused.code == 3
-    gives, guessing, line = re.split(" off on held-back rows instead \\(always guessing: |: (?=fugu)", offer)
-    assert re.match(r"\d+ m\), for a point every .* for cells of \d+ m$", guessing)
+    match = re.fullmatch(
+        r"Try instead: a point every .* for cells of \d+ m, off by (\d+ m) on held-back rows; .*: (fugu .*)", offer
+    )
+    assert match
+    gives, line = match.groups()
     pasted = fugu(*shlex.split(line)[1:])
-    assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
-    assert " No: nothing is recommended at epsilon 1. promise: any single tick" in words
-    assert re.search(r"is off by \d+ m or more on average, 95 % within \d+ m; always guessing is off by \d+ m\.", words)
+    assert (pasted.code, f"chose nothing they are off by {gives}." in " ".join(pasted.out.split())) == (0, True)
+    assert " Private: about any single tick, from 50 % to at most 73 % sure." in words
+    assert re.search(r" Not useful: a point every .*, off by \d+ m or more on average; guessing is off by \d+\.", words)
     assert "no column 'lat'" in one_line(fugu(*AUTO, recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu(*AUTO, file, "--want", "place", "--threshold", 1))
 

@@ -51,7 +51,7 @@ def test_a_policy_of_an_hour_protects_an_hour_and_hardly_more(
 ) -> None:
     file = tmp_path / "policy.json"
     done = fugu("plan", *command, *CHAIN, "--period", 60, "--protect", "1h", *NAMED, "-o", file)
-    assert done.out.startswith("promise: any hour, epsilon 1\n")
+    assert done.out.startswith("Private: about any hour, from 50 % to at most 73 % sure.")
     policy = Policy.from_json(file.read_text())
     assert policy.guarantee.stretch_ticks == 61
     lost = policy.bound(policy.verify(Ceiling(epsilon=1.0, seconds=3600))).epsilon(61)
@@ -61,9 +61,10 @@ def test_a_policy_of_an_hour_protects_an_hour_and_hardly_more(
 def test_the_promise_is_in_the_document_with_both_numbers(fugu: Fugu) -> None:
     words = ("plan", "window", *CHAIN, "--window", 1440, "--json")
     slow = fugu(*words, "--period", 30).json()
-    assert (slow["promise"], slow["protect_seconds"]) == ("promise: any 10 minutes, epsilon 1", 600)
+    assert (slow["privacy"], slow["protect_seconds"]) == ("private", 600)
+    assert slow["promise"].startswith("Private: about any 10 minutes, from 50 % to at most 73 % sure.")
     assert all(one["floor"] <= one["epsilon"] for one in slow["stretches"] if one["epsilon"] is not None)
-    assert fugu(*words, "--period", 29).json()["promise"] == "promise: any single tick, epsilon 1"
+    assert fugu(*words, "--period", 29).json()["promise"].startswith("Private: about any single tick, ")
     bare, minutes = (fugu(*words, "--period", 30, "--protect", text).json() for text in ("600", "10m"))
     assert bare == minutes
 

@@ -42,7 +42,7 @@ def plan(motion: pd.Series) -> fugu.Plan:
 
 def test_it_recommends_a_checked_policy(plan: fugu.Plan, motion: pd.Series) -> None:
     assert plan.useful
-    assert plan.verdict[0].startswith("Yes: release the share of 'on' over 8 h. ")
+    assert plan.verdict[0].startswith("Useful: the share of 'on' over 8 h, off by ")
     assert isinstance(plan.policy, fugu.Policy)
     assert (plan.policy.stream, plan.policy.guarantee.epsilon) == ("hall", 2.0)
     found = fugu.check(plan.policy, motion, ceiling=2)
@@ -111,7 +111,9 @@ def test_a_plan_that_recommends_nothing_says_why(motion: pd.Series, tmp_path: Pa
     assert not nothing.useful
     assert nothing.policy is None
     assert nothing.attackers == {}
-    assert nothing.verdict[0] == "No: nothing is recommended at epsilon 0.01."
+    assert nothing.verdict[0].startswith(
+        "Not useful: the share of 'on' over 1 h, off by 50 points or more on average; "
+    )
     assert [one.name for one in nothing.save(tmp_path)] == ["plan.html"]
     with pytest.raises(fugu.FuguError, match="no released shares to draw"):
         nothing.plot()

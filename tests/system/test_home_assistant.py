@@ -47,7 +47,7 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
     exported(tmp_path / "history.csv")
     manual = " ".join((ROOT / "docs/home-assistant.md").read_text().split())
     refused = runner(capsys)("plan", "auto", tmp_path / "history.csv").out
-    assert "No: nothing is recommended at epsilon 1." in " ".join(refused.split())
+    assert "Not useful: the share of 'on'" in " ".join(refused.split())
     listener = Listener(broker.broker)
     plan = "--epsilon 3 --protect tick -o plan\n"
     faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"
@@ -62,11 +62,10 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
         wait_until(lambda: listener.state("binary_sensor.home_health_alarm") == "OFF")
         assert not any(name.startswith("binary_sensor.home_device") for name in listener.components())
     said = " ".join((tmp_path / "said").read_text().split())
-    assert "off by 3.5 % on average" in said
-    assert "always guessing is off by 7.3 %" in said
-    assert "1 hour 61 7.77" in said
+    assert "off by 3.5 points on average; guessing is off by 7.3." in said
+    assert "1 hour 61 not protected" in said
     assert "off by 3.5 percentage points on average. Always guessing the usual share is off by 7.3 points" in manual
-    assert "the hour has an epsilon of 7.8" in manual
+    assert "an hour is not protected" in manual
     wait_until(lambda: listener.state(SHARE) == "unavailable", "what the gateway says when it leaves")
     (tmp_path / "policies").symlink_to("plan")
     (tmp_path / "gateway.sqlite").symlink_to("home.sqlite")

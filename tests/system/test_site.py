@@ -99,7 +99,7 @@ def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
         [*shell_words(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "\nYes: release the share of 'on' over 8 h." in f"\n{done.stdout}"
+    assert "\nUseful: the share of 'on' over 8 h, " in f"\n{done.stdout}"
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 

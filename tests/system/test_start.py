@@ -387,7 +387,7 @@ def test_from_a_file_to_an_agent_that_checks(
     browser.type("[name=epsilon]", "\n")  # by keyboard alone
     wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
     assert browser.text("#stalled") == ""
-    assert browser.text("#verdict").startswith("Yes: release the share ")
+    assert browser.text("#verdict").startswith("Useful: the share ")
     wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
     assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
     for width, columns, dark in ((390, 1, True), (1200, 3, False)):
@@ -402,7 +402,7 @@ def test_from_a_file_to_an_agent_that_checks(
     assert browser.text("pre") == "fugu agent run wrist/agent.toml"
     assert browser.violations() == []
     browser.click("#report a")
-    assert browser.text("h1").startswith("Yes: release the share ")
+    assert browser.text("h1").startswith("Useful: the share ")
     browser.open(f"http://{started.host}/")
     assert browser.complaints() == []
     assert started.do("finish") == 403, "another browser"
@@ -442,7 +442,7 @@ def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) 
     assert started.do("plan", threshold="10", protect="tick", epsilon="0.2") == 202
     wait_until(lambda: "no answer" in (state := started.state())["stage"] or state["stalled"], "a no")
     state = started.state()
-    assert state["verdict"].startswith("No: ")
+    assert state["verdict"].startswith("Not useful: ")
     assert started.do("write") == 202
     wait_until(lambda: "no plan to write" in started.state()["stalled"], "a refusal")
     assert all("fugu" not in one["words"] and one["options"]["threshold"] == "10.0" for one in state["offers"])

@@ -40,7 +40,7 @@ export const number = (value) => NUMBER.format(value);
 export const percent = (share) => `${Math.round(share * 100)} %`;
 export const round = (value) => String(Number(Number(value).toPrecision(3)));
 
-export const LARGEST_PROTECTED = 10;
+export const LARGEST_PROTECTED = 6;
 // An epsilon, rounded up; without digits where it protects nothing.
 export const loss = (value, before = "epsilon ") => {
   if (value === null || value > LARGEST_PROTECTED) return "not protected";
