@@ -110,7 +110,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 @contextmanager
 def wizard_in(folder: Path) -> Iterator[Visitor]:
     """The program's page and its work in this process, and its browser; files are in a folder."""
-    program = wizard._Wizard(folder, browser=False)
+    program = wizard._Wizard(folder, not_private=False, browser=False)
     with program.page as page:
         thread = threading.Thread(target=program.serve)
         thread.start()
