@@ -252,7 +252,7 @@ def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
     assert [each["ticks"] for each in document["stretches"]] == [1, 11, 61, 481, 854]
     rate = 1 / Fraction(document["scale"])
     assert document["stretches"][2]["epsilon"] == pytest.approx(1 + 60 * float(rate), rel=1e-6)
-    assert [each["epsilon"] <= 6.0 for each in document["stretches"]] == [True, True, False, False, False]
+    assert [(each["epsilon"] or 99.0) <= 6.0 for each in document["stretches"]] == [True, True, False, False, False]
     assert "not protected" in fugu(*words, "--period", 60).out
     ended = fugu(*words, "--length", 6, "--json").json()
     assert [each["ticks"] for each in ended["stretches"]] == [1, 6, 6, 6]
