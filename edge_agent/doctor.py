@@ -23,7 +23,7 @@ from edge_agent.outbox import identifiers
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.sensors.opening import open_sensors
 from edge_agent.sensors.source import Sensor
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import TimeDocument
 from fugu.contract.topics import topic_of
@@ -82,7 +82,7 @@ class _Trial:
     def __init__(self, plan: StreamPlan, sensor: Sensor) -> None:
         self.plan = plan
         self._sensor = sensor
-        self._discretiser = Classifier(plan.discretiser)
+        self._discretiser = classifier_of(plan.discretiser)
         self._ticks = self._came = 0
 
     def take(self, tick: int, raw: object) -> None:

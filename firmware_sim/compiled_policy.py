@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from fugu.contract.classify import STEPS, UNIT
+from fugu.contract.classify import least
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import PolicyDocument
@@ -24,6 +24,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
 from fugu.core.compiled import read_policy
+from fugu.core.states import STEPS, UNIT
 
 __all__ = [
     "FRACTION_BITS",
@@ -142,14 +143,7 @@ def _thresholds(discretiser: Thresholds, unit: Fraction) -> bytes:
 
 def _least(holds: Callable[[float], bool], unit: Fraction) -> int:
     """The least reading for which what the agent computes holds; it holds for all above, as rounding is monotone."""
-    low, high = -_FAR, _FAR
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle * unit.numerator / unit.denominator):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return least(lambda reading: holds(reading * unit.numerator / unit.denominator), -_FAR, _FAR)
 
 
 def _baseline(discretiser: Baseline, unit: Fraction) -> bytes:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
 from edge_agent.sensors.source import LiveSensor, Reading, Sensor, SensorUpdate
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
+from fugu.core.states import Classifier
 from fugu.host.codes import Codes
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class SharedSensor:
 
     def discretiser(self, document: dict[str, object]) -> Classifier:
         """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""
-        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), Classifier(document))
+        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), classifier_of(document))
 
 
 class Sensors:

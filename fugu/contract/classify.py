@@ -1,32 +1,22 @@
-"""Readings become states: the running form of every discretiser, the same on devices and where policies are planned.
+"""Readings of any type as the integers that `fugu.core.states` decides on, on agents and where policies are planned.
 
-Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the reading. A
-tick without a usable reading has no state, or the one that the policy names for it. Only NaN, and what is no number, is
-unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A baseline leaves out
-infinities as well, but no number that is finite.
-
-A baseline is a running mean in integers, so that the band around it that a reading is in is the same on every device,
-bit for bit. A reading (an IEEE double, exactly as it is) is clamped to the policy's range and becomes the nearest of
-STEPS + 1 equally spaced integers, 0 for the lowest and STEPS for the highest, halves upward. The mean is an integer
-number of units, UNIT to a step. The n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M),
-rounded towards 0: the plain mean of the first M readings, and from then on the exponential one, whose weights shrink by
-1 - 1/M a reading.
-
-Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
-units or more away from the one without rounding: at most 2^-8 of a step for the largest M. It cannot stall further off.
-
-A reading is compared with the mean of the readings *before* it, so that it is not measured by itself; with the default
-edge, the mean, the other choice would give the same states. The first reading is compared with itself.
+A number is an IEEE double, and its place among all doubles is a 64-bit integer: a comparison of doubles is one of
+integers. What a policy says of doubles, a hysteresis too, is compiled once to such integers, exactly. Only NaN, and
+what is no number, is unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A
+baseline leaves out infinities as well, but no number that is finite.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
-__all__ = ["MAX_BASELINE_TICKS", "ON_OFF", "STEPS", "UNIT", "Classifier"]
+from fugu.core.states import STEPS, UNIT, Bands, Classifier, Plain, RunningMean
+
+__all__ = ["MAX_BASELINE_TICKS", "ON_OFF", "classifier_of", "least"]
 
 _PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
 ON_OFF = {
@@ -37,193 +27,117 @@ ON_OFF = {
 }
 """The names that home automation has for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
 
-STEPS = 1 << 20
-UNIT = 1 << 32
 MAX_BASELINE_TICKS = 1 << 24
-
-
-class _RunningMean:
-    """The mean of what came before, in memory only; `document` is a `Baseline` as plain values."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self._lowest, self._highest = float(document["lowest"]), float(document["highest"])
-        self._ticks: int = document["baseline_ticks"]
-        (low, below), (high, under) = self._lowest.as_integer_ratio(), self._highest.as_integer_ratio()
-        self._scale = max(below, under)  # both are powers of two
-        self._low = low * (self._scale // below)
-        self._span = high * (self._scale // under) - self._low
-        ratios = [float(edge).as_integer_ratio() for edge in document["edges"]]
-        self._multiples: list[tuple[int, int]] | None = None
-        self._edges: list[int] = []
-        if document["compare"] == "multiple":
-            self._multiples = ratios
-        else:  # a reading is above an edge if it is above the greatest whole number of units that is not
-            whole = STEPS * UNIT
-            self._edges = [top * self._scale * whole // (bottom * self._span) for top, bottom in ratios]
-        self._zero = (2 * self._low * STEPS * UNIT + self._span) // (2 * self._span)
-        """Units from 0 to the lowest reading, to the nearest."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin anew with the next reading."""
-        self._count = 0
-        self._mean = 0
-
-    def observe(self, value: float) -> int:
-        """The band of a reading, then taken into the mean; an infinity stands for a number beyond all doubles."""
-        here = self._steps(value) * UNIT
-        if not self._count:
-            self._mean = here
-        away = here - self._mean
-        if self._multiples is None:
-            band = bisect_left(self._edges, away)
-        else:
-            mean, reading = self._mean + self._zero, here + self._zero
-            band = sum(reading * bottom > mean * top for top, bottom in self._multiples)
-        if self._count < self._ticks:
-            self._count += 1
-        self._mean += away // self._count if away >= 0 else -(-away // self._count)
-        return band
-
-    def _steps(self, value: float) -> int:
-        if value <= self._lowest:
-            return 0
-        if value >= self._highest:
-            return STEPS
-        top, bottom = value.as_integer_ratio()
-        span = bottom * self._span
-        return (2 * STEPS * (top * self._scale - self._low * bottom) + span) // (2 * span)
-
-
+_DOUBLE, _BITS = Struct(">d"), Struct(">q")
+_MOST = (1 << 63) - 1
 _FAR = 1e15
 """No cell is so many cells away; floats are whole numbers up to there."""
 
 
-class Classifier:
-    """A policy's verified discretiser, as plain values, run tick by tick; its state is gone after a restart.
+def classifier_of(document: dict[str, Any]) -> Classifier:
+    """The running form of a policy's verified discretiser, given as plain values."""
+    missing = None if document["missing"] is None else document["states"].index(document["missing"])
+    match document["kind"]:
+        case "categories":
+            return Classifier(Plain(), lambda raw: document["categories"].get(str(raw).strip()), missing)
+        case "cells":
+            return Classifier(Plain(), _cells(document), missing)
+        case "baseline":
+            return Classifier(*_baseline(document), missing)
+        case _:
+            return Classifier(*_thresholds(document), missing)
 
-    Attributes:
-        unusable: readings that were no number or place, or in no category.
-        beginning: whether the newest tick is one of those after a start that have no state, whatever the reading is.
-    """
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.unusable = 0
-        self.beginning = False
-        missing = document["missing"]
-        self._last: tuple[int, int] | None = None
-        self._missing: int | None = None if missing is None else document["states"].index(missing)
-        self._patience, self._warm_up = 0.0, 0
-        self._mean: _RunningMean | None = None
-        self._mean_since: int | None = None
-        self._classify: Callable[[Any], int | None]
-        match document["kind"]:
-            case "categories":
-                self._classify = lambda raw: document["categories"].get(str(raw).strip())
-            case "cells":
-                self._origin: list[float] = list(document["origin"])
-                self._step: list[float] = list(document["step"])
-                self._cells: list[tuple[int, int]] = [(column, row) for column, row in document["cells"]]
-                self._classify = self._by_cell
-            case "baseline":
-                self._mean = _RunningMean(document)
-                self._warm_up = document["baseline_ticks"]
-                # Where missing ticks have a state, no rule may depend on which ticks are missing.
-                self._patience = self._warm_up if self._missing is None else math.inf
-                self._classify = self._by_baseline
-            case _:
-                self._edges: list[float] = list(document["edges"])
-                self._words = ON_OFF if len(self._edges) == 1 and 0.0 < self._edges[0] <= 1.0 else {}
-                self._hysteresis: float = document["hysteresis"]
-                self._patience = document["hysteresis_ticks"]
-                self._classify = self._by_threshold
-        self.restart()
+def _thresholds(document: dict[str, Any]) -> tuple[Bands, Callable[[Any], int | None]]:
+    edges, by = [float(edge) for edge in document["edges"]], float(document["hysteresis"])
+    words = ON_OFF if len(edges) == 1 and 0.0 < edges[0] <= 1.0 else {}
+    up = down = None
+    if by:
+        up = [_least_double(lambda value, edge=edge: value - by >= edge) for edge in edges]  # type: ignore[misc]
+        down = [_least_double(lambda value, edge=edge: value + by >= edge) for edge in edges]  # type: ignore[misc]
 
-    def restart(self) -> None:
-        """Drop its state, as in a new process."""
-        self._first: int | None = None
-        self._known: tuple[int, int | None] | None = None
-        self._forget()
+    def number(raw: Any) -> int | None:
+        """The place of a number; of words for off and on where one edge tells 0 from 1."""
+        value = raw if raw.__class__ is float else _number(words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
+        return None if value != value else _place(value)
 
-    def observe(self, tick: int, raw: Any) -> int | None:
-        """The state of a tick, or `None`; a reading of `None` is missing.
+    return Bands([_place(edge) for edge in edges], up, down, document["hysteresis_ticks"], bisect_right), number
 
-        Ticks ascend; those left out count as ticks without a reading. The newest may be asked for again: its state
-        stays.
-        """
-        if self._known is not None and self._known[0] == tick:
-            return self._known[1]
-        if self._first is None:
-            self._first = tick
-        if self._last is not None and tick - self._last[0] - 1 > self._patience:
-            self._forget()
-        state = None
-        if raw is not None:
-            try:
-                state = self._classify(raw)
-            except Exception:  # a reading is of any type, and its methods may raise anything, with the reading in it
-                state = None
-            if state is None:
-                self.unusable += 1
-            else:
-                self._last = tick, state
-                if self._mean_since is None:
-                    self._mean_since = tick
-        if state is None or not self._comparable(tick):
-            state = self._missing
-        self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
-        if self.beginning:
-            state = None
-        self._known = tick, state
-        return state
 
-    def _comparable(self, tick: int) -> bool:
-        """True if a reading can have a state: a mean's first is in the same band, whatever it is.
+def _place(value: float, pack: Callable[[float], bytes] = _DOUBLE.pack, unpack: Any = _BITS.unpack) -> int:
+    """The place of a double among all doubles: x < y exactly if the place of x is less; both zeros have one."""
+    bits: int = unpack(pack(value + 0.0))[0]
+    return bits if bits >= 0 else bits ^ _MOST
 
-        Where missing ticks have no state, neither have the M ticks from there on, as after a start.
-        """
-        if self._mean is None or self._mean_since is None:
-            return True
-        return tick - self._mean_since >= (self._warm_up if self._missing is None else 1)
 
-    def _forget(self) -> None:
-        self._last = None
-        self._mean_since = None
-        if self._mean is not None:
-            self._mean.forget()
+def _double(place: int) -> float:
+    value: float = _DOUBLE.unpack(_BITS.pack(place if place >= 0 else place ^ _MOST))[0]
+    return value
 
-    def _by_threshold(self, raw: Any) -> int | None:
-        """The state of a number; of words for off and on where one edge tells 0 from 1."""
-        value = _number(self._words.get(raw.strip(), raw) if isinstance(raw, str) else raw)
-        if math.isnan(value):
-            return None
-        state = bisect_right(self._edges, value)
-        if self._last is not None and self._hysteresis:
-            before = self._last[1]
-            if state > before:
-                state = max(before, bisect_right(self._edges, value - self._hysteresis))
-            elif state < before:
-                state = min(before, bisect_right(self._edges, value + self._hysteresis))
-        return state
 
-    def _by_baseline(self, raw: Any) -> int | None:
-        assert self._mean is not None
+def _least_double(holds: Callable[[float], bool]) -> int:
+    return least(lambda place: holds(_double(place)), _place(-math.inf), _place(math.inf))
+
+
+def least(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least integer from `low` to `high` for which something holds that holds for all above it, or `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _baseline(document: dict[str, Any]) -> tuple[RunningMean, Callable[[Any], int | None]]:
+    lowest, highest = float(document["lowest"]), float(document["highest"])
+    (low, below), (high, under) = lowest.as_integer_ratio(), highest.as_integer_ratio()
+    scale = max(below, under)  # both are powers of two
+    low *= scale // below
+    span = high * (scale // under) - low
+    ratios = [float(edge).as_integer_ratio() for edge in document["edges"]]
+    zero = (2 * low * STEPS * UNIT + span) // (2 * span)
+    if document["compare"] == "multiple":
+        rule = RunningMean(document["baseline_ticks"], (), ratios, zero)
+    else:  # a reading is above an edge if it is above the greatest whole number of units that is not
+        edges = [top * scale * STEPS * UNIT // (bottom * span) for top, bottom in ratios]
+        rule = RunningMean(document["baseline_ticks"], edges)
+
+    def number(raw: Any) -> int | None:
         value = _number(raw)
-        return None if math.isnan(value) or (math.isinf(value) and _infinite(raw)) else self._mean.observe(value)
+        if value != value or (math.isinf(value) and _infinite(raw)):
+            return None
+        if value <= lowest:
+            return 0
+        if value >= highest:
+            return STEPS
+        top, bottom = value.as_integer_ratio()
+        return (2 * STEPS * (top * scale - low * bottom) + bottom * span) // (2 * bottom * span)
 
-    def _by_cell(self, raw: Any) -> int | None:
-        """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
+    return rule, number
 
-        Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so
-        the time that this takes does not tell where it was.
-        """
+
+def _cells(document: dict[str, Any]) -> Callable[[Any], int | None]:
+    """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
+
+    Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so the
+    time that this takes does not tell where it was.
+    """
+    origin: list[float] = list(document["origin"])
+    step: list[float] = list(document["step"])
+    cells: list[tuple[int, int]] = [(column, row) for column, row in document["cells"]]
+
+    def state(raw: Any) -> int | None:
         latitude, longitude = map(_number, str(raw).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
             return None
-        row = _cell(min(max(latitude, -90.0), 90.0), self._origin[0], self._step[0])
-        column = _cell(min(max(longitude, -180.0), 180.0), self._origin[1], self._step[1])
-        away = [(column - x) ** 2 + (row - y) ** 2 for x, y in self._cells]
+        row = _cell(min(max(latitude, -90.0), 90.0), origin[0], step[0])
+        column = _cell(min(max(longitude, -180.0), 180.0), origin[1], step[1])
+        away = [(column - x) ** 2 + (row - y) ** 2 for x, y in cells]
         return away.index(min(away))
+
+    return state
 
 
 def _number(raw: Any) -> float:

@@ -134,7 +134,7 @@ def _discretiser(policy: Policy, read: _Reader) -> None:
         policy.offset = -policy.offset
     if not policy.slope or not policy.span or policy.lowest > policy.highest:
         raise PolicyError("a range that is none")
-    policy.multiples = None
+    policy.multiples, policy.zero, policy.edges = None, 0, ()
     if read.number(1, 0, 1):
         policy.zero = read.big()
         policy.multiples = [read.fraction() for _ in range(edges)]

@@ -1,101 +1,224 @@
-"""Readings become states, in integers; the same states as the agent's `fugu.contract.discretisers` has.
+"""Readings become states, in integers: the running form of every discretiser, where devices run and where one plans.
 
-A reading is an integer in the policy's unit, or of a policy of names anything with a text; None is a missing reading.
-All that is remembered is in memory, and gone after a restart.
+The host makes an integer of a reading: its count of a unit, its place among all doubles, its step between the ends of a
+range, or its state where that follows from it alone. What it makes none of is unusable. Whatever a sensor hands over,
+the outcome is a state or None: never an exception, and never a word about the reading. All that is remembered is in
+memory, and gone after a restart; a wall clock that is set, and a new version of a policy, change nothing of it.
+
+A baseline is a running mean in integers, so that the band around it that a reading is in is the same on every device,
+bit for bit. A reading is clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0
+for the lowest and STEPS for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The
+n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0: the plain mean of
+the first M readings, and from then on the exponential one, whose weights shrink by 1 - 1/M a reading.
+
+Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
+units or more away from the one without rounding: at most 2^-8 of a step for the largest M. It cannot stall further off.
+
+A reading is compared with the mean of the readings *before* it, so that it is not measured by itself; with the default
+edge, the mean, the other choice would give the same states. The first reading is compared with itself.
 """
 
 from .policy import BASELINE, CATEGORIES, NONE, Policy, above
 
-__all__ = ["STEPS", "UNIT", "Classifier"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
+
+    Find = Callable[[Sequence[int], int], int]
+    Numbers = Sequence[int]
+
+    class Rule(Protocol):
+        """The state of an integer, after those before it.
+
+        After more ticks than `patience` in a row without one it begins anew; None has no end. After a start, `warm_up`
+        ticks have no state.
+        """
+
+        patience: int | None
+        warm_up: int
+
+        def state(self, number: int) -> int:
+            """The state of the next integer."""
+
+        def forget(self) -> None:
+            """Begin anew with the next one."""
+
+
+__all__ = ["STEPS", "UNIT", "Bands", "Classifier", "Plain", "RunningMean", "classifier_of"]
 
 STEPS = 1 << 20
 UNIT = 1 << 32
 
 
-class Classifier:
-    """The discretiser of a policy, tick by tick.
+class Plain:
+    """The integer is the state."""
 
-    `beginning`: the newest tick is one of those after a start that have no state, whatever the reading is.
+    patience: int | None = None
+    warm_up = 0
+
+    def state(self, number: int) -> int:
+        """The state of the next integer."""
+        return number
+
+    def forget(self) -> None:
+        """Begin anew: nothing is remembered."""
+
+
+class Bands:
+    """State i for integers that are below edge i and no edge before it.
+
+    With `up` and `down`, edges for a change to a higher and to a lower state, the state changes only beyond those.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._missing = None if policy.missing == NONE else policy.missing
-        self._patience: int | None = 0 if policy.kind == CATEGORIES else policy.patience
-        self._warm_up = policy.patience if policy.kind == BASELINE else 0
-        self._new = self._warm_up  # ticks from a mean's first reading on that have no state: it is compared with itself
-        if self._missing is not None and self._warm_up:  # no rule may depend on which ticks are missing
+    warm_up = 0
+
+    def __init__(
+        self, edges: "Numbers", up: "Numbers | None", down: "Numbers | None", patience: int, find: "Find" = above
+    ) -> None:
+        self.patience: int | None = patience
+        self._edges, self._up, self._down, self._find = edges, up, down, find
+        self._before: int | None = None
+
+    def state(self, number: int) -> int:
+        """The state of the next integer."""
+        state, before = self._find(self._edges, number), self._before
+        if self._up is not None and self._down is not None:
+            if before is not None and state > before:
+                state = max(before, self._find(self._up, number))
+            elif before is not None and state < before:
+                state = min(before, self._find(self._down, number))
+            self._before = state
+        return state
+
+    def forget(self) -> None:
+        """Begin anew with the next integer."""
+        self._before = None
+
+
+class RunningMean:
+    """The band of a step around the mean of what came before, then taken into the mean.
+
+    A step is above an edge, in units, if it is further above the mean; or above a multiple of it, where `zero` are the
+    units from 0 to the lowest step. `mean`, in units, is of `count` steps, at most `ticks`.
+    """
+
+    def __init__(
+        self, ticks: int, edges: "Numbers", multiples: "Sequence[tuple[int, int]] | None" = None, zero: int = 0
+    ) -> None:
+        self.patience: int | None = ticks
+        self.warm_up = ticks
+        self._edges, self._multiples, self._zero = edges, multiples, zero
+        self.count = self.mean = 0
+
+    def state(self, number: int) -> int:
+        """The state of the next step."""
+        here = number * UNIT
+        if not self.count:
+            self.mean = here
+        away, band = here - self.mean, 0
+        if self._multiples is None:
+            for edge in self._edges:
+                band += away > edge
+        else:
+            mean, reading = self.mean + self._zero, here + self._zero
+            for top, bottom in self._multiples:
+                band += reading * bottom > mean * top
+        if self.count < self.warm_up:
+            self.count += 1
+        self.mean += away // self.count if away >= 0 else -(-away // self.count)
+        return band
+
+    def forget(self) -> None:
+        """Begin anew with the next step."""
+        self.count = self.mean = 0
+
+
+class Classifier:
+    """A discretiser that runs tick by tick: `number` makes an integer of a reading, or None, and `rule` its state.
+
+    `missing` is the state of ticks without a usable reading, if they have one. `unusable` counts readings without an
+    integer. `beginning`: the newest tick is one of those after a start that have no state, whatever the reading is.
+    """
+
+    def __init__(self, rule: "Rule", number: "Callable[[object], int | None]", missing: int | None) -> None:
+        self.rule, self._number, self._missing = rule, number, missing
+        self._patience = rule.patience
+        self._new = rule.warm_up  # ticks from a mean's first reading on that have no state: it is compared with itself
+        if missing is not None and rule.warm_up:  # no rule may depend on which ticks are missing
             self._patience, self._new = None, 1
+        self.unusable = 0
         self._first: int | None = None
-        self.beginning = False
+        self._tick: int | None = None
         self._last: int | None = None
-        self._state: int | None = None
         self._since: int | None = None
-        self._count = self._mean = 0
+        self._state: int | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Drop all that is remembered, as in a new process."""
+        self.beginning = False
+        self._first = self._tick = self._state = None
+        self._forget()
 
     def observe(self, tick: int, raw: object) -> int | None:
-        """The state of a tick that is later than every one before, or none."""
+        """The state of a tick, or None; a reading of None is missing.
+
+        Ticks ascend; those left out count as ticks without a reading. The newest may be asked for again: its state
+        stays.
+        """
+        if tick == self._tick:
+            return self._state
+        self._tick = tick
         if self._first is None:
             self._first = tick
         if self._last is not None and self._patience is not None and tick - self._last - 1 > self._patience:
             self._forget()
-        state = self._classify(raw)
-        if state is not None:
-            self._last, self._state = tick, state
-            if self._since is None:
-                self._since = tick
+        state = None
+        if raw is not None:
+            try:
+                number = self._number(raw)
+            except Exception:  # a reading is of any type, and its methods may raise anything, with the reading in it
+                number = None
+            if number is None:
+                self.unusable += 1
+            else:
+                self._last, state = tick, self.rule.state(number)
+                if self._since is None:
+                    self._since = tick
         if state is None or tick - self._since < self._new:  # type: ignore[operator]  # a state has set it
             state = self._missing
-        self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
-        return None if self.beginning else state
+        self.beginning = tick - self._first < self.rule.warm_up  # decided by ticks alone, whatever the readings are
+        self._state = None if self.beginning else state
+        return self._state
 
     def _forget(self) -> None:
-        self._last = self._state = self._since = None
-        self._count = self._mean = 0
+        self._last = self._since = None
+        self.rule.forget()
 
-    def _classify(self, raw: object) -> int | None:
-        if raw is None:
-            return None
-        kind = self._policy.kind
-        if kind == CATEGORIES:
-            return self._policy.categories.get(str(raw).strip())
+
+def classifier_of(policy: Policy) -> Classifier:
+    """The discretiser of a compiled policy; a reading is an integer in its unit, or of a policy of names any text."""
+    rule: Rule
+    missing = None if policy.missing == NONE else policy.missing
+    if policy.kind == CATEGORIES:
+        categories = policy.categories
+        return Classifier(Plain(), lambda raw: categories.get(str(raw).strip()), missing)
+    if policy.kind == BASELINE:
+        rule = RunningMean(policy.patience, policy.edges, policy.multiples, policy.zero)
+        return Classifier(rule, _steps(policy), missing)
+    rule = Bands(policy.edges, policy.up, policy.down, policy.patience)
+    return Classifier(rule, lambda raw: raw if isinstance(raw, int) else None, missing)
+
+
+def _steps(policy: Policy) -> "Callable[[object], int | None]":
+    lowest, highest, slope, offset, span = policy.lowest, policy.highest, policy.slope, policy.offset, policy.span
+
+    def step(raw: object) -> int | None:
         if not isinstance(raw, int):
             return None
-        return self._by_baseline(raw) if kind == BASELINE else self._by_threshold(raw)
+        if raw <= lowest:
+            return 0
+        return STEPS if raw >= highest else (raw * slope + offset) // span
 
-    def _by_threshold(self, value: int) -> int:
-        policy = self._policy
-        state = above(policy.edges, value)
-        if policy.up is not None and policy.down is not None and self._state is not None:
-            before = self._state
-            if state > before:
-                state = max(before, above(policy.up, value))
-            elif state < before:
-                state = min(before, above(policy.down, value))
-        return state
-
-    def _by_baseline(self, value: int) -> int:
-        policy = self._policy
-        if value <= policy.lowest:
-            steps = 0
-        elif value >= policy.highest:
-            steps = STEPS
-        else:
-            steps = (value * policy.slope + policy.offset) // policy.span
-        here = steps * UNIT
-        if not self._count:
-            self._mean = here
-        away = here - self._mean
-        if policy.multiples is None:
-            band = 0
-            for edge in policy.edges:
-                band += away > edge
-        else:
-            mean, reading = self._mean + policy.zero, here + policy.zero
-            band = 0
-            for top, bottom in policy.multiples:
-                band += reading * bottom > mean * top
-        if self._count < policy.patience:
-            self._count += 1
-        self._mean += away // self._count if away >= 0 else -(-away // self._count)
-        return band
+    return step

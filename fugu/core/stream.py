@@ -3,7 +3,7 @@
 from .frames import symbol_frame, window_frame
 from .noise import randomiser, uniform_below, word_block
 from .policy import Policy
-from .states import Classifier
+from .states import Classifier, classifier_of
 from .windows import Counter
 
 TYPE_CHECKING = False
@@ -34,13 +34,23 @@ class Stream:
         self.policy = policy
         self.shift = shift
         self.last_framed = last_framed
-        self._classifier = Classifier(policy)
+        self._classifier = classifier_of(policy)
         self._draw = randomiser(policy.rows, *word_block(entropy))[0] if policy.symbols else None
         self._first = 0
         self._symbols = bytearray()
         draw = uniform_below(noise_entropy or entropy)
         known = last_indices or {}
         self.counters = [Counter(window, draw, known.get(window.name, -1), since) for window in policy.windows]
+
+    @property
+    def memory(self) -> "tuple[bytes, Classifier]":
+        """The discretiser, and what it remembers."""
+        return self.policy.discretiser, self._classifier
+
+    def go_on(self, memory: "tuple[bytes, Classifier]") -> None:
+        """Go on with what a stream before this one remembers, if its discretiser is the same."""
+        if memory[0] == self.policy.discretiser:
+            self._classifier = memory[1]
 
     @property
     def is_empty(self) -> bool:

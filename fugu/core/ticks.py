@@ -36,6 +36,7 @@ class Ticker:
         self._silent = silent
         self._make = stream
         self._stream: Any = None
+        self._memory: Any = None
         self._last: int = outbox.reserved
         self._ticks = TickClock(*outbox.clock)
         self._ticks.follow(outbox.shift, outbox.since)
@@ -79,7 +80,7 @@ class Ticker:
         self._outbox.expect(policy)
         self.next_tick = max(self.next_tick, self._last + 1)
         if self._placed == self._clock.anchors and not self._outbox.shift % self._multiple():
-            self._stream = self._make(policy, self._outbox)
+            self._begin()
         elif self._placed:
             self._placed = -1
 
@@ -96,9 +97,15 @@ class Ticker:
         self._outbox.set_shift(shift, since)
         ticks.follow(shift, since)
         if changed or self._stream is None:
-            self._stream = self._make(policy, self._outbox)
+            self._begin()
         self.next_tick = first
         self._placed = clock.anchors
+
+    def _begin(self) -> None:
+        self._stream = self._make(self.policy, self._outbox)
+        if self._memory is not None:
+            self._stream.go_on(self._memory)
+        self._memory = self._stream.memory
 
     def _multiple(self) -> int:
         return common_multiple([window.stride for window in self.policy.windows])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.privacy.chain_model import ChainModel
 from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.command import Fugu
@@ -160,7 +160,7 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     assert document["discretiser"]["states"] == ["low", "high", "missing"]
     assert document["discretiser"]["missing"] == "missing"
     assert document["missing_share"] is None
-    device = Classifier(document["discretiser"])
+    device = classifier_of(document["discretiser"])
     assert [device.observe(tick, reading) for tick, reading in enumerate(("70", None, "x"))] == [
         1,
         2,

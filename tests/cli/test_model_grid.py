@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from tests.support.command import Fugu
 
 STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator
@@ -62,7 +62,7 @@ def test_the_device_puts_places_into_the_same_cells(fugu: Fugu, tmp_path: Path) 
     document = fitted(fugu, file)
     cells = document["coordinates"]
     names = document["names"]
-    device = Classifier({"kind": "cells", **document["grid"], "cells": cells, "states": names, "missing": None})
+    device = classifier_of({"kind": "cells", **document["grid"], "cells": cells, "states": names, "missing": None})
     seen = [device.observe(tick, line) for tick, line in enumerate(lines)]
     visits = np.bincount(seen, minlength=len(cells))
     assert np.all(visits >= document["visits"])
@@ -112,7 +112,7 @@ def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(
     spec.write_text(json.dumps({"transition": "model.json", "graph": {"complete": True}, "epsilon": 1, **header}))
     done = fugu("plan", "measure", spec, "--quick", "-o", policy)
     assert done.code == 0, done.err
-    device = Classifier(json.loads(policy.read_text())["discretiser"])
+    device = classifier_of(json.loads(policy.read_text())["discretiser"])
     readings = (b, None, "lost", a)
     assert [device.observe(tick, reading) for tick, reading in enumerate(readings)] == [1, 0, 0, 0]
 

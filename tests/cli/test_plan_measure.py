@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.measurement import ConstraintSets
@@ -438,7 +438,7 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     policy = planner.policy(spec, "--quick")
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
-    device = Classifier(policy.discretiser.model_dump(mode="json"))
+    device = classifier_of(policy.discretiser.model_dump(mode="json"))
     seen = np.bincount([device.observe(tick, line) for tick, line in enumerate(lines)], minlength=len(model["names"]))
     assert np.all(seen >= model["visits"])
     measured = planner.document({**spec, "coordinates": list(range(len(model["names"])))}, "--quick")

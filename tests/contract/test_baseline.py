@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import MAX_BASELINE_TICKS, STEPS, UNIT, Classifier
-from fugu.contract.classify import _RunningMean as RunningMean
+from fugu.contract.classify import MAX_BASELINE_TICKS, classifier_of
 from fugu.contract.discretisers import Baseline
+from fugu.core.states import STEPS, UNIT, Classifier, RunningMean
 from tests.support.proofs import check_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"
@@ -34,8 +34,13 @@ def document(discretiser: Baseline, **changes: object) -> dict[str, Any]:
 
 
 def states(plain: dict[str, Any], readings: Iterable[object]) -> list[int | None]:
-    classifier = Classifier(plain)
+    classifier = classifier_of(plain)
     return [classifier.observe(tick, reading) for tick, reading in enumerate(readings)]
+
+
+def mean_of(classifier: Classifier) -> RunningMean:
+    assert isinstance(classifier.rule, RunningMean)
+    return classifier.rule
 
 
 def grid(discretiser: Baseline, reading: float) -> int:
@@ -72,25 +77,27 @@ def unusual(seed: int, count: int) -> list[float]:
 def test_the_mean_is_within_its_bound_of_the_one_without_rounding(ticks: int, seed: int) -> None:
     discretiser = PULSE.model_copy(update={"baseline_ticks": ticks})
     readings = unusual(seed, 600)
-    mean = RunningMean(document(discretiser))
-    mean.observe(readings[0])
-    for reading, exact in zip(readings[1:], exact_means(discretiser, readings), strict=True):
-        assert abs(Fraction(mean._mean, UNIT) - exact) < Fraction(ticks, UNIT)
-        mean.observe(reading)
+    classifier = classifier_of(document(discretiser))
+    classifier.observe(0, readings[0])
+    for tick, (reading, exact) in enumerate(zip(readings[1:], exact_means(discretiser, readings), strict=True), 1):
+        assert abs(Fraction(mean_of(classifier).mean, UNIT) - exact) < Fraction(ticks, UNIT)
+        classifier.observe(tick, reading)
 
 
 def test_the_largest_baseline_does_not_stall() -> None:
     """One step up from a long constant stretch: every reading moves the mean, as slow as it is."""
-    mean = RunningMean(document(PULSE, baseline_ticks=MAX_BASELINE_TICKS, lowest=0.0, highest=float(STEPS)))
-    mean.observe(5.0)
-    mean._count = MAX_BASELINE_TICKS
-    before = mean._mean
+    plain = document(PULSE, baseline_ticks=MAX_BASELINE_TICKS, lowest=0.0, highest=float(STEPS))
+    classifier = classifier_of(plain)
+    classifier.observe(0, 5.0)
+    mean = mean_of(classifier)
+    mean.count = MAX_BASELINE_TICKS
+    before = mean.mean
     for count in range(1, 1000):
-        mean.observe(6.0)
+        classifier.observe(count, 6.0)
         exact = 6 - (1 - Fraction(1, MAX_BASELINE_TICKS)) ** count
-        assert before < mean._mean
-        assert abs(Fraction(mean._mean, UNIT) - exact) < Fraction(1, 256)
-        before = mean._mean
+        assert before < mean.mean
+        assert abs(Fraction(mean.mean, UNIT) - exact) < Fraction(1, 256)
+        before = mean.mean
 
 
 @pytest.mark.long
@@ -187,7 +194,7 @@ def test_the_first_ticks_after_a_start_have_no_state_whatever_comes(missing: str
         assert states(plain, readings) == [None] * 4
     later = [None] * 4 + [0] if missing is None else [gone, 1, 1, 1, 0]
     assert states(plain, [None] * 6 + [100, 101, 102, 103, 100]) == [None] * 4 + [gone] * 2 + later
-    classifier = Classifier(plain)
+    classifier = classifier_of(plain)
     assert [classifier.observe(tick, 100) for tick in (7, 9, 10, 11)] == [None, None, None, 0], "absent ticks count"
     classifier.restart()
     assert [classifier.observe(tick, 200) for tick in range(12, 17)] == [None] * 4 + [0], "as in a new process"
@@ -200,7 +207,7 @@ def test_a_gap_keeps_the_mean_and_after_a_longer_one_ticks_have_no_state_as_afte
         assert states(document(PULSE), [100] * 5 + gap + [200, 150]) == begun + [None] * 4 + [1, 1]
         after = [200, 150, 220, 60, 200, 100]
         assert states(document(PULSE), [100] * 5 + [*gap, None, *after]) == begun + [None] * 5 + anew
-    classifier = Classifier(document(PULSE))
+    classifier = classifier_of(document(PULSE))
     seen = [classifier.observe(tick, reading) for tick, reading in enumerate([100] * 5)]
     assert [*seen, classifier.observe(9, 200)] == [*begun, 1]
     assert [classifier.observe(tick, 230) for tick in range(15, 20)] == [None] * 4 + [0], "absent ticks, too"
@@ -263,7 +270,7 @@ def test_which_ticks_have_a_state_depends_on_ticks_and_missing_readings_only() -
 
 
 def test_to_ask_again_for_the_newest_tick_changes_nothing() -> None:
-    once, twice = Classifier(document(PULSE)), Classifier(document(PULSE))
+    once, twice = classifier_of(document(PULSE)), classifier_of(document(PULSE))
     for tick, reading in enumerate(unusual(6, 100)):
         expected = once.observe(tick, reading)
         assert [twice.observe(tick, reading) for _ in range(3)] == [expected] * 3
@@ -292,9 +299,8 @@ def test_a_baseline_that_makes_no_sense_is_refused(changes: dict[str, Any], text
 def test_golden_states_and_means(case: dict[str, Any]) -> None:
     """What every device must have after every reading, in units of the mean and bit for bit."""
     plain = Baseline.model_validate_json(json.dumps(case["discretiser"])).model_dump(mode="json")
-    classifier, found = Classifier(plain), []
+    classifier, found = classifier_of(plain), []
     for tick, reading in enumerate(case["readings"]):
         state = classifier.observe(tick, reading)
-        assert classifier._mean is not None
-        found.append((state, classifier._mean._mean))
+        found.append((state, mean_of(classifier).mean))
     assert found == list(zip(case["states"], case["means"], strict=True))

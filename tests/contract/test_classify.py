@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Categories, Thresholds
 
 SECRET = 71.5319
@@ -47,7 +47,7 @@ class Endless(Hostile):
 
 
 def states(document: dict[str, Any], values: list[Any]) -> list[int | None]:
-    discretiser = Classifier(document)
+    discretiser = classifier_of(document)
     return [discretiser.observe(tick, v) for tick, v in enumerate(values)]
 
 
@@ -81,7 +81,7 @@ def test_hysteresis_starts_anew_after_more_missing_ticks_than_the_policy_says() 
     """At the boundary from both sides; 21 is above the edge, but not by the width of the hysteresis."""
     assert states(BANDS, [15, None, "x", NAN, 21]) == [1, None, None, None, 1]
     assert states(BANDS, [15, None, "x", NAN, None, 21]) == [1, None, None, None, None, 2]
-    discretiser = Classifier(BANDS)
+    discretiser = classifier_of(BANDS)
     assert [discretiser.observe(tick, value) for tick, value in ((0, 15), (4, 21), (9, 21))] == [1, 1, 2], (
         "ticks that were left out count as well"
     )
@@ -100,7 +100,7 @@ def test_hysteresis_starts_anew_after_more_missing_ticks_than_the_policy_says() 
     ids=lambda value: type(value).__name__,
 )
 def test_numbers_of_any_size_and_type_are_the_outermost_states_and_never_an_exception(value: Any, state: int) -> None:
-    discretiser = Classifier(BANDS)
+    discretiser = classifier_of(BANDS)
     assert discretiser.observe(0, value) == state
     assert discretiser.unusable == 0
 
@@ -114,7 +114,7 @@ def test_numbers_of_any_size_and_type_are_the_outermost_states_and_never_an_exce
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_number_is_missing_and_never_an_exception(value: Any) -> None:
-    discretiser = Classifier(BANDS)
+    discretiser = classifier_of(BANDS)
     discretiser.observe(0, 25.0)
     assert discretiser.observe(1, value) is None
     assert discretiser.unusable == 1
@@ -127,7 +127,7 @@ def test_what_is_no_number_is_missing_and_never_an_exception(value: Any) -> None
 )
 def test_what_is_no_known_name_is_missing_and_never_an_exception(value: Any) -> None:
     assert states(KINDS, ["on", " off "]) == [1, 0]
-    discretiser = Classifier(KINDS)
+    discretiser = classifier_of(KINDS)
     assert discretiser.observe(0, value) is None
     assert discretiser.unusable == 1
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, Description, describe
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FrameError, Reason
@@ -128,7 +128,7 @@ def test_windows_have_the_names_of_their_states() -> None:
 def test_a_known_cell_comes_back_within_its_cell() -> None:
     place = Description.decode(describe(PLACES).encode()).place
     assert place is not None
-    classify = Classifier(CELLS.model_dump())
+    classify = classifier_of(CELLS.model_dump())
     ticks = count()
     for state, (column, row) in enumerate(CELLS.cells):
         for east, north in ((100.0 * column, 100.0 * row), (100.0 * column + 49.0, 100.0 * row - 49.0)):

@@ -15,10 +15,11 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from fugu.contract.classify import UNIT, Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
+from fugu.core.states import UNIT, RunningMean
 from fugu.host.database import add_functions
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
@@ -120,7 +121,7 @@ def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> Non
     states = random.Random(3).choices((0, 1), k=300)
     readings = [with_states(states, seed) for seed in (5, 6)]
     for some in readings:
-        classifier = Classifier(PLAN.discretiser)
+        classifier = classifier_of(PLAN.discretiser)
         assert [classifier.observe(tick, value) for tick, value in enumerate(some)] == [None] * M + states
     readings.append(with_states([1 - state for state in states], 5))
     agents = [device(tmp_path / str(i), replayed(some)) for i, some in enumerate(readings)]
@@ -165,12 +166,12 @@ def test_neither_a_reading_nor_a_mean_is_on_disk_in_the_log_or_in_a_payload(
     readings = [round(generator.gauss(111.0, 15.0), 7) for _ in range(200)]
     agent = device(tmp_path / "device", readings)
     stream = agent._ticks.streams[0]
-    mean = stream.discretiser._mean
-    assert mean is not None
+    mean = stream.discretiser.rule
+    assert isinstance(mean, RunningMean)
     canaries: list[float | int] = [*readings]
     for _ in range(200):
         go_on(agent, 1)
-        canaries += [mean._mean, mean._mean // UNIT, 30.0 + mean._mean / UNIT / 2**20 * 200.0]
+        canaries += [mean.mean, mean.mean // UNIT, 30.0 + mean.mean / UNIT / 2**20 * 200.0]
     data = [repr(left(agent)).encode(), caplog.text.encode(), repr((stream, vars(stream.discretiser))).encode()]
     data += [file.read_bytes() for file in (tmp_path / "device").iterdir() if file.is_file()]
     everything = b"\n".join(data)

@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.opening import open_sensor
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Cells
 
 SQUARE = {
@@ -27,7 +27,7 @@ REPLAY = {"loop": False, "silence": "samples"}
 
 
 def state(reading: float | str) -> int | None:
-    return Classifier(SQUARE).observe(0, reading)
+    return classifier_of(SQUARE).observe(0, reading)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_nearest_cell_is_that_of_exhaustive_search() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_place_is_missing(reading: object) -> None:
-    discretiser = Classifier(SQUARE)
+    discretiser = classifier_of(SQUARE)
     assert discretiser.observe(0, reading) is None
     assert discretiser.observe(1, "52.6,13.3") == 4
     assert discretiser.observe(2, reading) is None
@@ -95,7 +95,7 @@ def test_what_is_no_place_is_missing(reading: object) -> None:
 @pytest.mark.parametrize("change", [{"missing": "b"}, {"missing": "lost", "states": [*"abcd", "far", "lost"]}])
 def test_a_policy_may_name_a_cell_or_one_more_state_for_what_is_missing(change: dict[str, object]) -> None:
     document = json.dumps({**SQUARE, **change})
-    device = Classifier(Cells.model_validate_json(document).model_dump(mode="json"))
+    device = classifier_of(Cells.model_validate_json(document).model_dump(mode="json"))
     expected = 1 if change["missing"] == "b" else 5
     assert [device.observe(0, None), device.observe(1, "n/a"), device.observe(2, "52.6,13.3")] == [
         *(expected, expected, 4),
@@ -105,7 +105,7 @@ def test_a_policy_may_name_a_cell_or_one_more_state_for_what_is_missing(change: 
 
 
 def test_steps_too_small_for_numbers_stop_no_device() -> None:
-    tiny = Classifier({**SQUARE, "step": [5e-324, 5e-324]})
+    tiny = classifier_of({**SQUARE, "step": [5e-324, 5e-324]})
     assert tiny.observe(0, "52.6,13.3") == 4
     assert tiny.unusable == 0
 
@@ -113,7 +113,7 @@ def test_steps_too_small_for_numbers_stop_no_device() -> None:
 def test_the_policy_form_is_what_the_device_runs() -> None:
     document = {**SQUARE, "origin": (48.0, 11.0), "step": (0.5, 0.25), "cells": ((0, 0), (1, 0)), "states": ("a", "b")}
     cells = Cells.model_validate(document)
-    assert Classifier(cells.model_dump(mode="json")).observe(0, "48.1,11.3") == 1
+    assert classifier_of(cells.model_dump(mode="json")).observe(0, "48.1,11.3") == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_policy_form_is_what_the_device_runs() -> None:
 def test_recordings_deliver_places(tmp_path: Path, text: str, column: str) -> None:
     (tmp_path / "walk.csv").write_text(text)
     sensor = open_sensor({"kind": "replay", "file": str(tmp_path / "walk.csv"), "column": column, **REPLAY})
-    discretiser = Classifier(SQUARE)
+    discretiser = classifier_of(SQUARE)
     raw = [reading and reading.reveal() for reading in map(sensor.read, range(4))]
     assert [discretiser.observe(tick, value) for tick, value in enumerate(raw)] == [0, None, 3, None]
     assert discretiser.unusable == 0

@@ -12,7 +12,7 @@ from edge_agent.config_file import sensor_values
 from edge_agent.config_schema import StreamConfig
 from edge_agent.sensors.opening import open_sensor
 from edge_agent.sensors.source import Sensor
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.host.codes import Codes
 from fugu.mqtt import Broker
 from tests.support.brokers import wait_until
@@ -86,7 +86,7 @@ def test_a_command_that_prints_a_code_has_no_reading(tmp_path: Path) -> None:
 
 def test_an_empty_reading_is_absent_and_not_one_that_cannot_be_used() -> None:
     document = {"kind": "thresholds", "edges": [20.0], "hysteresis": 0.0, "hysteresis_ticks": 0}
-    classifier = Classifier(document | {"states": ["low", "high"], "missing": None})
+    classifier = classifier_of(document | {"states": ["low", "high"], "missing": None})
     assert [classifier.observe(0, 21.0), classifier.observe(1, None)] == [1, None]
     assert classifier.unusable == 0
 

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from firmware_sim.build import BOARD
+from firmware_sim.compiled_policy import compile_policy
 from fugu.core import clocks, noise, ticks
+from fugu.core.compiled import read_policy
+from fugu.core.stream import Stream
 from tests.support.board_modules import board_module
+from tests.support.device_net import CASES
 from tests.support.naive_device import TickClock, discrete_laplace, uniform_below
 
 PERIOD = 1_000_000
@@ -78,7 +82,7 @@ def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
     policy = SimpleNamespace(period_us=PERIOD, frame_ticks=4, valid_from=0, valid_until=0, windows=(), symbols=False)
     outbox = SimpleNamespace(reserved=-1, clock=(0, PERIOD), shift=0, since=0, set_shift=lambda *_: None)
     drawn: list[int] = []
-    stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
+    stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
     silent: list[str] = []
     read = iter(range(1000))
     ticker = ticks.Ticker(
@@ -112,7 +116,7 @@ def test_no_stream_waits_for_ever_for_one_that_the_machine_made_late(monkeypatch
     def ticker(name: str) -> Any:
         policy = {"stream": name, "period_us": period, "frame_ticks": 4, "valid_from": 0, "valid_until": 0}
         outbox = SimpleNamespace(reserved=-1, clock=(0, period), shift=0, since=0, set_shift=lambda *_: None)
-        stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
+        stream = SimpleNamespace(memory=None, is_empty=True, before=lambda _: None, tick=lambda *_: drawn.append(name))
         given = SimpleNamespace(**policy, windows=(), symbols=False)
         return ticks.Ticker(given, anchored, outbox, lambda *_: stream, lambda: 70)
 
@@ -178,3 +182,73 @@ def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
     for below in (3, 2**16, 2**31):
         noise.uniform_below(fill)(below)
         assert blocks.pop() == bytes((below - 1).bit_length() + 7 >> 3)
+
+
+class JumpingMachine:
+    """A board's clock and outbox, as far as ticks need them; the wall clock can be set."""
+
+    reserved, clock, shift, since, last_framed = -1, (0, PERIOD), 0, 0, -1
+
+    def __init__(self) -> None:
+        self.elapsed, self.offset = HOUR, 0
+
+    def elapsed_us(self) -> int:
+        return self.elapsed
+
+    def now_us(self) -> int:
+        return self.elapsed + self.offset
+
+    def set_shift(self, shift: int, since: int) -> None:
+        self.shift, self.since = shift, since
+
+    def reserve(self, through: int) -> None:
+        self.reserved = through
+
+    def fits(self) -> bool:
+        return True
+
+    def seal(self, *_: object) -> None: ...
+
+    def expect(self, _policy: object) -> None: ...
+
+
+@pytest.mark.parametrize("happens", ["a shift", "another version"])
+def test_a_mean_outlasts_a_wall_clock_that_is_set_and_a_new_version(happens: str) -> None:
+    """As an agent's does: else a board would be without states for as long as its mean looks back."""
+    policy = read_policy(compile_policy(CASES["running mean"].policy))
+    machine, states = JumpingMachine(), list[int | None]()
+
+    def stream(policy: Any, outbox: Any) -> Stream:
+        made = Stream(policy, tape(1), outbox.last_framed, {}, outbox.since, outbox.shift)
+        tick = made.tick
+
+        def noted(number: int, reading: object) -> list[Any]:
+            done = tick(number, reading)
+            states.append(made._classifier.observe(number, reading))
+            return done
+
+        made.tick = noted  # type: ignore[method-assign]
+        return made
+
+    ticker = ticks.Ticker(policy, clocks.Anchored(machine, lambda _: True), machine, stream, lambda: 70)
+
+    def pass_by(count: int) -> list[int | None]:
+        before = len(states)
+        for _ in range(count):
+            machine.elapsed += policy.period_us
+            ticker.step()
+        return states[before:]
+
+    warm_up = policy.patience
+    pass_by(warm_up + 20)
+    assert None in states[:warm_up]
+    if happens == "a shift":
+        machine.offset = -HOUR // 2
+        while not machine.shift:
+            assert None not in pass_by(1)
+    else:
+        ticker.close()
+        ticker.switch(read_policy(compile_policy(CASES["running mean"].policy.model_copy(update={"version": 2}))))
+    after = pass_by(20)
+    assert len(after) >= 19
+    assert None not in after

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import DEFAULT_BASELINE, Cut, Question, choose_states, merged_states
@@ -70,7 +70,7 @@ def test_on_and_off_are_two_states_however_they_are_written() -> None:
 def test_a_plan_from_a_recording_of_on_and_off_knows_the_names_of_a_live_sensor(recorded: list[str]) -> None:
     found = choose_states(readings(recorded, "on/off"), Question())
     assert (found.discretiser.states, found.share_of) == (tuple(reversed(recorded)), recorded[0])
-    device = Classifier(found.discretiser.model_dump(mode="json"))
+    device = classifier_of(found.discretiser.model_dump(mode="json"))
     live = [*recorded, True, False, "true", "false", "ON", "OFF", "unavailable"]
     assert [device.observe(*one) for one in enumerate(live)] == [1, 0, 1, 0, 1, 0, 1, 0, None]
 

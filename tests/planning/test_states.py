@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Ints
-from fugu.contract.classify import Classifier
+from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
 from fugu.planning.question import _ON_OFF as ON_OFF
 from fugu.planning.states import states_of
@@ -32,7 +32,7 @@ def test_every_stretch_is_read_as_by_a_device_that_was_started_for_it(discretise
     readings[rng.random(600) < 0.2] = np.nan
     stretches, expected = np.split(readings, [100, 102, 350]), []
     for stretch in stretches:
-        device = Classifier(discretiser.model_dump(mode="json"))
+        device = classifier_of(discretiser.model_dump(mode="json"))
         expected += [device.observe(1000 + tick, float(value)) for tick, value in enumerate(stretch)]
     found = states_of(discretiser, readings, segments(100, 2, 248, 250))
     assert found.tolist() == [-1 if state is None else state for state in expected]

@@ -21,7 +21,7 @@ import edge_agent.agent
 import edge_agent.randomiser
 import edge_agent.ticker
 import edge_agent.window_file
-import fugu.contract.classify
+import fugu.core.states
 from edge_agent.__main__ import main
 from fugu.host.process import Wake
 from fugu.mqtt import Link
@@ -115,13 +115,13 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
 
 def _look_at_states() -> None:
-    observe = fugu.contract.classify.Classifier.observe
+    observe = fugu.core.states.Classifier.observe
 
     def seen(discretiser: Any, *arguments: Any) -> Any:
         STATES.append(observe(discretiser, *arguments))
         return STATES[-1]
 
-    fugu.contract.classify.Classifier.observe = seen
+    fugu.core.states.Classifier.observe = seen
 
 
 def _after_each_tick(action: Callable[[Any, Any], None]) -> None:
