@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_BY_HAND = ("pause", "resume", "moved", "set-back")
+_BY_HAND = ("pause", "resume", "moved", "set-back", "key", "join")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(words)
         from edge_agent.commands import done
 
-        print(done(words))
+        print(done(words, input))
         return 0
     except FuguError as error:
         print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
@@ -47,6 +47,7 @@ def _parser() -> Parser:
         description="Randomise a sensor's readings and publish the symbols.",
         epilog="example: fugu-agent /etc/fugu/agent.toml. For the person who is measured: "
         "fugu-agent pause CONFIG.toml [--for 2h], fugu-agent resume CONFIG.toml. "
+        "For groups of homes: fugu-agent key CONFIG.toml, fugu-agent join CONFIG.toml GROUP. "
         "After the device's disk was moved to another machine: fugu-agent moved CONFIG.toml",
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")

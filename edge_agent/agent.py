@@ -31,6 +31,7 @@ from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy
+    from edge_agent.shares import Helpers
 
 __all__ = ["Agent"]
 
@@ -65,10 +66,16 @@ class Agent:
             self._outbox.bind(identifiers(plan.binding))
         self._pause, self._paused = Pause(plan.outbox), False
         self._time = DeviceClock(self._clock, plan.clock, self._outbox.anchor(), self._keep_anchor)
-        self._ticks = Ticker(self._outbox, self._time, entropy, self._silent)
-        self._ticks.begin(plan.streams, sensors)
         self._wake = Wake()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._helpers: Helpers | None = None
+        if plan.groups:
+            from edge_agent.shares import Helpers  # only who has joined a group needs it
+
+            self._helpers = Helpers(self._outbox, plan.fleet, plan.device, self._later)
+        self._opening_keys = {topic_of("group_key", plan.fleet, group): group for group in plan.groups}
+        self._ticks = Ticker(self._outbox, self._time, entropy, self._silent, self._helpers)
+        self._ticks.begin(plan.streams, sensors)
         self._committed_topic = topic_of("committed", plan.fleet, plan.device)
         self._tables = {
             topic_of("table", plan.fleet, plan.device, stream.plan.stream): stream
@@ -89,7 +96,7 @@ class Agent:
         self._link = Link(
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
-            subscriptions=(self._committed_topic, *self._tables, *followed),
+            subscriptions=(self._committed_topic, *self._tables, *self._opening_keys, *followed),
             will=Will(topic_of("status", plan.fleet, plan.device), will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
@@ -264,6 +271,8 @@ class Agent:
                         "frames pile up, the gateway's registry has another key for this device: enrol it anew"
                     )
                 self.refused["watermark"] += 1
+        elif self._helpers is not None and (group := self._opening_keys.get(topic)) is not None:
+            self.refused["opening_key"] += not self._helpers.arrived(group, payload)
         elif self._fleet is not None:
             self._fleet.arrived(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):

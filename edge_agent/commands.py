@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,10 +13,11 @@ from edge_agent.config_file import read_config
 from edge_agent.config_schema import AgentConfig
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.outbox import Outbox, OutboxError, identifiers
-from fugu.contract.errors import StatusCode
+from fugu.contract.errors import StatusCode, UsageError
 from fugu.host.clock import seconds_of
 from fugu.host.files import write_secret
 from fugu.host.process import Parser
+from fugu.host.toml_file import toml_lines
 
 __all__ = ["done"]
 
@@ -22,6 +25,8 @@ HELPS = {
     "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",
     "resume": "End a pause.",
     "moved": "Let the outbox belong to this machine: the device was moved, and the other one never runs it again.",
+    "key": "Show the 30 digits of this device's key, for whoever runs the helper of a group.",
+    "join": "Join a group of homes on your own terms; it asks for the 30 digits of the group's helper.",
     "set-back": "Go by this machine's clock again, after the gateway had signed a time far ahead.",
 }
 """The commands, and what they do."""
@@ -30,8 +35,8 @@ _PATIENCE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
-def done(words: Sequence[str]) -> str:
-    """Run one of these commands; what to tell whoever gave it. Raises FuguError."""
+def done(words: Sequence[str], ask: Callable[[str], str]) -> str:
+    """Run one of these commands, which may `ask`; what to tell whoever gave it. Raises FuguError."""
     parser = Parser(prog="fugu-agent")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in HELPS.items():
@@ -39,12 +44,20 @@ def done(words: Sequence[str]) -> str:
         command.add_argument("config", metavar="CONFIG.toml", help="the device's configuration")
         if name == "pause":
             command.add_argument("--for", dest="length", metavar="TIME", help="90s, 30m, 2h or 1d; else until resumed")
+        if name == "join":
+            command.add_argument("group", metavar="GROUP", help="name of the group")
+            command.add_argument("--homes", type=int, required=True, metavar="M", help="how many honest homes at least")
+            command.add_argument("--epsilon", required=True, metavar="E@TIME", help="the most it may tell: 1.0@1h")
     options = parser.parse_args(words)
     config = Path(options.config)
     found = read_config(config)
     outbox = config.parent / found.outbox
     if options.command == "moved":
         return _moved(outbox, found.fleet, found.device, found.binding)
+    if options.command == "key":
+        return _key(outbox)
+    if options.command == "join":
+        return _joined(config, found, options, ask)
     if options.command == "set-back":
         return _set_back(config, found, outbox)
     if options.command == "pause":
@@ -55,6 +68,43 @@ def done(words: Sequence[str]) -> str:
     Pause(outbox).end()
     seen = _waited_for(outbox, lambda codes: StatusCode.PAUSED not in codes)
     return "not paused any more" if seen else "not paused any more; no agent that runs here says so"
+
+
+def _key(outbox: Path) -> str:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from edge_agent.shares import device_key
+    from fugu.contract.group_frames import digits
+
+    return digits(Ed25519PrivateKey.from_private_bytes(device_key(outbox)).public_key().public_bytes_raw())
+
+
+def _joined(path: Path, config: AgentConfig, options: Namespace, ask: Callable[[str], str]) -> str:
+    """Write the owner's terms into the configuration, once the helper's digits were typed in."""
+    from pydantic import ValidationError
+
+    from fugu.contract._document import first_problem
+    from fugu.contract.group_frames import read_digits
+    from fugu.contract.groups import GroupPin
+
+    if any(pin.name == options.group for pin in config.groups):
+        raise UsageError(f"this device has joined {options.group} already: change its terms in {path}")
+    epsilon, _, time_text = options.epsilon.partition("@")
+    try:
+        most = {"epsilon": float(epsilon), "seconds": math.ceil(seconds_of(time_text)) if time_text else 0}
+        helper = read_digits(ask(f"the 30 digits of the helper of {options.group}: "))
+        terms = {"name": options.group, "helper": helper, "honest": options.homes, "most": most}
+        AgentConfig.model_validate({**dict(config), "groups": (*config.groups, GroupPin.model_validate(terms))})
+    except ValidationError as error:
+        raise UsageError(first_problem(error, "join")) from None
+    except (ValueError, EOFError) as error:
+        raise UsageError(f"{error or 'no digits were typed'}") from None
+    text = "".join(f"{line}\n" for line in ("", "[[groups]]", *toml_lines(terms)))
+    write_secret(path, path.read_text().rstrip("\n") + "\n" + text)
+    return (
+        f"{path} joins {options.group} from the next start of the agent on. Read these digits to whoever runs its "
+        f"helper: {_key(path.parent / config.outbox)}"
+    )
 
 
 def _paused(outbox: Path, seconds: float | None) -> str:

@@ -82,7 +82,7 @@ def _plan(checked: dict[str, Any]) -> AgentPlan:
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
     managed, clock = checked.pop("managed"), checked.pop("clock")
     return AgentPlan(
-        **{**checked, "broker": Broker(**checked["broker"]), "streams": streams},
+        **{**checked, "broker": Broker(**checked["broker"]), "streams": streams, "groups": tuple(checked["groups"])},
         clock=ClockSettings(**clock),
         managed=None if managed is None else Managed(**{**managed, "streams": tuple(managed["streams"])}),
     )
@@ -92,7 +92,7 @@ def _checked(path: Path) -> dict[str, Any]:
     """Validate configuration and policies; the result is what JSON can carry."""
     config = read_config(path)
     plan = config.model_dump(
-        exclude={"streams", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
+        exclude={"streams", "groups", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
     )
     if all(stream.sensor.kind == "replay" for stream in config.streams):  # a recording happens when it is replayed
         plan["clock"]["trusted"] = True
@@ -101,6 +101,7 @@ def _checked(path: Path) -> dict[str, Any]:
         "outbox": str(path.parent / config.outbox),
         "config": str(path.resolve()),
         "managed": None,
+        "groups": [pin.name for pin in config.groups],
     }
     if config.enrolment is None:
         streams, descriptions = _local_streams(config, path.parent)
@@ -116,6 +117,7 @@ def _local_streams(
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
     from edge_agent.enrolled import plain
+    from edge_agent.joined import check_joined
     from fugu.contract.descriptions import describe
     from fugu.contract.history import history_alone
     from fugu.contract.joint import check_named, joint_epsilon
@@ -145,6 +147,7 @@ def _local_streams(
         if stream.pins is not None and (found := violations(policy, stream.pins)):
             raise ConfigError(f"policy {file}: {found[0]}")
         check_declared(policy.discretiser, stream.sensor)
+        check_joined(policy, config)
         policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
         streams.append((plain(policy), sensor_values(stream, folder, config.broker)))

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from edge_agent.local_broker import is_loopback
 from fugu.contract._document import Document
+from fugu.contract.groups import GroupPin
 from fugu.contract.pins import Pins
 from fugu.contract.stretches import Ceiling
 from fugu.host.payload import parse_path
@@ -261,6 +262,7 @@ class AgentConfig(Document):
             about any hour.
         total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
             Streams with equal sensors have one sensor.
+        groups: the groups of homes that its owner has joined by `fugu-agent join`, each with the terms.
         measurement_ceiling: the most that its owner lets a single released point tell, in nats; none refuses measured
             streams, because what all points together tell is more, and no device can compute it.
     """
@@ -283,6 +285,7 @@ class AgentConfig(Document):
     status_seconds: float = Field(default=30.0, gt=0, le=86400)
     broker: Broker = Broker()
     clock: ClockConfig = ClockConfig()
+    groups: tuple[GroupPin, ...] = Field(default=(), max_length=64)
     streams: tuple[StreamConfig, ...] = Field(min_length=1, max_length=64)
 
     @model_validator(mode="after")
@@ -291,6 +294,12 @@ class AgentConfig(Document):
             same = isinstance(sensor, Mqtt) and sensor.port == self.broker.port and not sensor.host.startswith("/")
             if same and is_loopback(self.broker.host):
                 raise ValueError("a sensor reads the broker of the fleet: raw readings need a broker of their own")
+        if self.groups and not (self.broker.has_tls or is_loopback(self.broker.host)):
+            raise ValueError(
+                "a device in a group needs TLS: whoever could read along would have both halves of its count"
+            )
+        if len({pin.name for pin in self.groups}) != len(self.groups):
+            raise ValueError("two groups have the same name")
         if self.enrolment is None:
             if self.ceiling is None:
                 raise ValueError("ceiling is missing: the largest epsilon that the device's owner accepts")

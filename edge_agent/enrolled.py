@@ -9,6 +9,7 @@ from typing import Any
 
 from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
+from edge_agent.joined import check_joined
 from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
 from fugu.contract.history import Noise
@@ -58,6 +59,8 @@ def plain(policy: AnyPolicy) -> dict[str, Any]:
     document = policy.model_dump(mode="json")
     if not isinstance(policy, Policy):
         return document
+    for shared, written in zip(policy.sums, document["sums"], strict=True):
+        written["digest"] = shared.group.digest.hex()
     return document | {"rate": float(policy.outputs.rate), "noise_bound": Noise.of(policy).text()}
 
 
@@ -69,6 +72,7 @@ def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[
         if (stream := streams.get(policy.stream)) is None:
             raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
         check_declared(policy.discretiser, stream.sensor)
+        check_joined(policy, config)
         found.append((plain(policy), sensor_values(stream, folder, config.broker)))
     return found
 

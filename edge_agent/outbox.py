@@ -30,9 +30,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from edge_agent.device_clock import Anchor
-from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.plan import StreamPlan, SumPlan, WindowPlan
 from edge_agent.policy_history import HISTORY_SCHEMA, DrawnTicks
 from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
@@ -41,7 +42,7 @@ from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.host.database import OUTBOX, damage, open_database, transaction
 
-__all__ = ["Outbox", "OutboxError", "OutboxFullError", "identifiers"]
+__all__ = ["Outbox", "OutboxError", "OutboxFullError", "StoredKey", "identifiers"]
 
 
 _BINDING_SCHEMA = """
@@ -166,10 +167,18 @@ _SCHEMA = f"""
     CREATE TABLE pending (
         stream TEXT NOT NULL, tick INTEGER NOT NULL, output BLOB NOT NULL, version INTEGER NOT NULL,
         frame_ticks INTEGER NOT NULL, bits INTEGER NOT NULL, PRIMARY KEY (stream, tick)) WITHOUT ROWID;
+    CREATE TABLE opening_keys (group_name TEXT PRIMARY KEY, made INTEGER NOT NULL, tick INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE windows (
         stream TEXT NOT NULL, window TEXT NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
         stride INTEGER NOT NULL, last_index INTEGER NOT NULL, PRIMARY KEY (stream, window)) WITHOUT ROWID;
     {_BINDING_SCHEMA}{FRAMES_SCHEMA}{HISTORY_SCHEMA}"""
+
+
+class StoredKey(NamedTuple):
+    """When the newest opening key of a group was made, and the tick since which it is known here."""
+
+    made: int
+    tick: int
 
 
 class OutboxError(FuguError, reason=Reason.OUTBOX):
@@ -301,7 +310,35 @@ class Outbox:
             self._db.execute("DELETE FROM anchor")
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
-    def register_window(self, stream: str, window: WindowPlan) -> int:
+    def opening_key(self, group: str) -> StoredKey | None:
+        """Newest opening key of a group that was ever used, if any was."""
+        row = self._db.execute("SELECT made, tick FROM intact_opening_keys WHERE group_name = ?", (group,)).fetchone()
+        return None if row is None else StoredKey(*row)
+
+    def keep_opening_key(self, group: str, key: StoredKey) -> None:
+        """Store, before it is used, that a key is the newest of a group."""
+        with self._changing(forced=True):
+            self._db.execute("INSERT OR REPLACE INTO opening_keys VALUES (?, ?, ?)", (group, *key))
+
+    def append_report(self, stream: str, group: str, number: int, payload: bytes) -> None:
+        """Make a home's report of a window durable: from now on it is sent, and none of that number is made again.
+
+        After sqlite3.Error or OutboxFullError it must not be released any other way. Raises OutboxError for a window
+        that is not later than every reported one.
+        """
+        with self._changing(forced=True):
+            key = (stream, group)
+            (previous,) = self._db.execute(
+                "SELECT last_index FROM intact_windows WHERE stream = ? AND window = ?", key
+            ).fetchone()
+            if previous >= number:
+                raise OutboxError(f"window {number} of group {group} was reported before")
+            if not self.frames.free(len(payload)):
+                raise self._full()
+            self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (number, *key))
+            self.frames.add(sequence_name(*key), previous, number, payload)
+
+    def register_window(self, stream: str, window: WindowPlan | SumPlan) -> int:
         """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
         ticks = (window.start, window.length, window.stride)
         row = self._db.execute(

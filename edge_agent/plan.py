@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
     from fugu.mqtt import Broker
 
-__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "WindowPlan"]
+__all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "WindowPlan"]
 
 
 _MOST_STATES = 8
@@ -91,6 +91,70 @@ class WindowPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SumPlan:
+    """One sum over a group of homes, verified: what this home counts for it, and its share of the noise.
+
+    Windows go by wall ticks: n has start + n * length .. + length - 1. Of `places` each state has the number that it
+    counts towards, or `ELSEWHERE`.
+
+    Attributes:
+        digest, helper: of the group's document; the public key of its helper; in hexadecimal.
+        noise, honest: what a share is drawn from.
+        counts: numbers that a window has, each with a share of its own.
+        deadline_ticks: within which a report is of use, after the end of its window.
+    """
+
+    name: str
+    digest: str
+    helper: str
+    start: int
+    length: int
+    noise: int
+    honest: int
+    counts: int
+    places: tuple[int, ...]
+    deadline_ticks: int
+    query: Query
+    epoch_us: int
+    period_us: int
+
+    @classmethod
+    def of(cls, shared: dict[str, Any], labels: list[str]) -> SumPlan:
+        """Take the parts of a verified sum's JSON form, which has its document's digest as well."""
+        group = shared["group"]
+        query = query_of({"blocks": group["blocks"], "states": group["count"]})
+        return cls(
+            **{name: group[name] for name in ("name", "helper", "start", "length", "noise", "honest")},
+            **{name: group[name] for name in ("epoch_us", "period_us")},
+            digest=shared["digest"],
+            counts=len(query.groups(group["count"])),
+            places=tuple(0 if label in group["count"] else ELSEWHERE for label in labels),
+            deadline_ticks=-(-group["deadline"] * 1_000_000 // group["period_us"]),
+            query=query,
+        )
+
+    @property
+    def stride(self) -> int:
+        """Ticks from the beginning of one window to that of the next."""
+        return self.length
+
+    def begin(self, number: int) -> int:
+        """First wall tick of a window."""
+        return self.start + number * self.length
+
+    def at(self, wall: int) -> int:
+        """Number of the window of a wall tick; below 0 before the first."""
+        return (wall - self.start) // self.length
+
+    def places_at(self, wall: int, state: int | None) -> tuple[int, int | None]:
+        """The number whose ticks a wall tick is one of, and the number that its state counts towards, if any."""
+        time_us = self.epoch_us + wall * self.period_us
+        block = self.query.number(0, time_us) or 0
+        place = None if state is None else self.query.number(self.places[state], time_us)
+        return block, None if place == ELSEWHERE else place
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPlan:
     """One stream of a policy that has been verified.
 
@@ -113,6 +177,7 @@ class StreamPlan:
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
+    sums: tuple[SumPlan, ...] = ()
     watch: dict[str, Any] | None = None
     noise_bound: str = ""
 
@@ -129,6 +194,7 @@ class StreamPlan:
                 WindowPlan.of(window, policy["discretiser"]["states"], policy["clock"])
                 for window in policy.get("windows", ())
             ),
+            sums=tuple(SumPlan.of(shared, policy["discretiser"]["states"]) for shared in policy.get("sums", ())),
             watch=_watched_class(policy),
             noise_bound=policy.get("noise_bound", ""),
         )
@@ -136,7 +202,8 @@ class StreamPlan:
     @property
     def repeats(self) -> int:
         """Ticks after which all that goes by the time of day repeats: the strides of windows, the cycle of a chain."""
-        return lcm(1 if self.noise is None else self.noise.cycle, *(window.stride for window in self.windows))
+        strides = (*(window.stride for window in self.windows), *(one.length for one in self.sums))
+        return lcm(1 if self.noise is None else self.noise.cycle, *strides)
 
     def valid_at(self, now_us: int) -> bool:
         """True if symbols may be made at a time."""
@@ -214,6 +281,7 @@ class AgentPlan:
         grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
         descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
+        groups: those that the owner has joined.
         config: the file that all this is from.
     """
 
@@ -233,6 +301,7 @@ class AgentPlan:
     binding: str = "auto"
     clock: ClockSettings = ClockSettings()
     descriptions: dict[str, str] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
     config: str = ""
 
 

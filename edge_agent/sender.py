@@ -6,7 +6,8 @@ import time
 
 from edge_agent.outbox import Outbox
 from fugu.contract.frames import Committed
-from fugu.contract.topics import topic_of
+from fugu.contract.group_frames import Report
+from fugu.contract.topics import Kind, topic_of
 from fugu.mqtt import Link
 
 __all__ = ["Sender"]
@@ -75,7 +76,8 @@ class Sender:
             return not fresh
         frame_id, name, payload = frame
         stream, _, window = name.partition("/")
-        topic = topic_of("window" if window else "symbols", self._fleet, self._device, stream)
+        kind: Kind = "report" if payload[0] == Report.SCHEMA else "window" if window else "symbols"
+        topic = topic_of(kind, self._fleet, self._device, stream)
         if (mid := self._link.publish(topic, payload)) is None:
             return False
         if fresh:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fugu.contract.frames import Gap, SymbolFrame, WindowFrame
+from fugu.contract.group_frames import Report
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.host.database import transaction
 
@@ -218,4 +219,6 @@ def _accounting(payload: bytes, previous: int) -> bytes:
         return replace(SymbolFrame.decode(payload), previous=previous).encode()
     if payload[0] == MeasureFrame.SCHEMA:
         return replace(MeasureFrame.decode(payload), previous=previous).encode()
+    if payload[0] == Report.SCHEMA:
+        return replace(Report.decode(payload), previous=previous).encode()
     return replace(WindowFrame.decode(payload), previous=previous).encode()

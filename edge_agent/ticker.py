@@ -16,6 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from errno import ENOSPC
+from typing import TYPE_CHECKING
 
 from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
@@ -30,6 +31,9 @@ from fugu.contract.errors import FuguError, StatusCode, cause
 from fugu.contract.frames import MAX_TICK
 from fugu.core.clocks import LATE_US, SMALL_US, TickClock, common_multiple
 from fugu.host.database import FileLostError, is_full
+
+if TYPE_CHECKING:
+    from edge_agent.shares import Helpers, StreamSums
 
 __all__ = ["Ticker"]
 
@@ -67,12 +71,14 @@ class Stream:
         entropy: Callable[[memoryview], None],
         last_tick: int,
         windows: StreamWindows,
+        sums: StreamSums | None = None,
     ) -> None:
         self.plan = plan
         self.clock = clock
         self.drawn_us: int | None = None
         self.sensor = sensor
         self.windows = windows
+        self.sums = sums
         self.discretiser = sensor.discretiser(plan.discretiser)
         self.last_tick = last_tick
         self.next_tick = last_tick + 1
@@ -137,6 +143,7 @@ class Ticker:
 
     Args:
         silent: why nothing may be drawn at a time in seconds, and no sensor read, if that is so.
+        helpers: of the groups that the owner has joined; None if there are none.
 
     Attributes:
         storage_trouble, not_drawn: what keeps symbols from becoming durable, if anything does; ticks lost by that.
@@ -149,12 +156,14 @@ class Ticker:
         clock: DeviceClock,
         entropy: Callable[[memoryview], None],
         silent: Callable[[float], StatusCode | None],
+        helpers: Helpers | None = None,
     ) -> None:
         self._outbox = outbox
         self._window_file = WindowFile(outbox.path, outbox.salt())
         self._clock = clock
         self._entropy = entropy
         self._silent = silent
+        self._helpers = helpers
         self.sensors = Sensors()
         self._clocks: dict[tuple[int, int], TickClock] = {}
         self._placed = 0
@@ -173,6 +182,8 @@ class Ticker:
             stored = self._window_file.begin(plans)
         except OSError as error:
             raise OutboxError(f"cannot use the windows of outbox {self._outbox.path}: {error}") from None
+        if self._helpers is not None:
+            self._helpers.follow(plans)
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self.sensors.adopt(plan, sensor), stored))
         drawn = {stream.clock for stream in self.streams if stream.last_tick >= 0}
@@ -211,6 +222,8 @@ class Ticker:
                 store()
             _align(streams, self.streams)
             self.streams = streams
+            if self._helpers is not None:
+                self._helpers.follow(plans)
             try:  # counts of the old policy are over; their records would not be used in any case
                 self._window_file.begin(plans, anew=True)
             except OSError as error:
@@ -234,9 +247,15 @@ class Ticker:
                     came = True
 
     def prepare(self) -> None:
-        """Draw the noise of the windows that begin next, while there is time."""
+        """Draw the noise of the windows that begin next, while there is time; let reports of sums leave."""
         for stream in self.streams:
             stream.windows.prepare(stream.next_tick)
+            if stream.sums is not None and self._placed > 0:
+                try:
+                    for group, number, report in stream.sums.advance(stream.next_tick):
+                        self._outbox.append_report(stream.plan.stream, group, number, report)
+                except (sqlite3.Error, OutboxFullError) as error:
+                    self.storage_failed(error)
 
     def judge(self) -> bool:
         """Let a watch judge one piece of what waits, if the next tick leaves time for it; whether it did.
@@ -301,11 +320,15 @@ class Ticker:
             [record for record in (stored or {}).get((plan.stream, window.name), ()) if record.through <= last_tick]
             for window in plan.windows
         ]
-        return Stream(plan, clock, sensor, self._entropy, last_tick, self._windows(plan, clock.since, records))
+        windows = self._windows(plan, clock.since, records)
+        return Stream(plan, clock, sensor, self._entropy, last_tick, windows, self._sums(plan, clock.shift))
 
     def _windows(self, plan: StreamPlan, since: int, records: Sequence[Sequence[WindowRecord]] = ()) -> StreamWindows:
         released = [self._outbox.register_window(plan.stream, window) for window in plan.windows]
         return StreamWindows(plan.windows, released, self._entropy, since, records)
+
+    def _sums(self, plan: StreamPlan, shift: int) -> StreamSums | None:
+        return self._helpers.sums(plan, self._entropy, shift) if self._helpers is not None and plan.sums else None
 
     # The clock
 
@@ -338,6 +361,7 @@ class Ticker:
                 stream.windows = self._windows(stream.plan, since)
         for stream in streams:
             stream.next_tick = first
+            stream.sums = self._sums(stream.plan, shift)  # a clock that was set ends the windows under way
         clock.follow(shift, since)
 
     def _is_misplaced(self, stream: Stream) -> bool:
@@ -398,6 +422,8 @@ class Ticker:
             stream.trouble = None
             if not stream.discretiser.beginning:
                 stream.windows.observe(tick, state)
+                if stream.sums is not None:
+                    stream.sums.observe(tick, state)
         self._close_windows(stream, tick)
 
     def _close_windows(self, stream: Stream, tick: int) -> None:

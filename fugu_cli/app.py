@@ -67,6 +67,7 @@ COMMANDS = {
     "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
     "gateway asyncapi": ("gateway:app:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
     "subscribe": ("", edge.COMMANDS["subscribe"]),
+    "helper": ("", edge.COMMANDS["helper"]),
     "fleet": ("fleet:app", "A fleet: its keys, its devices, and their signed documents."),
     **{f"deploy {name}": (f"deploy:app:{name}", about) for name, about in {
         "broker": "Write a Mosquitto configuration with TLS and access lists.",

@@ -8,7 +8,7 @@ from itertools import chain
 
 from fugu_cli.errors import CommandLineError
 
-__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "subscribe"]
+__all__ = ["COMMANDS", "OPTIONS", "agent", "edge_help", "helper", "subscribe"]
 
 OPTIONS = {
     "--version": "Print the version and stop.",
@@ -19,6 +19,7 @@ OPTIONS = {
 COMMANDS = {
     "agent": "Randomise readings, on a device.",
     "subscribe": "Print private readings of a fleet as they arrive.",
+    "helper": "Help a group of homes to sums that nobody can take apart.",
 }
 """By name: the command's help."""
 
@@ -29,6 +30,8 @@ AGENT: dict[str, tuple[tuple[str, ...], str]] = {
     "resume": (("resume",), "End a pause."),
     "moved": (("moved",), "Let an outbox belong to this machine, to which its disk moved."),
     "set-back": (("set-back",), "Go by this machine's clock again, after the gateway had signed a time far ahead."),
+    "key": (("key",), "Show the digits of this device's key, for the helper of a group of homes."),
+    "join": (("join",), "Join a group of homes, on your own terms."),
     "doctor": (("--doctor",), "Look at the installation of this device, say what to do."),
 }
 """By name: the words for `fugu-agent`, and the command's help."""
@@ -64,6 +67,13 @@ def agent(words: Sequence[str]) -> int:
 def subscribe(words: Sequence[str]) -> int:
     """`fugu subscribe`; a `FuguError` for what it cannot do."""
     from fugu_cli.commands.subscribe import main
+
+    return main(words)
+
+
+def helper(words: Sequence[str]) -> int:
+    """`fugu helper`, in its exit codes."""
+    from fugu_helper.__main__ import main
 
     return main(words)
 

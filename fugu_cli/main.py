@@ -61,6 +61,8 @@ def _run(words: list[str]) -> int:
             return edge.agent(rest)
         case ["subscribe", *rest]:
             return edge.subscribe(rest)
+        case ["helper", *rest]:
+            return edge.helper(rest)
     try:
         from fugu_cli.app import run
     except ModuleNotFoundError as error:

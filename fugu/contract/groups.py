@@ -16,8 +16,6 @@ import hashlib
 from fractions import Fraction
 from typing import Annotated, Literal, Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, StringConstraints, model_validator
 
 from fugu.contract._document import Document, Printable, read_document, write_document
@@ -141,6 +139,9 @@ class GroupDocument(Document):
 
 def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:
     """Refuse what is not of a kind, or not signed by a group's helper of this public key; TrustError."""
+    from cryptography.exceptions import InvalidSignature  # who reads policies without groups does not need it
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     if envelope.kind != kind or [one.key for one in envelope.signatures] != [key_name(helper)]:
         raise TrustError(f"no {kind} that this helper has signed", Reason.WRONG_ROLE)
     try:

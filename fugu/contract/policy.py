@@ -231,6 +231,12 @@ class Policy(PolicyHeader):
             return None
         return self._check(self.windows_alone, StreamOutputs(None, self.counted), "the set of windows", alone=True)
 
+    def derived(self) -> StretchBound:
+        """Bound of symbols and windows together about stretches, from what they lose, whatever is promised."""
+        column, outputs = self.chains.column(self.device, self.stream), self.outputs
+        ratios, rate, adversary = outputs.ratios, outputs.rate, self.guarantee.adversary
+        return self.bound(self.chains.stream_loss(column, ratios, rate, adversary, "the policy", alone=False))
+
     def _check(self, guarantee: Guarantee, outputs: StreamOutputs, what: str, *, alone: bool = False) -> Loss:
         column = self.chains.column(self.device, self.stream)
         loss = self.chains.stream_loss(column, outputs.ratios, outputs.rate, guarantee.adversary, what, alone=alone)

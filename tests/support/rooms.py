@@ -40,6 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "fugu.audit.exact.chains": {"fugu.audit.exact", "fugu.audit.exact.guesses"},
     "fugu.audit": {*_NUMBERS, *_EXACT},
     "edge_agent": _EDGE,
+    "fugu_helper": {"fugu.contract", "fugu.host", "fugu.mqtt"},
     "firmware_sim": {*_EDGE, "edge_agent"},
     "gateway.location": {"fugu.contract"},
     "gateway.shards": {"fugu.contract", "fugu.mqtt"},
@@ -156,6 +157,7 @@ ROOMS: dict[str, set[str]] = {
         *("fugu.planning", "fugu.recordings", "gateway.config", "gateway.history"),
     },
     "fugu_cli": {
+        "fugu_helper",
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "firmware_sim", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.svg"),
         *("fugu_cli.view", "fugu.library", "fugu.recordings"),
@@ -167,7 +169,7 @@ ROOMS: dict[str, set[str]] = {
     },
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""
-TOPS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "gateway", "papers")
+TOPS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "fugu_helper", "gateway", "papers")
 # Only where the folder has another name than the room's last part.
 FOLDERS = {
     "edge_agent": "edge",
@@ -178,6 +180,7 @@ FOLDERS = {
     "fugu.audit.exact.guesses": "audit",
     "fugu.chains": "chain",
     "fugu_cli": "cli",
+    "fugu_helper": "group",
     "fugu_cli.view": "cli",
     "fugu.core": "firmware",
     "fugu.mqtt": "link",

@@ -1,0 +1,53 @@
+"""The owner's terms for the groups of homes that a device is in: which sums of a policy it takes part in."""
+
+from __future__ import annotations
+
+from edge_agent.config_schema import AgentConfig
+from fugu.contract.errors import Reason, TrustError
+from fugu.contract.groups import GroupPin, SharedWindow
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+
+__all__ = ["check_joined"]
+
+
+def check_joined(policy: AnyPolicy, config: AgentConfig) -> None:
+    """Refuse a policy with a sum that the owner has not joined, or whose terms it does not keep; TrustError.
+
+    Epsilon is derived here, from the group's noise with the device's own class, windows and symbols.
+    """
+    pins = {pin.name: pin for pin in config.groups}
+    for shared in policy.sums if isinstance(policy, Policy) else ():
+        if (pin := pins.get(shared.name)) is None:
+            raise TrustError(
+                f"stream {policy.stream} is to report to group {shared.name}, which its owner has not joined: "
+                "fugu-agent join, on the device",
+                Reason.PINNED,
+            )
+        if (why := pin.refusal(shared.group)) is not None:
+            raise TrustError(why, Reason.PINNED)
+        assert isinstance(policy, Policy)
+        _check_epsilon(policy, shared, pin)
+
+
+def _check_epsilon(policy: Policy, shared: SharedWindow, pin: GroupPin) -> None:
+    ticks = pin.most.ticks(policy.clock.period_us)
+    epsilon = policy.derived().epsilon(ticks)
+    if epsilon <= pin.most.epsilon:
+        return
+
+    def within(noise: int) -> bool:
+        group = shared.group.model_copy(update={"noise": noise})
+        sums = tuple(one.model_copy(update={"group": group}) if one is shared else one for one in policy.sums)
+        return policy.model_copy(update={"sums": sums}).derived().epsilon(ticks) <= pin.most.epsilon
+
+    low, high = 0, shared.group.noise  # less of A is more noise
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if within(middle) else (low, middle)
+    enough = f"at most {low} would do" if low else "no A would do: the stream tells too much beside it"
+    raise TrustError(
+        f"epsilon {epsilon:.4g} about {ticks} ticks of stream {policy.stream} is above the {pin.most} of group "
+        f"{shared.name}: its A is {shared.group.noise}, {enough}",
+        Reason.PINNED,
+    )

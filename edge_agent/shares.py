@@ -1,0 +1,328 @@
+"""Shares in the sums of a group: a count, a share of noise and a mask, of which only a sum over homes becomes known.
+
+Before a window begins, its masks are drawn and encrypted to the group's helper (`edge_agent.reporter`), and its shares
+of noise are drawn. A count begins at share - mask mod 2^64: it is uniform at every moment, and the count itself is
+nowhere. What is encrypted is forgotten at once. Nothing is on the disk before the report is complete: a share is 0 in
+most windows, so that a look at a count under way and the report that follows would be the count.
+
+A window is reported if one process, under one policy and one shift, ran from before its first tick to its end, whatever
+was observed. A restart, another policy, a clock that was set or a helper whose key is missing make the home one of
+those that are not in the sum. None of that depends on a reading. Windows go by wall ticks, and none is reported twice:
+clocks that go back find it reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from edge_agent.outbox import Outbox, StoredKey
+from edge_agent.plan import StreamPlan, SumPlan
+from edge_agent.reporter import BAD_KEY, TOO_OLD, join_fields, split_fields
+from fugu.contract.calendar import DAY
+from fugu.contract.envelope import Envelope
+from fugu.contract.errors import FrameError, FuguError, Reason
+from fugu.contract.group_frames import OpeningKey, Report, SealedMasks, header, numbers, packed
+from fugu.core.shares import Shares, random_bits
+from fugu.host.files import write_secret
+
+__all__ = ["Helpers", "StreamSums", "device_key"]
+
+_log = logging.getLogger(__name__)
+SEED_BYTES = 32
+_AHEAD_US = 600_000_000
+"""Masks are drawn so long before their window at most, and not before the window before."""
+_PATIENCE_SECONDS = 60.0
+_WORD = 1 << 64
+
+
+def device_key(outbox: str | Path) -> bytes:
+    """The seed of the device's own Ed25519 key, which is made here if there is none yet; OutboxError, FileError."""
+    path = Path(f"{outbox}.key")
+    try:
+        seed = path.read_bytes()
+    except FileNotFoundError:
+        seed = os.urandom(SEED_BYTES)
+        write_secret(path, seed)
+    except OSError as error:
+        raise DeviceKeyError(f"cannot read {path}: {error.strerror}") from None
+    if len(seed) != SEED_BYTES:
+        raise DeviceKeyError(f"{path} is no key of a device: remove it, and have the new digits admitted by the helper")
+    return seed
+
+
+class DeviceKeyError(FuguError, reason=Reason.OUTBOX):
+    """The key of a device cannot be used."""
+
+
+class Sealed(NamedTuple):
+    """Masks of a window, and the same for the helper alone."""
+
+    masks: tuple[int, ...]
+    report: SealedMasks
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """An opening key as it came: its message, what the helper has signed, and the signature."""
+
+    message: OpeningKey
+    signed: bytes
+    signature: bytes
+
+
+class Helpers:
+    """The helpers' newest opening keys, and the process that encrypts to them; used from the agent's loop.
+
+    Each key is checked in a process before it is used, so that nothing but the helper's signature makes one the newest.
+    `later` leaves work for the loop. Which key is the newest, and since which tick it is known, outlasts a restart.
+    """
+
+    def __init__(self, outbox: Outbox, fleet: str, device: str, later: Callable[[Callable[[], None]], None]) -> None:
+        self._outbox = outbox
+        self._fleet = fleet
+        self._device = device
+        self._later = later
+        self._seed = b""
+        self._stored: dict[str, StoredKey | None] = {}
+        self._roots: dict[str, bytes] = {}
+        self._heard: dict[str, _Key] = {}
+        self._waiting: dict[str, _Key] = {}
+        self._keys: dict[str, _Key] = {}
+        self._checking: set[str] = set()
+        self._told: set[str] = set()
+
+    def follow(self, plans: Sequence[StreamPlan]) -> None:
+        """Use the keys of these policies' groups."""
+        self._roots = {one.name: bytes.fromhex(one.helper) for plan in plans for one in plan.sums}
+        self._keys = {group: key for group, key in self._keys.items() if group in self._roots}
+        self._stored = {group: self._outbox.opening_key(group) for group in self._roots}
+        if self._roots and not self._seed:
+            self._seed = device_key(self._outbox.path)
+        self._waiting |= {group: key for group, key in self._heard.items() if group in self._roots}
+        self._check()
+
+    def sums(self, plan: StreamPlan, entropy: Callable[[memoryview], None], shift: int) -> StreamSums:
+        """The sums of a stream from now on; OutboxError if the ticks of a window have changed."""
+        numbers = [self._outbox.register_window(plan.stream, one) for one in plan.sums]
+        return StreamSums(plan, numbers, entropy, self, shift)
+
+    def arrived(self, group: str, payload: bytes) -> bool:
+        """Take an opening key that has arrived; False if it is none, or older than what is known."""
+        try:
+            envelope = Envelope.decode(payload)
+            message = OpeningKey.decode(envelope.payload)
+        except FrameError:
+            return False
+        fits = envelope.kind == "opening-key" and (message.fleet, message.group) == (self._fleet, group)
+        if not fits or len(envelope.signatures) != 1:
+            return False
+        self._heard[group] = self._waiting[group] = _Key(message, envelope.message, envelope.signatures[0].signature)
+        self._check()
+        return True
+
+    def has_key(self, plan: SumPlan, tick: int) -> bool:
+        """True if there is a key for a window that begins at a tick, which is not older than a helper keeps it."""
+        stored = self._stored.get(plan.name)
+        if plan.name not in self._keys or stored is None or stored.made != self._keys[plan.name].message.made:
+            return False
+        day = -(-DAY * 1_000_000 // plan.period_us)
+        return tick - stored.tick <= plan.length + plan.deadline_ticks + day
+
+    def seal(self, plan: SumPlan, number: int, take: Callable[[Sealed], None]) -> None:
+        """Draw and encrypt the masks of a window; `take` gets them in the loop, or never."""
+        key = self._keys[plan.name]
+        document, digest = bytes.fromhex(plan.digest), key.message.digest
+        head = header(self._fleet, self._device, document, digest, number)
+
+        def sealed(answer: list[bytes]) -> None:
+            masks, member, ciphertext, signature = answer
+            take(Sealed(numbers(masks), SealedMasks(self._device, digest, member, ciphertext, signature)))
+
+        self._ask(plan.name, key, head, plan.counts, sealed)
+
+    def since(self, group: str, tick: int) -> None:
+        """Note the tick at which a new key was first there, durably."""
+        key, stored = self._keys.get(group), self._stored.get(group)
+        if key is not None and (stored is None or stored.made < key.message.made):
+            self._stored[group] = StoredKey(key.message.made, tick)
+            self._outbox.keep_opening_key(group, StoredKey(key.message.made, tick))
+
+    def _check(self) -> None:
+        """Check the key of a group that has waited, one at a time of each."""
+        for group in [group for group in self._waiting if group in self._roots and group not in self._checking]:
+            key = self._waiting.pop(group)
+            if not self._is_newer(group, key):
+                continue
+            self._checking.add(group)
+            self._ask(group, key, b"", 0, partial(self._accept, group, key))
+
+    def _accept(self, group: str, key: _Key, _answer: list[bytes]) -> None:
+        if self._is_newer(group, key):
+            self._keys[group] = key
+
+    def _is_newer(self, group: str, key: _Key) -> bool:
+        """True if no key that was used is newer; the newest is used again after a restart."""
+        known, stored = self._keys.get(group), self._stored.get(group)
+        newest = known is None or known.message.made < key.message.made
+        return group in self._roots and newest and (stored is None or stored.made <= key.message.made)
+
+    def _ask(self, group: str, key: _Key, head: bytes, count: int, take: Callable[[list[bytes]], None]) -> None:
+        parts = [self._roots[group], key.signed, key.signature, key.message.key, self._seed, head]
+        request = join_fields([*parts, count.to_bytes(2, "big")])
+
+        def run() -> None:
+            code, answer = _run(request)
+            self._later(lambda: self._answered(group, code, answer, take, checked=not count))
+
+        threading.Thread(target=run, name="reporter", daemon=True).start()
+
+    def _answered(
+        self, group: str, code: int, answer: list[bytes], take: Callable[[list[bytes]], None], *, checked: bool
+    ) -> None:
+        if checked:
+            self._checking.discard(group)
+        if code == 0:
+            take(answer)
+        else:
+            why = {
+                BAD_KEY: "its newest opening key is not signed by its helper",
+                TOO_OLD: "the installed cryptography has no MLKEM768_X25519: install 50 or newer",
+            }
+            self._tell(f"group {group}: {why.get(code, 'the process that encrypts reports died')}; nothing is reported")
+        self._check()
+
+    def _tell(self, trouble: str) -> None:
+        if trouble not in self._told:
+            self._told.add(trouble)
+            _log.warning("%s", trouble)
+
+
+def _run(request: bytes) -> tuple[int, list[bytes]]:
+    command = [sys.executable, "-P", "-m", "edge_agent.reporter"]
+    try:
+        done = subprocess.run(command, input=request, capture_output=True, timeout=_PATIENCE_SECONDS, check=False)
+        answer = split_fields(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 1, []
+    return (done.returncode, answer) if len(answer) == 4 or done.returncode else (1, [])
+
+
+class _Count:
+    """The numbers of a window under way, which cannot be printed, logged or pickled by accident."""
+
+    __slots__ = ("_values", "number", "observed", "sealed")
+
+    def __init__(self, number: int, values: list[int], sealed: SealedMasks) -> None:
+        self.number = number
+        self._values = values
+        self.observed = [0] * len(values)
+        self.sealed = sealed
+
+    def add(self, block: int, place: int | None) -> None:
+        """Count one tick; the same is done whatever its state is."""
+        self.observed = [ticks + (number == block) for number, ticks in enumerate(self.observed)]
+        self._values = [(value + (number == place)) % _WORD for number, value in enumerate(self._values)]
+
+    def take(self) -> bytes:
+        """The parts; afterwards there are none."""
+        parts = packed(self._values)
+        self._values = []
+        return parts
+
+    def __repr__(self) -> str:
+        return "<share of a sum>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a share of a sum does not leave the process")
+
+
+class _Sum:
+    """One sum of a stream: the window under way, and what is ready for the next."""
+
+    def __init__(self, plan: SumPlan, last: int) -> None:
+        self.plan = plan
+        self.last = last
+        self.shares = Shares(plan.noise, plan.honest)
+        self.asked = -1
+        self.next: _Count | None = None
+        self.open: _Count | None = None
+
+
+class StreamSums:
+    """The sums of one stream, from now on: windows that began before are not reported.
+
+    `shift` is by how many ticks the numbers of ticks are ahead of the wall clock's, from now on.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        last_numbers: Sequence[int],
+        entropy: Callable[[memoryview], None],
+        helpers: Helpers,
+        shift: int,
+    ) -> None:
+        self._version = plan.version
+        self._helpers = helpers
+        self._shift = shift
+        self._next_wall = 0
+        self._bits = random_bits(lambda buffer: entropy(memoryview(buffer)))
+        self._sums = [_Sum(one, last) for one, last in zip(plan.sums, last_numbers, strict=True)]
+        self._over: list[tuple[_Sum, _Count]] = []
+
+    def observe(self, tick: int, state: int | None) -> None:
+        """Count the state of a tick that is later than every one before, or a tick without one."""
+        wall = tick - self._shift
+        self._reach(wall)
+        for one in self._sums:
+            if one.open is not None:
+                one.open.add(*one.plan.places_at(wall, state))
+
+    def advance(self, tick: int) -> list[tuple[str, int, bytes]]:
+        """The reports of windows that end before a tick, the next of the stream; each once, with its group and number.
+
+        Masks of the windows that begin next are asked for.
+        """
+        self._reach(tick - self._shift)
+        over, self._over = self._over, []
+        for one in self._sums:
+            self._helpers.since(one.plan.name, tick)
+            number = max(one.plan.at(self._next_wall - 1) + 1, one.last + 1, 0)
+            first = one.plan.begin(number)
+            ahead = min(one.plan.length, -(-_AHEAD_US // one.plan.period_us))
+            near = first - self._next_wall <= ahead and one.asked < number
+            if near and self._helpers.has_key(one.plan, first + self._shift):
+                one.asked = number
+                self._helpers.seal(one.plan, number, partial(self._ready, one, number))
+        return [(one.plan.name, count.number, self._report(one, count)) for one, count in over]
+
+    def _ready(self, one: _Sum, number: int, sealed: Sealed) -> None:
+        """Take the masks of a window that has not begun."""
+        if one.plan.begin(number) >= self._next_wall:
+            values = [(one.shares.draw(self._bits) - mask) % _WORD for mask in sealed.masks]
+            one.next = _Count(number, values, sealed.report)
+
+    def _reach(self, wall: int) -> None:
+        """Begin and end windows: no tick before this one comes any more."""
+        self._next_wall = wall
+        for one in self._sums:
+            for _ in range(2):  # the one under way may end, and the next one with it
+                if one.open is not None and one.open.number < one.plan.at(wall):
+                    self._over.append((one, one.open))
+                    one.open = None
+                if one.open is None and one.next is not None and one.next.number <= one.plan.at(wall):
+                    one.open, one.next = one.next, None
+
+    def _report(self, one: _Sum, count: _Count) -> bytes:
+        previous, one.last = one.last, count.number
+        head = self._version, one.plan.name, previous, count.number, bytes.fromhex(one.plan.digest)
+        return Report(*head, tuple(count.observed), count.take(), count.sealed).encode()

@@ -1,0 +1,165 @@
+"""`fugu helper`: what the person does who runs a group's helper, on a machine that is not the site's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.group_frames import digits
+from fugu.host.files import write_secret
+from fugu.host.process import LOG_FORMATS, Notifier, Parser, log_to_stderr, print_any_text
+from fugu_helper.members import MemberError, Members
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "init": "Make a helper's key and its folder; shows the 30 digits for those who join.",
+    "admit": "Admit a home, by the 30 digits of its device that its people read out.",
+    "remove": "Take a home out of the list of members.",
+    "digits": "Show the helper's own 30 digits again.",
+    "group": "Print a group's signed document, for whoever writes policies.",
+    "run": "Run the helper until SIGTERM or SIGINT.",
+}
+"""By name: what each does."""
+
+_TEMPLATE = """\
+# A group's helper. Start it with: fugu helper run {file}
+fleet = "{fleet}"
+root = "root.key"
+members = "members"
+
+[broker]
+# host, port, username, password_file and ca_file, as in the folder that the site's `fugu deploy helper` has made
+
+# One table for each group; plan it with `fugu plan auto --homes N`, which prints these numbers.
+# [[groups]]
+# name = "street"
+# stream = "power"
+# states = ["low", "high"]
+# count = ["high"]
+# epoch_us = 0
+# period_us = 60000000
+# length = 60
+# honest = 30
+# colluding = 6
+# noise = 4290000000
+# deadline = 600
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0 when it is done, 1 for what is refused, 2 for words that cannot be read."""
+    print_any_text()
+    try:
+        return _run(sys.argv[1:] if words is None else list(words))
+    except FuguError as error:
+        print(f"fugu helper: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="fugu helper",
+        description="Help a group of homes to a sum that nobody can take apart. Run it on a machine that is not the "
+        "site's: site and helper together could see single homes.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    made = {name: commands.add_parser(name, description=about, help=about) for name, about in COMMANDS.items()}
+    made["init"].add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, for this account only")
+    made["init"].add_argument("--fleet", required=True, help="the name of the fleet that the homes are in")
+    for name in ("admit", "remove", "digits", "group", "run"):
+        made[name].add_argument("config", metavar="HELPER.toml", type=Path, help="the helper's file")
+    for name in ("admit", "remove"):
+        made[name].add_argument("name", metavar="DEVICE", help="the name of the home's device")
+    made["admit"].add_argument("--digits", help="of the device, as `fugu-agent key` shows them there; else it asks")
+    made["group"].add_argument("name", metavar="GROUP", help="which group")
+    made["run"].add_argument("--verbose", action="store_true", help="log what happens, not only what goes wrong")
+    made["run"].add_argument("--log-format", choices=LOG_FORMATS, default="text", help="of the log")
+    return parser
+
+
+def _run(words: list[str]) -> int:
+    options = _parser().parse_args(words)
+    match options.command:
+        case "init":
+            return _init(options.folder, options.fleet)
+        case "run":
+            return _serve(options.config, options.log_format, verbose=options.verbose)
+    from fugu_helper.config import read_config, root_of, signed_documents
+
+    config = read_config(options.config)
+    folder = options.config.parent
+    members = Members(folder / config.members)
+    root = root_of(folder / config.root)
+    mine = digits(root.public_key().public_bytes_raw())
+    match options.command:
+        case "admit":
+            members.admit(options.name, options.digits or _asked(f"the 30 digits of {options.name}: "))
+            print(f"{options.name} is a member. Read these digits to the people there, who type them in: {mine}")
+        case "remove":
+            members.remove(options.name)
+            print(f"{options.name} is no member any more, from the next request on")
+        case "digits":
+            print(mine)
+        case "group":
+            from fugu.contract.envelope import Envelope
+            from fugu.contract.groups import SharedWindow
+
+            documents = signed_documents(config, root).get(options.name)
+            if documents is None:
+                raise MemberError(f"{options.config} has no group {options.name!r:.60}")
+            print(SharedWindow.of(Envelope.decode(documents[0][1])).model_dump_json(indent=2))
+    return 0
+
+
+def _init(folder: Path, fleet: str) -> int:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fugu.contract.topics import check_device_name
+    from fugu.host.files import new_folder
+
+    check_device_name(fleet)
+    new_folder(folder, private=True)
+    seed = os.urandom(32)
+    write_secret(folder / "root.key", seed)
+    write_secret(folder / "members", "")
+    file = folder / "helper.toml"
+    write_secret(file, _TEMPLATE.format(fleet=fleet, file=file))
+    print(f"{file}: write the broker and the groups into it, then fugu helper run {file}")
+    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    print(f"the helper's digits, for everybody who joins: {digits(public)}")
+    return 0
+
+
+def _asked(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError:
+        raise UsageError("no digits were typed") from None
+
+
+def _serve(config: Path, log_format: str, *, verbose: bool) -> int:
+    log_to_stderr("json" if log_format == "json" else "text", verbose=verbose)
+    import logging
+
+    from fugu_helper.service import Helper, lock_memory
+
+    helper = Helper(config)
+    if not lock_memory():
+        logging.getLogger(__name__).warning(
+            "memory cannot be locked: keys might be written to swap; set LimitMEMLOCK=infinity, or switch swap off"
+        )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: helper.stop())
+    helper.run(Notifier.of_process())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""`python -m fugu_helper.config HELPER.toml`: read a helper's file, and sign its groups' documents.
+
+A process of its own that ends at once: reading documents takes more memory than the helper has. Its answer is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import Field, ValidationError, model_validator
+
+from fugu.contract._document import Document, first_problem
+from fugu.contract.envelope import sign
+from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.groups import GroupDocument
+from fugu.contract.policy import Name
+from fugu.host.toml_file import read_toml
+from fugu.mqtt.broker import Broker
+
+__all__ = ["HelperConfig", "read_config", "root_of", "signed_documents"]
+
+_INSERTED = ("document", "fleet", "helper")
+_MOST_DOCUMENTS = 2
+
+
+class HelperConfigError(FuguError, reason=Reason.CONFIG):
+    """The helper's file cannot be read, or contradicts itself."""
+
+
+class HelperConfig(Document):
+    """A helper's file; names of files are relative to its folder.
+
+    Attributes:
+        root: file of the key that signs documents, opening keys and answers.
+        members: file of the homes that are admitted.
+        groups: documents without fleet and helper; of a group at most two, the later `valid_from` being the newer.
+    """
+
+    fleet: Name
+    root: str = "root.key"
+    members: str = "members"
+    broker: Broker = Broker()
+    groups: tuple[dict[str, Any], ...] = Field(min_length=1, max_length=64)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for group in self.groups:
+            for key in _INSERTED:
+                if key in group:
+                    raise ValueError(f"a group does not say its {key}: that is the helper's")
+        return self
+
+
+def read_config(path: Path) -> HelperConfig:
+    """Read a helper's file; HelperConfigError."""
+    return read_toml(path, HelperConfig, HelperConfigError)
+
+
+def root_of(path: Path) -> Ed25519PrivateKey:
+    """The helper's root key; HelperConfigError if its file cannot be read, or others may read it."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise HelperConfigError(f"{path} may be read by others: chmod 600 it; if they may have, make a new one")
+        return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
+    except OSError as error:
+        raise HelperConfigError(f"cannot read {path}: {error.strerror}: fugu helper init makes one") from None
+    except ValueError:
+        raise HelperConfigError(f"{path} is no root key: fugu helper init makes one") from None
+
+
+def signed_documents(config: HelperConfig, root: Ed25519PrivateKey) -> dict[str, list[tuple[GroupDocument, bytes]]]:
+    """By group its documents, the newest first, each with its envelope's bytes; HelperConfigError."""
+    mine = {"fleet": config.fleet, "helper": root.public_key().public_bytes_raw().hex()}
+    groups: dict[str, list[tuple[GroupDocument, bytes]]] = {}
+    for fields in config.groups:
+        try:
+            document = GroupDocument.model_validate_json(json.dumps({**fields, **mine}))
+        except ValidationError as error:
+            name = str(fields.get("name"))[:40]
+            raise HelperConfigError(f"group {name}: {first_problem(error, 'document')}") from None
+        envelope = sign("group", document.payload, [root]).encode()
+        groups.setdefault(document.name, []).append((document, envelope))
+    for name, documents in groups.items():
+        documents.sort(key=lambda signed: -signed[0].valid_from)
+        if len({document.valid_from for document, _ in documents}) < len(documents) or len(documents) > _MOST_DOCUMENTS:
+            raise HelperConfigError(
+                f"group {name} has {len(documents)} documents: at most the newest and the one before, by valid_from"
+            )
+    return groups
+
+
+def main(path: Path) -> dict[str, Any]:
+    """Everything that the running helper needs, as JSON can carry it."""
+    config = read_config(path)
+    root = root_of(path.parent / config.root)
+    groups = [
+        [
+            {
+                **{"fleet": document.fleet, "name": document.name, "digest": document.digest.hex()},
+                **{"envelope": envelope.hex(), "least": document.least, "numbers": document.numbers},
+                **{"first_us": document.begins_us(0), "window_us": document.length * document.period_us},
+                **{"deadline": document.deadline, "valid_from": document.valid_from},
+            }
+            for document, envelope in documents
+        ]
+        for documents in signed_documents(config, root).values()
+    ]
+    return {
+        "fleet": config.fleet,
+        "root": str(path.parent / config.root),
+        "members": str(path.parent / config.members),
+        "broker": asdict(config.broker.beside(path.parent)),
+        "groups": groups,
+    }
+
+
+if __name__ == "__main__":
+    answer: dict[str, Any]
+    try:
+        answer = {"config": main(Path(sys.argv[1]))}
+    except FuguError as error:
+        answer = {"error": str(error)}
+    except Exception as error:  # what nobody thought of; its text may hold anything
+        answer = {"error": f"{cause(error)} while reading {sys.argv[1]}"}
+    sys.stdout.write(json.dumps(answer))

@@ -1,0 +1,248 @@
+"""The helper's decisions: which masks it adds up, and that it does so once for each window. No I/O.
+
+*Keys.* An opening key is made in memory each day, and dropped when the last window that it can be used for is over by a
+day: day + window + deadline + day after it was made, by a clock that nobody sets. A wall clock that is set drops all,
+as a restart would. So a report is opened by the one process that made its key, if at all.
+
+*Once.* The first whole request for a window decides which set is added up. Whatever is asked for that window later gets
+the same bytes. A set with fewer than m + c members is final as well: who could ask again could try sets until one
+opens. Pages are taken in their order, and nothing is answered before the digest of all of them is right.
+
+*Members.* A report counts if a member's key has signed it, for this very fleet, document, opening key and window, under
+the member's own name; the first one of a member counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgpack
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
+
+from fugu.contract.envelope import sign
+from fugu.contract.group_frames import (
+    MASK_BYTES,
+    NoSum,
+    OpeningAnswer,
+    OpeningKey,
+    OpeningRequest,
+    SealedMasks,
+    numbers,
+    packed,
+)
+
+__all__ = ["DAY", "Group", "GroupFacts"]
+
+DAY = 86_400
+_MOST_GATHERING = 8
+_MOST_ANSWERS = 50_000
+"""So many windows at most are remembered as answered; no other is answered then."""
+_SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+class GroupFacts(NamedTuple):
+    """One document of a group, as far as the helper needs it.
+
+    Attributes:
+        digest: of what is signed; `envelope` is the signed document.
+        least: members that have to be in a set.
+        numbers: sums of a window.
+        first_us, window_us: when window 0 begins, and how long each takes, in microseconds.
+        deadline: in seconds after a window's end.
+        valid_from: Unix seconds, from which windows are its own.
+    """
+
+    fleet: str
+    name: str
+    digest: bytes
+    envelope: bytes
+    least: int
+    numbers: int
+    first_us: int
+    window_us: int
+    deadline: int
+    valid_from: int
+
+    def begins_us(self, number: int) -> int:
+        """Begin of a window, in microseconds of Unix time."""
+        return self.first_us + number * self.window_us
+
+
+class _Key(NamedTuple):
+    private: MLKEM768X25519PrivateKey
+    until: float
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """A request of which pages have come: what is added up so far, which nobody is told before the last page."""
+
+    request: bytes
+    pages: int
+    digest: hashlib._Hash
+    next_page: int = 0
+    count: int = 0
+    bitmap: bytearray = field(default_factory=bytearray)
+    members: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    sums: list[int] = field(default_factory=list)
+
+
+class Group:
+    """One group: its documents, the newest first, its keys, and what was answered.
+
+    `is_member` says whether a key is that of a member of a name. Times are in seconds: `unix` of the wall clock,
+    `elapsed` of one that nobody sets.
+    """
+
+    def __init__(
+        self, documents: Sequence[GroupFacts], root: Ed25519PrivateKey, is_member: Callable[[str, bytes], bool]
+    ) -> None:
+        self.documents = tuple(documents)
+        self._root = root
+        self._is_member = is_member
+        self._keys: dict[bytes, _Key] = {}
+        self._made = -1
+        self._newest: bytes = b""
+        self._due = 0.0
+        self._answers: dict[tuple[bytes, int], tuple[bytes, float]] = {}
+        self._gathering: dict[tuple[bytes, int], _Gathering] = {}
+
+    @property
+    def name(self) -> str:
+        """Name of the group."""
+        return self.documents[0].name
+
+    @property
+    def document(self) -> bytes:
+        """The newest document in its envelope."""
+        return self.documents[0].envelope
+
+    @property
+    def opening_key(self) -> bytes:
+        """The newest opening key in its envelope; empty before the first."""
+        return self._newest
+
+    def maintain(self, unix: float, elapsed: float) -> bool:
+        """Make a key if it is time, and drop what is over; True if there is a new key to publish."""
+        self._keys = {digest: key for digest, key in self._keys.items() if key.until > elapsed}
+        self._answers = {window: answer for window, answer in self._answers.items() if answer[1] > elapsed}
+        if self._newest and elapsed < self._due:
+            return False
+        ml_kem, x25519 = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+        public = ml_kem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
+        self._made = max(self._made + 1, int(unix * 1000))
+        message = OpeningKey(self.documents[0].fleet, self.name, self._made, public)
+        self._keys[message.digest] = _Key(MLKEM768X25519PrivateKey(ml_kem, x25519), elapsed + self._lifetime)
+        self._newest = sign("opening-key", message.encode(), [self._root]).encode()
+        self._due = elapsed + DAY
+        return True
+
+    def forget(self) -> None:
+        """Drop all keys, and what is under way: a wall clock that was set is a restart."""
+        self._keys.clear()
+        self._gathering.clear()
+        self._newest = b""
+
+    def take(self, page: OpeningRequest, elapsed: float) -> bytes | None:
+        """Take a page of a request; the answer, in its envelope, if there is one now."""
+        window = page.document, page.number
+        if window in self._answers:
+            return self._answers[window][0] if page.page == page.pages - 1 else None
+        document = self._document_of(page)
+        if document is None:
+            last = page.page == page.pages - 1
+            return self._answer(page, "not-mine", bytes(-(-len(page.reports) // 8)), ()) if last else None
+        gathering = self._gathering.get(window)
+        if page.page == 0:
+            while len(self._gathering) >= _MOST_GATHERING and window not in self._gathering:
+                del self._gathering[next(iter(self._gathering))]
+            begun = hashlib.sha256(page.document + page.number.to_bytes(8, "big"))
+            gathering = self._gathering[window] = _Gathering(page.request, page.pages, begun)
+            gathering.sums = [0] * document.numbers
+        if gathering is None or (page.request, page.pages, page.page) != (
+            *(gathering.request, gathering.pages),
+            gathering.next_page,
+        ):
+            return None
+        self._add(gathering, page, document)
+        if gathering.next_page < gathering.pages:
+            return None
+        del self._gathering[window]
+        if gathering.digest.digest() != gathering.request or len(self._answers) >= _MOST_ANSWERS:
+            return None
+        if not gathering.members and not gathering.gone:  # nobody of the group is in it: nothing to remember
+            return self._answer(page, "too-few", bytes(gathering.bitmap), ())
+        return self._decide(gathering, page, document, elapsed)
+
+    @property
+    def _lifetime(self) -> float:
+        return max(2 * DAY + one.window_us / 1e6 + one.deadline for one in self.documents)
+
+    def _document_of(self, page: OpeningRequest) -> GroupFacts | None:
+        """The document of a window: the newest from its beginning on, before it the one before."""
+        begin_of_newest = self.documents[0].valid_from * 1_000_000
+        for place, document in enumerate(self.documents[:2]):
+            if document.digest == page.document:
+                is_new = document.begins_us(page.number) >= begin_of_newest
+                return document if is_new == (place == 0) else None
+        return None
+
+    def _add(self, gathering: _Gathering, page: OpeningRequest, document: GroupFacts) -> None:
+        for report in page.reports:
+            gathering.digest.update(msgpack.packb(report.row()))
+            if gathering.count % 8 == 0:
+                gathering.bitmap.append(0)
+            if (masks := self._opened(gathering, report, page.number, document)) is not None:
+                gathering.bitmap[-1] |= 0x80 >> gathering.count % 8
+                gathering.sums = [total + mask for total, mask in zip(gathering.sums, masks, strict=True)]
+            gathering.count += 1
+        gathering.next_page += 1
+
+    def _opened(
+        self, gathering: _Gathering, report: SealedMasks, number: int, document: GroupFacts
+    ) -> tuple[int, ...] | None:
+        """The masks of a member's first report in a set, if it can be opened."""
+        if report.device in gathering.members or report.count != document.numbers:
+            return None
+        if not self._is_member(report.device, report.member):
+            return None
+        signed = report.signed(document.fleet, document.digest, number)
+        try:
+            Ed25519PublicKey.from_public_bytes(report.member).verify(report.signature, signed)
+        except (InvalidSignature, ValueError):
+            return None
+        if (key := self._keys.get(report.opening_key)) is None:
+            gathering.gone.add(report.device)
+            return None
+        info = report.header(document.fleet, document.digest, number)
+        try:
+            masks = _SUITE.decrypt(report.ciphertext, key.private, info=info)
+        except (InvalidTag, ValueError):
+            return None
+        if len(masks) != MASK_BYTES * document.numbers:
+            return None
+        gathering.members.add(report.device)
+        return numbers(masks)
+
+    def _decide(self, gathering: _Gathering, page: OpeningRequest, document: GroupFacts, elapsed: float) -> bytes:
+        reason: NoSum = ""
+        if len(gathering.members) < document.least:
+            present = gathering.members | gathering.gone
+            reason = "key-gone" if len(present) >= document.least else "too-few"
+        sums = () if reason else tuple(gathering.sums)
+        answer = self._answer(page, reason, bytes(gathering.bitmap), sums)
+        self._answers[page.document, page.number] = answer, elapsed + self._lifetime
+        return answer
+
+    def _answer(self, page: OpeningRequest, reason: NoSum, bitmap: bytes, sums: Sequence[int]) -> bytes:
+        window = page.document, page.number, page.request
+        message = OpeningAnswer(self.documents[0].fleet, self.name, *window, reason, bitmap, packed(sums))
+        return sign("answer", message.encode(), [self._root]).encode()

@@ -1,0 +1,162 @@
+"""The running helper: requests in, answers out, and a key each day. Nothing is stored."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fugu.contract.errors import FrameError, FuguError, Reason
+from fugu.contract.group_frames import MAX_PAGE_BYTES, OpeningRequest
+from fugu.contract.topics import topic_of
+from fugu.host.process import Notifier, Wake
+from fugu.mqtt import Broker, Link
+from fugu_helper.members import MemberError, Members
+from fugu_helper.opening import Group, GroupFacts
+
+__all__ = ["Helper", "lock_memory"]
+
+_log = logging.getLogger(__name__)
+_BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_STEP_SECONDS = 60.0
+_ROUND_SECONDS = 1.0
+_LOCK_ALL = 1 | 2 | 4  # MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT
+_NOT_DUMPABLE = 4  # PR_SET_DUMPABLE
+
+
+class HelperError(FuguError, reason=Reason.CONFIG):
+    """The helper cannot run."""
+
+
+class Helper:
+    """A helper by its file. `unix` and `elapsed` are its clocks, in seconds."""
+
+    def __init__(
+        self,
+        path: Path,
+        unix: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = lambda: time.clock_gettime(_BOOTTIME),
+    ) -> None:
+        config = _checked(path)
+        root = Ed25519PrivateKey.from_private_bytes(Path(config["root"]).read_bytes())
+        self._unix, self._elapsed = unix, elapsed
+        self._offset = unix() - elapsed()
+        self._members = Members(Path(config["members"]))
+        self._members.load()
+        self._fleet: str = config["fleet"]
+        self._groups = {
+            documents[0].name: Group(documents, root, self._is_member)
+            for documents in (list(map(_facts, group)) for group in config["groups"])
+        }
+        self._requests = {topic_of("group_request", self._fleet, name): name for name in self._groups}
+        self._lock = threading.Lock()
+        self._wake = Wake()
+        self._stopping = False
+        self.refused = 0
+        self._link = Link(
+            Broker(**config["broker"]),
+            client_id=f"{self._fleet}-helper",
+            subscriptions=tuple(self._requests),
+            max_payload=MAX_PAGE_BYTES,
+            on_connected=lambda: self._publish(self._groups.values()),
+            on_message=lambda topic, payload, _retained: self._arrived(topic, payload),
+        )
+
+    def stop(self) -> None:
+        """Ask it to end; a signal handler may call this."""
+        self._stopping = True
+        self._wake.set()
+
+    def run(self, notifier: Notifier | None = None) -> None:
+        """Serve until stopped. Raises LinkError for credentials that cannot be read."""
+        notifier = notifier or Notifier()
+        self._maintain()
+        self._link.start()
+        notifier.ready()
+        _log.info("helper of %s: %d members", ", ".join(self._groups), len(self._members.load()))
+        try:
+            while not self._stopping:
+                notifier.alive(time.monotonic())
+                self._link.maintain()
+                self._maintain()
+                self._wake.wait(_ROUND_SECONDS)
+            notifier.stopping()
+        finally:
+            self._link.stop()
+
+    def _maintain(self) -> None:
+        """Make keys that are due; a wall clock that was set is a restart."""
+        with self._lock:
+            offset = self._unix() - self._elapsed()
+            if abs(offset - self._offset) > _STEP_SECONDS:
+                _log.warning("the wall clock was set by %+.0f s: all opening keys are dropped", offset - self._offset)
+                for group in self._groups.values():
+                    group.forget()
+            self._offset = offset
+            fresh = [group for group in self._groups.values() if group.maintain(self._unix(), self._elapsed())]
+        self._publish(fresh)
+
+    def _publish(self, groups: Any) -> None:
+        """Say documents and keys; at a connection that comes later, all of them again."""
+        for group in groups:
+            self._link.publish(topic_of("group_document", self._fleet, group.name), group.document, retain=True)
+            if group.opening_key:
+                self._link.publish(topic_of("group_key", self._fleet, group.name), group.opening_key, retain=True)
+
+    def _arrived(self, topic: str, payload: bytes) -> None:
+        """Take a page in the network thread: while it is added up, no other is read, so that none piles up."""
+        name = self._requests.get(topic)
+        try:
+            page = OpeningRequest.decode(payload)
+        except FrameError:
+            self.refused += 1
+            return
+        if name is None:
+            return
+        with self._lock:
+            answer = self._groups[name].take(page, self._elapsed())
+        if answer is not None:
+            self._link.publish(topic_of("group_answer", self._fleet, name), answer)
+
+    def _is_member(self, name: str, public: bytes) -> bool:
+        try:
+            return self._members.has(name, public)
+        except MemberError as error:
+            _log.error("%s; nobody is a member until it can be", error)
+            return False
+
+
+def lock_memory() -> bool:
+    """Keep what this process has in memory off the disk: no swap, no core file; True if the system allows it."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        dumps = libc.prctl(_NOT_DUMPABLE, 0, 0, 0, 0) == 0
+        return bool(libc.mlockall(_LOCK_ALL) == 0 and dumps)
+    except (OSError, AttributeError):
+        return False
+
+
+def _facts(document: dict[str, Any]) -> GroupFacts:
+    return GroupFacts(
+        **{**document, "digest": bytes.fromhex(document["digest"]), "envelope": bytes.fromhex(document["envelope"])}
+    )
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    command = [sys.executable, "-P", "-m", "fugu_helper.config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    dead = {"error": "the check of the configuration died"}
+    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else dead
+    if "error" in answer:
+        raise HelperError(answer["error"])
+    config: dict[str, Any] = answer["config"]
+    return config
