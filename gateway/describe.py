@@ -161,6 +161,8 @@ class InForce:
 
 QUIET_SECONDS, REST_SECONDS = 1.0, 0.25
 """Until the broker has said what it has, after a connection; and between two looks at what has changed."""
+PIECE_SECONDS = 0.2
+"""For so long descriptions are made before the loop does something else."""
 _RESTS = 20
 """Times as long as its description took, a device has no other one."""
 _MOST_FOREIGN = 1000
@@ -321,7 +323,7 @@ class Describing(Part):
             self._refusing([device for device in self.in_force.refusals if not self._left(device)])
         if not self._link.connected:
             return
-        if self._describe_marked():
+        if self._describe_marked(PIECE_SECONDS):
             self.changed()
         self._rested_at = time.monotonic() + REST_SECONDS
         for device, stream in sorted(self._unsent):
@@ -335,15 +337,16 @@ class Describing(Part):
             if not self._publish(foreign, b"", b""):
                 return
             self._foreign.discard(foreign)
-        self.due = max(min(map(self._rests.__getitem__, self._marked)), self._rested_at) if self._marked else math.inf
+        rests = [self._rests.get(device, 0.0) for device in self._marked]
+        self.due = max(min(rests), self._rested_at) if rests else math.inf
 
     def described(self) -> dict[str, list[Description]]:
         """By device, what its streams are."""
         self._describe_marked()
         return {device: [one.description for one in streams.values()] for device, streams in self._described.items()}
 
-    def _describe_marked(self) -> bool:
-        """Describe the streams of marked devices; whether anything is described in another way."""
+    def _describe_marked(self, seconds: float = math.inf) -> bool:
+        """Describe the streams of marked devices, for so long; whether anything is described in another way."""
         changed, now = False, time.monotonic()
         self._rests = {device: until for device, until in self._rests.items() if until > now}
         for device in sorted(self._marked - self._rests.keys()):
@@ -362,6 +365,8 @@ class Describing(Part):
             if others:
                 self._rests[device] = now + _RESTS * (time.perf_counter() - began)
             self._marked.discard(device)
+            if time.monotonic() >= now + seconds:
+                break
         return changed
 
     def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:

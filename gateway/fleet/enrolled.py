@@ -70,7 +70,11 @@ class FleetPolicies:
         self._pushed: set[tuple[str, int]] = set()
         self._sent: set[tuple[str, int]] = set()
         self._numbered = 0
+        self._refusals = 0
+        self._ever_refused: set[tuple[str, int]] = set()
+        self._ever_accepted: set[tuple[str, int]] = set()
         self._refused: dict[str, int] = {}
+        self._in_force: dict[str, int] = {}
         catalogue.may_run = self.may_run
         catalogue.pushed = lambda device, version: (device, version) in self._pushed
 
@@ -112,14 +116,27 @@ class FleetPolicies:
             for device in devices
             if (answer := device.reported) and answer.outcome == "refused" and answer.in_force != answer.version
         }
-        if sent or refused != self._refused:
+        while refusals := self._registry.refusals(after=self._refusals):
+            self._refusals = refusals[-1].number
+            self._ever_refused.update((one.device, one.version) for one in refusals if one.outcome == "refused")
+        in_force = {
+            device.name: answer.in_force for device in devices if (answer := device.reported) and answer.in_force
+        }
+        self._ever_accepted.update(in_force.items())
+        if sent or (refused, in_force) != (self._refused, self._in_force):
             self._catalogue.charges += 1
-        self._refused = refused
+        self._refused, self._in_force = refused, in_force
 
     def may_run(self, device: str, version: int) -> bool:
-        """True of a version in a file, or sent, unless the newest answer of the device refuses it."""
+        """True of a version in a file, or sent, unless the newest answer of the device refuses it.
+
+        Of one that it has refused, and that a later one in force has overtaken, neither: no device goes back.
+        """
         pushed = (device, version)
-        return pushed not in self._pushed or (pushed in self._sent and self._refused.get(device) != version)
+        if pushed not in self._pushed:
+            return True
+        overtaken = pushed in self._ever_refused - self._ever_accepted and version < self._in_force.get(device, 0)
+        return pushed in self._sent and self._refused.get(device) != version and not overtaken
 
     def _opened(self, document: Document) -> PolicyDocument | None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,36 @@ def test_refused_sent_once_more_and_accepted_it_counts(tmp_path: Path) -> None:
         it.send(2)
         it.answer(2)
         assert it.impossible
+
+
+def test_not_once_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
+    """The newest answer is of the later version then, and says nothing of the refused one."""
+    with home(tmp_path, LOUD_2, policy(3)) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2, "ceiling")
+        it.push(3)
+        it.send(3)
+        assert not it.impossible
+        it.answer(3)
+        assert not it.impossible
+        for frame in it.first[3:5]:
+            it.store(replace(frame, policy_version=3))
+        assert it.released() == 2
+
+
+def test_one_that_was_accepted_counts_although_a_later_one_has_overtaken_it(tmp_path: Path) -> None:
+    with home(tmp_path, LOUD_2, policy(3)) as it:
+        it.push(2)
+        it.send(2)
+        it.answer(2, "ceiling")
+        it.send(2)
+        it.answer(2)
+        assert it.impossible
+        it.push(3)
+        it.send(3)
+        it.answer(3)
+        assert it.impossible, "its frames may come yet"
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["one process", "shards"])

@@ -18,7 +18,7 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
 from gateway import describe as describing
-from gateway.describe import Running
+from gateway.describe import Described, Running
 from gateway.loop import Gateway
 from gateway.settings import GatewaySettings
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -99,6 +99,36 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
             broker.restart()
             here.newest.clear()
             wait_until(lambda: here.there.keys() == {topics["ring"]}, "the description at a broker that forgot it")
+
+
+@pytest.mark.long
+def test_descriptions_of_a_fleet_are_made_piece_by_piece_and_all_of_them(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece is one device here: after each the loop does something else."""
+    monkeypatch.setattr(describing, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(describing, "REST_SECONDS", 0.01)
+    write_policies(tmp_path / "policies", [policy(1, device=f"ring-{number}") for number in range(6)])
+    pieces: list[int] = []
+    made = Described.of
+
+    def counted(stream: Running) -> Described:
+        pieces.append(len(made_in_this_pump))
+        made_in_this_pump.append(stream.policy.device)
+        return made(stream)
+
+    made_in_this_pump: list[str] = []
+    pump = describing.Describing.pump
+
+    def pumped(self: describing.Describing, *, idle: bool = False) -> None:
+        made_in_this_pump.clear()
+        pump(self, idle=idle)
+
+    monkeypatch.setattr(describing.Described, "of", counted)
+    monkeypatch.setattr(describing.Describing, "pump", pumped)
+    with listening(broker) as here, running(broker, tmp_path):
+        wait_until(lambda: len(here.there) == 6, "all descriptions")
+    assert pieces == [0] * 6
 
 
 @pytest.mark.long

@@ -6,13 +6,18 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
+from edge_agent.outbox import Outbox
+from edge_agent.policy_history import DrawnTicks
 from fugu.contract.descriptions import Description
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
+from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
@@ -149,3 +154,78 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
         heard.link.stop()
         gateway.process.terminate()
         gateway.process.wait(PATIENCE)
+
+
+@pytest.mark.long
+def test_a_push_that_the_device_refuses_ends_no_release_and_one_that_it_accepts_is_dated(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """Its counts would take all that the audience is allowed; they never ran, so nothing is charged for them."""
+    keys = Keys()
+    write_gateway_files(tmp_path, keys)
+    enrolment = keys.enrolment(ceiling=20.0, fresh_seconds=3600)
+    (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
+    (tmp_path / "readings.csv").write_text("value\n0\n1\n0\n")
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        "status_seconds = 0.2\n"
+        f"[broker]\nport = {broker.port}\nmax_backoff = 1\n"
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "replay", file = "readings.csv"}\n'
+    )
+    (tmp_path / "releases.toml").write_text(
+        '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
+        '[[releases]]\nname = "active"\nstream = "hr"\nquery = "count"\nstates = ["high"]\n'
+        'length = 20\naudience = "public"\nshare = 1.0\n'
+    )
+    counted = Window(name="ten", length=10, stride=10, states=("high",), scale="200")
+    first = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted,), epsilon=19.0)
+    loud = policy(epoch_us=0, period_us=PERIOD_US, windows=(counted.model_copy(update={"scale": "1/2"}),), epsilon=40.0)
+    quieter = first.model_copy(update={"table": NoiseTable.binary(2_100_000_000, 2_100_000_000)})
+    registry = Registry(tmp_path / "fleet.sqlite", fleet="home")
+    registry.enrol("watch", ["wrists"], who="me", time_us=1)
+    add(registry, keys, policy_document(first, version=1))
+    released = Recorder(broker.broker, topic_of("release", "home", "public", "active"))
+    described = Recorder(broker.broker, topic_of("description", "home", "watch", "hr"))
+    gateway = Gateway(tmp_path, broker.port, releases="releases.toml")
+    agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
+
+    def newest() -> Description:
+        return Description.decode(described.payloads[-1])
+
+    def more_are_released() -> None:
+        count = len(set(released.payloads))
+        wait_until(lambda: len(set(released.payloads)) >= count + 2, "releases")
+
+    try:
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 1, "version 1")
+        more_are_released()
+        add(registry, keys, policy_document(loud, version=2))
+        wait_until(lambda: registry.refusals("watch"), "a refusal")
+        assert "ceiling" in registry.refusals("watch")[0].reason
+        more_are_released()
+        assert newest().guarantee.always, "a version that never ran changes no promise"
+        add(registry, keys, policy_document(quieter, version=3))
+        wait_until(lambda: (r := registry.device("watch").reported) and r.in_force == 3, "version 3")
+        more_are_released()
+        wait_until(lambda: newest().version == 3 and newest().guarantee.since is not None, "a date")
+        assert agent.stop(PATIENCE) == 0
+        drawn = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+        rows = DrawnTicks(drawn._db, "hr").document()
+        drawn.close()
+        assert [edition.version for edition in rows["editions"].values()] == [1, 3], "the device says the same"
+        begin = next(row[0] for row in rows["rows"] if rows["editions"][row[2]].version == 3)
+        since = newest().guarantee.since
+        assert since is not None
+        assert since >= begin
+        gateway.process.terminate()
+        assert gateway.process.wait(PATIENCE) == 0
+    except BaseException:
+        print(gateway.log.read_text(), (tmp_path / "agent.log").read_text())
+        raise
+    finally:
+        for recorder in (released, described):
+            recorder.link.stop()
+        registry.close()
+        for process in (agent.process, gateway.process):
+            process.kill()
+    assert troubles(tmp_path / "agent.log") == []

@@ -11,8 +11,15 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.chains import BinaryChains
+from fugu.contract.descriptions import Description
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.history import History, Noise, Span, dated
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.topics import topic_of
+from fugu.mqtt import Broker, Link
+from fugu.privacy.randomised_response import calibrate
 from gateway.health import asked
 from gateway.location import Server
 from gateway.releases.audit import verify
@@ -138,3 +145,63 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
         link.stop()
     for device in devices.values():
         device.stop()
+
+
+@pytest.mark.long
+def test_a_change_that_a_shard_stores_dates_what_the_fleet_s_process_says_also_after_a_restart(
+    broker: Mosquitto, server: Server, tmp_path: Path
+) -> None:
+    """A shard stores the first tick of a stronger policy; another process describes the stream."""
+    chains, policies = BinaryChains(q=(0.1, 0.3), r=(0.1, 0.3)), []
+    for version, epsilon in ((1, 4.0), (2, 1.0)):
+        table = calibrate(chains, epsilon, "informed", slack=True).table
+        promise = {"guarantee": Guarantee(epsilon=epsilon, adversary="informed")}
+        policies.append(policy(version, device="sensor-2", chains=chains, table=table).model_copy(update=promise))
+    write_policies(tmp_path / "policies", policies)
+    write_config(tmp_path, scheduled())
+    described: list[Description] = []
+    observer = Link(
+        Broker(port=broker.port),
+        client_id="observer",
+        subscriptions=(topic_of("description", "home", "sensor-2", "hr"),),
+        on_message=lambda _topic, payload, _retained: (
+            described.append(Description.decode(payload)) if payload else None
+        ),
+    )
+    observer.start()
+    shards = [Process(tmp_path, broker, server, f"{index}/2") for index in range(2)]
+    fleet = Process(tmp_path, broker, server, "fleet/2")
+    for process in (*shards, fleet):
+        wait_until(lambda process=process: "has started" in process.log, "a start")  # type: ignore[misc]
+    device = Device(broker, "sensor-2")
+    every = frames((10,) * 12, versions=(1,) * 4 + (2,) * 8)
+
+    def say(version: int, frame: SymbolFrame) -> None:
+        status = Status(True, "1.0", 0, (), (StreamStatus("hr", version, frame.last + 1),))
+        device.send([frame])
+        wait_until(lambda: not device.outbox, "a watermark")
+        device.say(topic_of("status", "home", "sensor-2"), status.encode())
+
+    for frame in every[:4]:
+        say(1, frame)
+    wait_until(lambda: described and described[-1].version == 1 and described[-1].confirmed)
+    assert described[-1].guarantee.always
+    for frame in every[4:]:
+        say(2, frame)
+    wait_until(lambda: described[-1].version == 2 and described[-1].guarantee.since is not None, "a date")
+    since = described[-1].guarantee.since
+    history = History((Span(1, Noise.of(policies[0]), 0, 39), Span(2, Noise.of(policies[1]), 40, None)))
+    assert since == dated(policies[1], history).since
+    assert since is not None
+    assert since > 40
+    fleet.send(signal.SIGTERM)
+    assert fleet.ended() == 0
+    observer.publish(topic_of("description", "home", "sensor-2", "hr"), b"", retain=True)
+    again = Process(tmp_path, broker, server, "fleet/2", "again")
+    heard = len(described)
+    wait_until(lambda: len(described) > heard and described[-1].guarantee.since == since, "the same date")
+    for process in (*shards, again):
+        process.send(signal.SIGTERM)
+        assert process.ended() == 0
+    device.stop()
+    observer.stop(in_order=True)
