@@ -78,19 +78,18 @@ def _leakages(q: float, r: float, steps: Array, informed: bool) -> Array:
             break
         more, less = math.exp(steps[t, 0]), math.exp(-steps[t, 1])
         for i in range(count):
-            up, down = _stepped(q, r, high[i] * more), _stepped(q, r, low[i] * less)
+            up, down, known = high[i] * more, low[i] * less, bare[i]
+            up, down, bare[i] = (
+                (up * (1 - q) + r) / (up * q + 1 - r),
+                (down * (1 - q) + r) / (down * q + 1 - r),
+                (known * (1 - q) + r) / (known * q + 1 - r),
+            )
             high[i], low[i] = (up, down) if q + r <= 1 else (down, up)
-            bare[i] = _stepped(q, r, bare[i])
         if informed:
             for known in ((1 - q) / q, r / (1 - r)):
                 high[count] = low[count] = bare[count] = known
                 count += 1
     return found
-
-
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _stepped(q: float, r: float, odds: float) -> float:
-    return (odds * (1 - q) + r) / (odds * q + 1 - r)
 
 
 def odds_leakage(alpha: float, steps: Array) -> Array:
