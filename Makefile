@@ -109,13 +109,15 @@ dist:
 	.venv/bin/twine check --strict dist/*
 
 # The gateway as an app of Home Assistant: copy dist/fugu_edge to its folder /addons. It is built on the image that you
-# have looked up: make addon PYTHON_DIGEST=sha256:...
+# have looked up: make addon PYTHON_DIGEST=sha256:...   Who publishes it says where: URL=https://...
 addon: dist
 	@printf '%s\n' '$(PYTHON_DIGEST)' | grep -Eqx 'sha256:[0-9a-f]{64}' || \
 	    { echo "say which image to build on, as in docs/home-assistant.md: make addon PYTHON_DIGEST=sha256:..." >&2; exit 1; }
 	cp -r deploy/home-assistant dist/fugu_edge
 	sed -i 's|^ARG PYTHON_DIGEST$$|ARG PYTHON_DIGEST=$(PYTHON_DIGEST)|' dist/fugu_edge/Dockerfile
-	cp dist/*.whl deploy/constraints/gateway.txt dist/fugu_edge
+	sed -i $(if $(URL),'s|@URL@|$(URL)|','/@URL@/d') dist/fugu_edge/config.yaml dist/fugu_edge/repository.yaml
+	mv dist/fugu_edge/repository.yaml dist
+	cp dist/*.whl deploy/constraints/gateway.txt CHANGELOG.md dist/fugu_edge
 
 setup-demo:
 	deploy/bootstrap.sh demo

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/home-assistant"
 KEYS = {
     *("name", "version", "slug", "description", "arch", "homeassistant", "services", "ingress", "panel_icon"),
-    *("panel_title", "map", "backup", "backup_exclude", "tmpfs", "timeout", "options", "schema"),
+    *("panel_title", "map", "backup", "backup_exclude", "tmpfs", "timeout", "watchdog", "url"),
+    *("options", "schema"),
 }
 """All of them are in the manual for developers; there none of these is said to be old."""
 MQTT = {"host": "core-mosquitto", "port": "1883", "ssl": False, "username": "addons", "password": 'a "b" ö'}

@@ -15,22 +15,33 @@ from tests.support.processes import policy
 ROOT = Path(__file__).parents[2]
 INSIDE = """
 set -e
+export DEBIAN_FRONTEND=noninteractive
+rm -rf /run/systemd/system
 dpkg -i {made} > /dev/null
 install -m 600 {policy} /etc/fugu-agent/policy.json
-install -m 600 /usr/share/doc/fugu-edge-agent/agent.toml /etc/fugu-agent/agent.toml
+install -m 600 /usr/share/doc/fugu-edge-agent/examples/agent.toml /etc/fugu-agent/agent.toml
 mkdir -p /var/lib/fugu-agent
 fugu-agent --help | head -1
 echo 70 | fugu-agent --check /etc/fugu-agent/agent.toml
 {python} -I -c '
 import sys
-sys.path.insert(0, "/opt/fugu-edge/lib")
+sys.path.insert(0, "/usr/lib/fugu-edge")
 import edge_agent.agent
 files = [getattr(one, "__file__", "") or "" for one in sys.modules.values()]
 print("foreign:", [file for file in files if "/site-packages/" in file or "/numpy/" in file])'
-systemd-analyze verify /lib/systemd/system/fugu-agent.service 2>&1 | grep fugu || true
+systemd-analyze verify /usr/lib/systemd/system/fugu-agent.service 2>&1 | grep fugu || true
+lintian --allow-root --fail-on error {made} 2>&1 | grep ^E: || true
+(cd / && md5sum --quiet -c /var/lib/dpkg/info/fugu-edge-agent.md5sums)
+dpkg -i {made} > /dev/null
 dpkg -r fugu-edge-agent > /dev/null
-ls /opt /usr/bin | grep fugu || echo removed
+ls /usr/lib /usr/bin | grep fugu || echo removed
 ls /etc/fugu-agent
+for answer in false true; do
+    dpkg -i {made} > /dev/null
+    echo "fugu-edge-agent fugu-edge-agent/purge boolean $answer" | debconf-set-selections
+    dpkg -P fugu-edge-agent > /dev/null
+    [ -e /etc/fugu-agent/agent.toml ] && [ -d /var/lib/fugu-agent ] && echo kept || echo gone
+done
 """
 
 
@@ -43,7 +54,7 @@ def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-m", "sh", "-c", mount.format(tmp_path)], capture_output=True).returncode != 0:
         pytest.skip("needs a system that may mount an overlay")
     built = subprocess.run(
-        [sys.executable, ROOT / "deploy/debian.py", tmp_path / "out"], check=True, capture_output=True, text=True
+        [sys.executable, ROOT / "deploy/debian/build.py", tmp_path / "out"], check=True, capture_output=True, text=True
     )
     made = Path(built.stdout.strip())
     (tmp_path / "policy.json").write_text(policy(device="device-1", epoch_us=0, period_us=60_000_000).model_dump_json())
@@ -56,16 +67,20 @@ def test_the_agent_s_package_is_installed_and_removed(tmp_path: Path) -> None:
             "-m",
             "sh",
             "-c",
-            f"{mount.format('/mnt')} && mount --bind {tmp_path} /mnt/all{tmp_path} && "
+            f"{mount.format('/mnt')} && mount --rbind /dev /mnt/all/dev && "
+            f"mkdir -p /mnt/all{tmp_path} && mount --bind {tmp_path} /mnt/all{tmp_path} && "
             f"mount -t proc none /mnt/all/proc && chroot /mnt/all sh {tmp_path}/inside",
         ],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    first, *checked, foreign, removed, config, pinned = done.stdout.splitlines()
+    *lines, kept, gone = done.stdout.splitlines()
+    first, *checked, foreign, removed, config, pinned = lines
+    answers = [kept, gone]
     assert first.startswith("usage: fugu-agent")
     assert "/etc/fugu-agent/agent.toml: 1 stream(s), every guarantee holds" in checked
-    assert not any("fugu-agent.service" in line for line in checked)
+    assert not any("fugu-agent.service" in line or line.startswith("E:") for line in checked)
     assert (foreign, removed) == ("foreign: []", "removed")
-    assert (config, pinned) == ("agent.toml", "policy.json"), "what its owner wrote stays"
+    assert (config, pinned) == ("agent.toml", "policy.json"), "what its owner wrote stays at a removal"
+    assert answers == ["kept", "gone"], "and goes at a purge unless its owner says no"
