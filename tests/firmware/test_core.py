@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,8 @@ from firmware_sim.build import modules
 from tests.support.boards import SUPPORT, micropython
 
 CORE = {name: file for name, file in modules().items() if name.startswith("fugu/core/")}
+ROOT = Path(__file__).parents[2]
+TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
 SMALL = {"array", "gc", "hashlib", "os", "struct", "sys"}
 """All that the core imports besides itself."""
 
@@ -53,3 +58,10 @@ def test_every_module_of_the_core_is_imported_on_micropython() -> None:
     assert len(CORE) > 10
     names = [name.replace("/", ".").removesuffix(".__init__") for name in CORE]
     assert micropython(SUPPORT / "board_core.py", *names, heap="200k").split() == names
+
+
+def test_a_board_draws_the_shares_that_the_agent_draws() -> None:
+    script = SUPPORT / "board_shares.py"
+    here = subprocess.run([sys.executable, script, "40"], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, **TEXT)
+    assert micropython(script, "40", heap="200k") == here.stdout
+    assert len(set(here.stdout.split())) > 10

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.envelope import Envelope, sign
+from fugu.contract.envelope import Envelope, sign, signed_bytes
+from fugu.contract.group_frames import OpeningKey, SealedMasks, header, packed
 from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
@@ -51,3 +56,36 @@ def member_policy(device: str, *sums: SharedWindow, version: int = 1, **changes:
         discretiser=Thresholds(edges=(0.5,), states=first.states),
         **fields | changes,
     )
+
+
+class Member:
+    """A home that reports what it is told to; `key` is its device's."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey | None = None) -> None:
+        self.name = name
+        self.key = key or Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32, b"\0"))
+
+    @property
+    def public(self) -> bytes:
+        """The device's public key."""
+        return self.key.public_key().public_bytes_raw()
+
+    def sealed(
+        self,
+        opening: OpeningKey,
+        document: GroupDocument,
+        number: int,
+        masks: Sequence[int],
+        instead: Mapping[str, Any] | None = None,
+    ) -> SealedMasks:
+        """Masks for the helper; `instead` is what the header says otherwise, by the names of `header`."""
+        fields = {"fleet": document.fleet, "device": self.name, "document": document.digest, "number": number}
+        head = header(**{**fields, "opening_key": opening.digest, **(instead or {})})
+        public = MLKEM768X25519PublicKey(
+            MLKEM768PublicKey.from_public_bytes(opening.key[:1184]),
+            X25519PublicKey.from_public_bytes(opening.key[1184:]),
+        )
+        suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+        ciphertext = suite.encrypt(packed(masks), public, info=head)
+        signature = self.key.sign(signed_bytes("report", head + ciphertext))
+        return SealedMasks(self.name, opening.digest, self.public, ciphertext, signature)

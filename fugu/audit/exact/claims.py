@@ -48,7 +48,8 @@ def recompute(
             many = len(policy["transition"]) > _MANY
             claims.append(_claim("all points", whole["epsilon"], whole["adversary"], loss, sharp=not many))
         return claims
-    outputs = [name for name, key in (("symbols", "table"), ("windows", "windows")) if policy.get(key)]
+    counted = policy.get("windows") or policy.get("sums")
+    outputs = [name for name, there in (("symbols", policy.get("table")), ("windows", counted)) if there]
     chains, rate, most = policy["chains"], window_rate(policy), tick_ratios(policy)
     names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
     own, streams = [one["rate"] for one in chains.get("streams", ()) if one["name"] in names], chains.get("streams", ())
@@ -60,7 +61,7 @@ def recompute(
     for of, stated, each, ratios in asked:
         symbols = Fraction(0)
         if "symbols" in of:
-            symbols = log_up(max(tick_ratios({**policy, "windows": ()})))
+            symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
         loss = partial(_stretch_loss, policy, each, ratios, stated, symbols, known)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
     return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
@@ -117,9 +118,14 @@ def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
 
 
 def window_rate(policy: Mapping[str, Any]) -> Fraction:
-    """The sum over windows of ceil(length / stride) * sensitivity / scale, in nats: noise is discrete Laplace."""
+    """The sum over windows of ceil(length / stride) * sensitivity / scale, in nats: noise is discrete Laplace.
+
+    A sum over homes adds -log p, p the ratio of the discrete Laplace noise that `honest` shares are together.
+    """
     each = ((one, 2 if one["states"] == "histogram" else 1) for one in policy.get("windows") or ())
-    return sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
+    own = sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
+    groups = (shared["group"] for shared in policy.get("sums") or ())
+    return own + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))
 
 
 def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str, known: ChainsLoss | None = None) -> Fraction:

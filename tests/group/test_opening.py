@@ -1,0 +1,373 @@
+"""Attacks on the helper's decisions: what a site, a member or a thief can ask it, and what it then says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fugu.contract.envelope import Envelope
+from fugu.contract.errors import TopicError
+from fugu.contract.group_frames import (
+    OpeningAnswer,
+    OpeningKey,
+    OpeningRequest,
+    SealedMasks,
+    digits,
+    numbers,
+    pages,
+    signed_total,
+)
+from fugu.contract.groups import GroupDocument, check_signed
+from fugu_helper.members import MemberError, Members, is_weak
+from fugu_helper.opening import DAY, Group, GroupFacts
+from tests.support.groups import HELPER, PUBLIC, Member, group, signed
+
+HOMES = [Member(f"home-{i}") for i in range(6)]
+DOCUMENT = group(honest=3, colluding=1)
+
+
+def facts(document: GroupDocument) -> GroupFacts:
+    return GroupFacts(
+        *(document.fleet, document.name, document.digest, signed(document).encode()),
+        *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
+        *(document.deadline, document.valid_from),
+    )
+
+
+class Helper:
+    """A group at its helper, on clocks that the test sets."""
+
+    def __init__(self, *documents: GroupDocument, members: Sequence[Member] = HOMES) -> None:
+        self.members = {member.name: member.public for member in members}
+        self.group = Group(
+            [facts(one) for one in documents or (DOCUMENT,)],
+            HELPER,
+            lambda name, public: not is_weak(public) and self.members.get(name) == public,
+        )
+        self.unix, self.elapsed = 1_772_323_200.0, 100.0
+        self.group.maintain(self.unix, self.elapsed)
+
+    @property
+    def key(self) -> OpeningKey:
+        return OpeningKey.decode(Envelope.decode(self.group.opening_key).payload)
+
+    def pass_time(self, seconds: float) -> None:
+        self.unix, self.elapsed = self.unix + seconds, self.elapsed + seconds
+        self.group.maintain(self.unix, self.elapsed)
+
+    def ask(
+        self, reports: Sequence[SealedMasks], number: int = 5, document: GroupDocument = DOCUMENT
+    ) -> OpeningAnswer | None:
+        answers = [self.group.take(page, self.elapsed) for page in pages(document.digest, number, reports)]
+        assert not any(answers[:-1])
+        return None if answers[-1] is None else read(answers[-1])
+
+
+def read(answer: bytes) -> OpeningAnswer:
+    envelope = Envelope.decode(answer)
+    check_signed(envelope, "answer", PUBLIC)
+    return OpeningAnswer.decode(envelope.payload)
+
+
+def reports(helper: Helper, number: int = 5, homes: Sequence[Member] = HOMES) -> list[SealedMasks]:
+    return [home.sealed(helper.key, DOCUMENT, number, [1000 + i]) for i, home in enumerate(homes)]
+
+
+def total(answer: OpeningAnswer | None) -> int:
+    assert answer is not None
+    assert answer.reason == ""
+    return signed_total(numbers(answer.sums))
+
+
+def test_the_masks_of_a_set_are_added_up_once() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    answer = helper.ask(sealed)
+    assert total(answer) == sum(1000 + i for i in range(6))
+    assert answer is not None
+    assert answer.members == [0, 1, 2, 3, 4, 5]
+
+
+def test_another_set_of_a_window_gets_the_bytes_of_the_first() -> None:
+    """Two sums that differ by one home are that home's count."""
+    helper = Helper()
+    sealed = reports(helper)
+    (first,) = [helper.group.take(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, sealed)]
+    for others in (sealed[1:], sealed[::-1], sealed[:1], sealed):
+        (again,) = [helper.group.take(page, helper.elapsed) for page in pages(DOCUMENT.digest, 5, others)]
+        assert again == first
+    assert total(helper.ask(reports(helper, 6), 6)) == 6015
+
+
+def test_too_few_members_are_final_from_both_sides_of_the_boundary() -> None:
+    helper = Helper()
+    assert total(helper.ask(reports(helper, 4)[:4], 4)) == 4006
+    answer = helper.ask(reports(helper)[:3])
+    assert answer is not None
+    assert (answer.reason, answer.sums) == ("too-few", b"")
+    assert helper.ask(reports(helper)) == answer
+
+
+def test_reports_of_one_colluder_under_many_names_count_for_nothing() -> None:
+    colluder = HOMES[0]
+    helper = Helper()
+    forged = [Member(f"home-{i}", colluder.key).sealed(helper.key, DOCUMENT, 5, [7]) for i in range(35)]
+    answer = helper.ask(forged)
+    assert answer is not None
+    assert answer.reason == "too-few"
+    assert answer.members == [0]
+
+
+def test_a_member_counts_once_in_a_set() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    again = HOMES[0].sealed(helper.key, DOCUMENT, 5, [99])
+    answer = helper.ask([sealed[0], again, sealed[0], *sealed[1:4]])
+    assert answer is not None
+    assert answer.members == [0, 3, 4, 5]
+    assert total(answer) == sum(range(1000, 1004))
+
+
+def test_homes_that_a_site_has_invented_are_no_members() -> None:
+    helper = Helper()
+    strangers = [Member(f"made-up-{i}") for i in range(30)]
+    answer = helper.ask([*reports(helper)[:3], *reports(helper, homes=strangers)])
+    assert answer is not None
+    assert answer.reason == "too-few"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"number": 4}, {"fleet": "away"}, {"device": "home-1"}, {"document": bytes(32)}, {"opening_key": bytes(32)}],
+)
+def test_a_report_counts_only_where_its_device_meant_it(others: dict[str, object]) -> None:
+    """Replays of another window, fleet, device, document or key."""
+    helper = Helper()
+    sealed = reports(helper)
+    sealed[0] = HOMES[0].sealed(helper.key, DOCUMENT, 5, [1000], others)
+    answer = helper.ask(sealed)
+    assert answer is not None
+    assert answer.members == [1, 2, 3, 4, 5]
+
+
+def test_a_ciphertext_of_another_home_is_not_opened_for_its_copyist() -> None:
+    """A member who signs a copy of his neighbour's masks would have them in the sum twice."""
+    helper = Helper()
+    sealed = reports(helper)
+    thief = HOMES[1]
+    head = sealed[1].header("home", DOCUMENT.digest, 5)
+    copied = replace(sealed[1], ciphertext=sealed[0].ciphertext)
+    resigned = replace(copied, signature=thief.key.sign(b"fugu-edge/2/report\0" + head + copied.ciphertext))
+    answer = helper.ask([sealed[0], resigned, *sealed[2:]])
+    assert answer is not None
+    assert answer.members == [0, 2, 3, 4, 5]
+
+
+def test_a_changed_ciphertext_or_signature_counts_for_nothing() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    sealed[0] = replace(sealed[0], ciphertext=bytes([sealed[0].ciphertext[0] ^ 1]) + sealed[0].ciphertext[1:])
+    sealed[1] = replace(sealed[1], signature=bytes(64))
+    answer = helper.ask(sealed)
+    assert answer is not None
+    assert answer.members == [2, 3, 4, 5]
+
+
+def test_pages_in_another_order_or_of_another_request_are_never_answered() -> None:
+    helper = Helper(members=[Member(f"home-{i}") for i in range(130)])
+    homes = [Member(f"home-{i}") for i in range(130)]
+    sheets = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [1]) for home in homes]))
+    assert len(sheets) == 3
+    take = helper.group.take
+    assert [take(page, helper.elapsed) for page in reversed(sheets)] == [None] * len(sheets)
+    others = list(pages(DOCUMENT.digest, 5, [home.sealed(helper.key, DOCUMENT, 5, [2]) for home in homes]))
+    assert [take(page, helper.elapsed) for page in (*sheets[:-1], others[-1])] == [None] * len(sheets)
+    lying = [replace(page, request=bytes(32)) for page in sheets]
+    assert [take(page, helper.elapsed) for page in lying] == [None] * len(sheets)
+    answers = [take(page, helper.elapsed) for page in sheets]
+    assert answers[-1] is not None
+    assert total(read(answers[-1])) == 130
+
+
+def test_a_document_that_is_not_the_helpers_is_never_answered_with_a_sum() -> None:
+    helper = Helper()
+    weak = group(honest=1, colluding=0)
+    sealed = [home.sealed(helper.key, weak, 5, [1]) for home in HOMES]
+    answer = helper.ask(sealed, document=weak)
+    assert answer is not None
+    assert (answer.reason, answer.sums) == ("not-mine", b"")
+
+
+def test_the_document_before_is_for_windows_before_the_newest_ones() -> None:
+    """Windows of ten seconds; the newest document begins with window 5 of each."""
+    old, new = DOCUMENT, group(honest=3, colluding=1, noise=2_999_999_999, valid_from=50)
+    helper = Helper(new, old)
+    for number, document, reason in ((4, old, ""), (5, old, "not-mine"), (4, new, "not-mine"), (5, new, "")):
+        answer = helper.ask([home.sealed(helper.key, document, number, [1]) for home in HOMES], number, document)
+        assert answer is not None
+        assert answer.reason == reason, number
+
+
+def test_a_restart_opens_nothing_that_was_encrypted_before() -> None:
+    """A helper's disk put back, or stolen: the key was never on it."""
+    before, after = Helper(), Helper()
+    answer = after.ask(reports(before))
+    assert answer is not None
+    assert (answer.reason, answer.members) == ("key-gone", [])
+
+
+def test_two_helpers_of_one_root_open_no_report_twice() -> None:
+    one, other = Helper(), Helper()
+    sealed = [*reports(one)[:4], *reports(other, homes=HOMES[4:])]
+    assert total(one.ask(sealed)) == 4006
+    answer = other.ask(sealed)
+    assert answer is not None
+    assert answer.reason == "key-gone"
+    assert answer.members == [4, 5]
+
+
+def test_a_key_is_used_for_a_day_and_dropped_when_its_last_window_is_over() -> None:
+    helper = Helper()
+    first, sealed = helper.key, reports(helper)
+    helper.pass_time(DAY - 1)
+    assert helper.key == first
+    helper.pass_time(1)
+    assert helper.key.made > first.made
+    helper.pass_time(DAY + 14)
+    assert total(helper.ask(sealed)) == 6015
+    late = Helper()
+    sealed = reports(late)
+    late.pass_time(2 * DAY + 15)
+    answer = late.ask(sealed)
+    assert answer is not None
+    assert answer.reason == "key-gone"
+
+
+def test_an_answer_is_remembered_as_long_as_its_reports_could_be_opened() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    helper.pass_time(2 * DAY + 14)
+    first = helper.ask(sealed)
+    helper.pass_time(1)
+    assert helper.ask(sealed[1:]) == first
+    helper.pass_time(3 * DAY)
+    answer = helper.ask(sealed[1:])
+    assert answer is not None
+    assert answer.reason == "key-gone"
+
+
+def test_a_wall_clock_that_was_set_drops_all_keys() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    before = helper.key
+    helper.group.forget()
+    helper.group.maintain(helper.unix - 10 * DAY, helper.elapsed)
+    assert helper.key.made > before.made  # of one process: its devices go on with the new key
+    answer = helper.ask(sealed)
+    assert answer is not None
+    assert answer.reason == "key-gone"
+
+
+def test_a_flood_of_begun_requests_keeps_a_few_of_them() -> None:
+    helper = Helper()
+    sealed = reports(helper) * 10
+    for number in range(20):
+        first, *rest = pages(DOCUMENT.digest, number, sealed)
+        assert rest
+        assert helper.group.take(first, helper.elapsed) is None
+    assert len(helper.group._gathering) <= 8
+
+
+def test_requests_of_nobody_are_answered_and_not_remembered() -> None:
+    helper = Helper()
+    stranger = Member("stranger")
+    for number in range(50):
+        answer = helper.ask([stranger.sealed(helper.key, DOCUMENT, number, [1])], number)
+        assert answer is not None
+        assert answer.reason == "too-few"
+    assert not helper.group._answers
+
+
+def test_keys_of_small_order_are_refused_in_every_encoding() -> None:
+    """With such a key a signature of zeros is good for any message."""
+    prime = 2**255 - 19
+    y8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+    weak = [0, 1, prime - 1, y8, prime - y8, prime, prime + 1]
+    for y in weak:
+        for sign_bit in (0, 1 << 255):
+            assert is_weak((y | sign_bit).to_bytes(32, "little"))
+    assert not any(is_weak(home.public) for home in HOMES)
+    d = -121665 * pow(121666, -1, prime) % prime
+    for y in weak:  # eight times the point is the neutral one
+        x_squared = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
+        x = pow(x_squared, (prime + 3) // 8, prime)
+        x = x if x * x % prime == x_squared else x * pow(2, (prime - 1) // 4, prime) % prime
+        assert x * x % prime == x_squared
+        point = x, y % prime
+        for _ in range(3):
+            a, b = point
+            product = d * a * a * b * b % prime
+            point = (
+                2 * a * b * pow(1 + product, -1, prime) % prime,
+                (b * b + a * a) * pow(1 - product, -1, prime) % prime,
+            )
+        assert point == (0, 1)
+
+
+def test_what_the_helper_is_sent_is_the_same_whatever_was_counted() -> None:
+    """All that it ever has is drawn before the window begins, and its masks are uniform."""
+    helper, generator = Helper(), random.Random(1)
+    seen = [generator.getrandbits(64) for _ in range(4)]
+    sealed = [home.sealed(helper.key, DOCUMENT, 5, [mask]) for home, mask in zip(HOMES, seen, strict=False)]
+    page = next(pages(DOCUMENT.digest, 5, sealed))
+    assert {field.name for field in OpeningRequest.fields} == {
+        *("document", "number", "request", "page", "pages", "reports"),
+    }
+    assert {field.name for field in SealedMasks.fields} == {
+        *("device", "opening_key", "member", "ciphertext", "signature"),
+    }
+    assert page.reports == tuple(sealed)
+
+
+def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_path: Path) -> None:
+    members = Members(tmp_path / "members")
+    members.admit("home-0", digits(HOMES[0].public))
+    assert members.has("home-0", HOMES[0].public)
+    assert not members.has("home-0", HOMES[1].public)
+    assert not members.has("home-1", HOMES[0].public)
+    with pytest.raises(MemberError, match="already"):
+        members.admit("home-0", digits(HOMES[1].public))
+    with pytest.raises(MemberError, match="count twice"):
+        members.admit("home-1", digits(HOMES[0].public))
+    with pytest.raises(MemberError, match="30 digits"):
+        members.admit("home-1", "12345")
+    with pytest.raises(TopicError):
+        members.admit("a/b", digits(HOMES[1].public))
+    members.remove("home-0")
+    with pytest.raises(MemberError, match="no member"):
+        members.remove("home-0")
+    assert not Members(tmp_path / "members").has("home-0", HOMES[0].public)
+    (tmp_path / "members").write_text("home-0: 1\n")
+    with pytest.raises(MemberError, match="line 1"):
+        members.load()
+
+
+def test_a_removed_member_is_in_no_sum_from_then_on() -> None:
+    helper = Helper()
+    sealed = reports(helper)
+    del helper.members["home-0"]
+    answer = helper.ask(sealed)
+    assert answer is not None
+    assert answer.members == [1, 2, 3, 4, 5]
+
+
+def test_another_roots_answers_are_told_from_the_helpers() -> None:
+    other = Group([facts(DOCUMENT)], Ed25519PrivateKey.generate(), lambda _name, _public: True)
+    other.maintain(0.0, 0.0)
+    with pytest.raises(Exception, match="this helper"):
+        check_signed(Envelope.decode(other.opening_key), "opening-key", PUBLIC)
