@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from edge_agent.randomiser import SymbolNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, ELSEWHERE, Query, query_of
+from fugu.core.policy import Window
 
 if TYPE_CHECKING:
     from edge_agent.measurer import PointSource
@@ -20,12 +21,9 @@ __all__ = ["AgentPlan", "ClockSettings", "Managed", "StreamPlan", "SumPlan", "Wi
 _MOST_STATES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """One verified window: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
-
-    `places` has for each state the number that it counts towards, or `ELSEWHERE`.
-    """
+@dataclass(frozen=True)
+class WindowPlan(Window):
+    """One verified window, and what is asked of its ticks; `places` has `ELSEWHERE` for states that count nowhere."""
 
     name: str
     start: int
@@ -33,8 +31,8 @@ class WindowPlan:
     stride: int
     counts: int
     places: tuple[int, ...]
-    scale_numerator: int
-    scale_denominator: int
+    numerator: int
+    denominator: int
     query: Query = COUNT
     epoch_us: int = 0
     period_us: int = 1
@@ -52,8 +50,8 @@ class WindowPlan:
             **{key: clock[key] for key in ("epoch_us", "period_us")},
             counts=len(groups),
             places=tuple(numbers.get(state, ELSEWHERE) for state in range(len(labels))),
-            scale_numerator=int(numerator),
-            scale_denominator=int(denominator or "1"),
+            numerator=int(numerator),
+            denominator=int(denominator or "1"),
             query=query,
         )
 
@@ -62,32 +60,10 @@ class WindowPlan:
         place = None if state is None else self.places[state]
         return self.query.number(place, self.epoch_us + tick * self.period_us)
 
-    @property
-    def overlap(self) -> int:
-        """The most windows that hold one tick."""
-        return -(-self.length // self.stride)
-
     def is_recorded(self, index: int, tick: int) -> bool:
         """True if one of the first three quarters of a window ends at a tick: its count is then put on the disk."""
         done = tick - self.first(index) + 1
         return done < self.length and 4 * done // self.length > 4 * (done - 1) // self.length
-
-    def holding(self, tick: int) -> range:
-        """Indices of the windows that hold a tick."""
-        after = tick - self.start
-        return range(max(0, (after - self.length) // self.stride + 1), after // self.stride + 1)
-
-    def first_from(self, tick: int) -> int:
-        """Index of the first window that begins at a tick or after it."""
-        return max(0, -((self.start - tick) // self.stride))
-
-    def first(self, index: int) -> int:
-        """First tick of a window."""
-        return self.start + index * self.stride
-
-    def last(self, index: int) -> int:
-        """Last tick of a window."""
-        return self.first(index) + self.length - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ log. The record is rewritten in place when the window's quarters end, by the num
 the window's frame is made. At any moment the disk has one look at a window at most: its record, or its frame.
 
 A record's checksum is over the outbox's salt, the policy's version, the discretiser, and the window with its noise. A
-torn or foreign record, and one of another policy, is blank. A query that remembers ticks has no record: what it
-remembers is true. Source: docs/proofs/device-windows.md, "Restarts".
+torn or foreign record, and one of another policy, is blank.
+Source: docs/proofs/device-windows.md, "Restarts".
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class WindowFile:
         """
         self._places, end = {}, 0
         for plan in plans:
-            for window in (window for window in plan.windows if window.query.recorded):
+            for window in plan.windows:
                 size = _CHECK_BYTES + _HEAD.size + window.counts * _COUNT_BYTES
                 self._places[plan.stream, window.name] = _Place(end, window.overlap, size, self._key(plan, window))
                 end += window.overlap * size

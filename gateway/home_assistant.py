@@ -182,8 +182,7 @@ def _counted(one: Description) -> dict[str, Component]:
                 names = window.named(one.states)
                 every = {f".{index}": (f"_{name}", f"{of} {name}") for index, name in enumerate(names)}
         parts = f" * {len(every)}" if window.blocks else ""
-        share = window.query.recorded  # other numbers are no shares of their window
-        number = f"(100 * {{}}{parts} / value_json.observed) | round(2)" if share else "{}"
+        number = f"(100 * {{}}{parts} / value_json.observed) | round(2)"
         for key, (ending, of) in every.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
             numbers = {name: number.format(member) for name, member in members.items()}
@@ -192,7 +191,7 @@ def _counted(one: Description) -> dict[str, Component]:
             of += "" if single else f" ({window.name})"
             # With several windows the messages of another would have no such attributes.
             attributes = numbers | _said("confidence", "since", "time", "useful") if single else None
-            name, unit = (f"share of {of}", "%") if share else (window.query.words(of), window.query.unit)
+            name, unit = f"share of {of}", "%"
             seconds = window.stride * one.period_seconds
             told = _number(f"{one.stream} {name}", topic, value, attributes, seconds, unit)
             found[f"window.{window.name}{key}"] = told

@@ -31,10 +31,9 @@ from fugu.contract.message import (
     integer,
     unpacked,
 )
+from fugu.core.windows import COUNT_HIGH, COUNT_LOW
 
 __all__ = [
-    "COUNT_HIGH",
-    "COUNT_LOW",
     "JUDGED_BYTES",
     "KEY_BYTES",
     "MAX_COUNTS",
@@ -315,7 +314,6 @@ def _packed_size(ticks: int, bits: int) -> int:
 WINDOW_NAME_PATTERN: Final = f"^[A-Za-z0-9_-]{{1,{MAX_WINDOW_NAME}}}$"
 MAX_WINDOW_TICKS: Final = 2**31
 MAX_COUNTS: Final = 255
-COUNT_LOW, COUNT_HIGH = -(2**63), 2**63 - 1
 
 
 def sequence_name(stream: str, window: str) -> str:

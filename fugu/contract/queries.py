@@ -37,7 +37,7 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question: of this class itself, about a sum over ticks, for which a window remembers nothing.
+    """One kind of question about a sum over ticks.
 
     Attributes:
         unit: of its numbers.
@@ -55,12 +55,7 @@ class Query:
     @property
     def additive(self) -> bool:
         """True if each tick adds to a number whatever the others are, and when: a window is the sum of its parts."""
-        return self.recorded and self.blocks is None and not self.pairs
-
-    @property
-    def recorded(self) -> bool:
-        """True if its counts, shares of its ticks, are all that a device must remember of a window under way."""
-        return type(self).counted is Query.counted
+        return self.blocks is None and not self.pairs
 
     @property
     def single(self) -> bool:
@@ -71,14 +66,6 @@ class Query:
     def sensitivity(self) -> int:
         """The most by which one tick's state changes the counts, added up: of several one loses and one gains."""
         return 2 if self.each else 1
-
-    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
-        """The number in which a device counts a tick, and what the window remembers after it, 0 before its first.
-
-        `place` is the number that the tick's state belongs to, or `ELSEWHERE`; None without a reading. Another number
-        than the window has counts nowhere.
-        """
-        return place, 0
 
     def number(self, place: int | None, unix_us: int) -> int | None:
         """The number that a tick belongs to, by its time; `place` is that of its state, `ELSEWHERE` or None."""

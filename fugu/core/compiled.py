@@ -167,10 +167,9 @@ def _window(policy: Policy, read: _Reader) -> Window:
     window.counts = policy.states if window.histogram else 1
     window.places = bytes(range(policy.states))
     if not window.histogram:
-        window.places = read.take(policy.states)
-        if set(window.places) - {0, NONE} or 0 not in window.places:
+        window.places = places = read.take(policy.states)
+        if set(places) - {0, NONE} or 0 not in places:
             raise PolicyError("a window that counts what is no state")
-    window.overlap = -(-window.length // window.stride)
     if window.overlap * window.counts > 1024:
         raise PolicyError("windows under way hold more than 1024 counts")
     return window

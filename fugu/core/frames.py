@@ -32,7 +32,7 @@ def window_frame(
 ) -> bytes:
     """A frame of the noisy counts of a window."""
     name = window.name.encode()
-    first = window.start + index * window.stride
+    first = window.first(index)
     frame = struct.pack(">BBBIBqBB", 5, 0x99, 0xCE, version, 0xD3, shift, 0xD9, len(name)) + name
     frame += struct.pack(">BqBqBqBIBI", 0xD3, previous, 0xD3, index, 0xD3, first, 0xCE, window.length, 0xCE, observed)
     frame += struct.pack(">BH", 0xDC, len(counts))

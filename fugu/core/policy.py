@@ -41,7 +41,10 @@ def above(edges: "Sequence[int]", value: int) -> int:
 
 
 class Window:
-    """A count over every so many ticks, as in the policy."""
+    """One window of a policy: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
+
+    `places` has for each state the number that it counts towards, or another than the window has.
+    """
 
     name: str
     start: int
@@ -51,8 +54,16 @@ class Window:
     denominator: int
     histogram: bool
     counts: int
-    places: bytes
-    overlap: int
+    places: "Sequence[int]"
+
+    @property
+    def overlap(self) -> int:
+        """The most windows that hold one tick."""
+        return -(-self.length // self.stride)
+
+    def place(self, tick: int, state: int | None) -> int | None:
+        """The number that a tick counts towards, or another than the window has; None for a tick without a state."""
+        return None if state is None else self.places[state]
 
     def holding(self, tick: int) -> range:
         """Indices of the windows that hold a tick."""
@@ -63,9 +74,13 @@ class Window:
         """Index of the first window that begins at a tick or after it."""
         return max(0, -((self.start - tick) // self.stride))
 
+    def first(self, index: int) -> int:
+        """First tick of a window."""
+        return self.start + index * self.stride
+
     def last(self, index: int) -> int:
         """Last tick of a window."""
-        return self.start + index * self.stride + self.length - 1
+        return self.first(index) + self.length - 1
 
 
 class Policy:

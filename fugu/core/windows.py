@@ -1,62 +1,132 @@
-"""Counts of states over windows of ticks, in memory, by the agent's rules (`edge_agent/window.py`).
+"""Counting states over windows of ticks, with the noise in the count from its first moment.
 
-A count begins at its noise, so the true count is nowhere; a window leaves at the first tick at or after its end.
+A count begins at its noise, so the true count is nowhere. The noise is drawn before the window's first tick, so that
+the moment at which anything leaves says nothing about it.
+
+A window holds ticks that were drawn for, under one version of the policy. Ticks without a usable reading are among
+them, but not those at the beginning of a baseline: how many it says it has observed depends on no reading, and without
+any usable one it is its noise. A window leaves at the first tick at or after its end. A host that keeps counts over
+restarts hands them in as records: the ticks since then are in no count. A window without a record begins anew. So every
+tick is in the windows of the version in force when it happened, once, and loses at most that version's rate.
 """
 
 from .noise import discrete_laplace
-from .policy import NONE, Window
+from .policy import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
 
-__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter"]
+__all__ = ["COUNT_HIGH", "COUNT_LOW", "Counter", "NoisyCounts"]
 
 COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
+
+
+class NoisyCounts:
+    """The counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
+
+    They begin at their noise, or where a record has them. `goes_on` is True once a tick was added since the start.
+    """
+
+    def __init__(self, noise: "Sequence[int]", observed: int = 0) -> None:
+        self._counts = list(noise)
+        self.observed = observed
+        self.goes_on = False
+
+    def add(self, place: int | None) -> None:
+        """Count one observed tick, in a place, elsewhere, or without a state; the same is done whichever it is."""
+        self.observed += 1
+        self.goes_on = True
+        for number in range(len(self._counts)):
+            self._counts[number] += number == place
+
+    def take(self, low: int = COUNT_LOW, high: int = COUNT_HIGH) -> "list[int]":
+        """The noisy counts, as a frame can hold them; afterwards there are none."""
+        counts, self._counts = self._counts, []
+        return [min(max(count, low), high) for count in counts]
+
+    def look(self, low: int, high: int) -> "list[int]":
+        """The noisy counts so far, for a record; one look at a window is private, and two are not."""
+        return [min(max(count, low), high) for count in self._counts]
+
+    def __repr__(self) -> str:
+        return "<window count>"
+
+    def __format__(self, spec: str) -> str:
+        return "<window count>"
+
+    def __reduce__(self) -> "NoReturn":
+        raise TypeError("a window count does not leave the process")
 
 
 class Counter:
     """The windows of one definition that are under way; `draw` gives uniform integers below a number.
 
-    `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted.
+    `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted:
+    it would hold ticks from before the clock was set. `records` are (index, ticks observed, noisy counts) of windows
+    that go on if their time is not over. `over` is told of each window that is over, before its counts are handed out.
+    `open` are the windows under way, by index.
     """
 
-    def __init__(self, window: Window, draw: "Callable[[int], int]", last_index: int, since: int) -> None:
+    def __init__(
+        self,
+        window: Window,
+        draw: "Callable[[int], int]",
+        last_index: int,
+        since: int,
+        records: "Sequence[tuple[int, int, Sequence[int]]]" = (),
+        over: "Callable[[int], object] | None" = None,
+    ) -> None:
         self.window = window
         self.last_index = last_index
-        self._draw = draw
+        self._draw, self._over = draw, over
         self._next = max(last_index + 1, window.first_from(since))
-        self._open: dict[int, list[int]] = {}  # by index: the ticks observed, then the counts
+        self.open: dict[int, NoisyCounts] = {}
+        for index, observed, counts in records:
+            if index >= self._next:
+                self.open[index] = NoisyCounts(counts, observed)
 
     def prepare(self, tick: int) -> None:
-        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
+        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing.
+
+        Those that a record had are forgotten, too, if none of their ticks has come since: a copy of a disk that was put
+        back after their end releases nothing.
+        """
         window = self.window
-        for index in sorted(self._open):
-            if window.last(index) < tick and not self._open[index][0]:
-                del self._open[index]
+        for index in sorted(self.open):
+            if window.last(index) < tick and not self.open[index].goes_on:
+                self._end(index)
         for index in window.holding(tick):
-            if index >= self._next and index not in self._open:
+            if index >= self._next and index not in self.open:
                 scale = window.numerator, window.denominator
-                self._open[index] = [0] + [discrete_laplace(self._draw, *scale) for _ in range(window.counts)]
+                self.open[index] = NoisyCounts([discrete_laplace(self._draw, *scale) for _ in range(window.counts)])
 
     def observe(self, tick: int, state: int | None) -> None:
-        """Count a tick's state, or a tick without one, in every window that holds the tick."""
+        """Count the state of a tick that is later than every one before, or a tick without one."""
         self.prepare(tick)
-        place = NONE if state is None else self.window.places[state]
-        for index in self.window.holding(tick):
-            counts = self._open.get(index)
-            if counts is not None:
-                counts[0] += 1
-                if place != NONE:
-                    counts[1 + place] += 1
+        place = self.window.place(tick, state)
+        for _, counts in self.under_way(tick):
+            counts.add(place)
 
-    def close(self, tick: int) -> list[tuple[int, int, list[int]]]:
+    def close(self, tick: int) -> "list[tuple[int, int, list[int]]]":
         """The windows that end at a tick or before it, once: (index, ticks observed, noisy counts) of each."""
         closed = []
-        for index in sorted(self._open):
+        for index in sorted(self.open):
             if self.window.last(index) <= tick:
-                counts = self._open.pop(index)
+                counts = self._end(index)
                 self._next = index + 1
-                if counts[0]:
-                    closed.append((index, counts[0], [min(max(c, COUNT_LOW), COUNT_HIGH) for c in counts[1:]]))
+                if counts.goes_on or (counts.observed and self.window.last(index) == tick):
+                    closed.append((index, counts.observed, counts.take()))
         return closed
+
+    def under_way(self, tick: int) -> "Iterator[tuple[int, NoisyCounts]]":
+        """The windows under way that hold a tick, by index."""
+        for index in self.window.holding(tick):
+            if index in self.open:
+                yield index, self.open[index]
+
+    def _end(self, index: int) -> NoisyCounts:
+        if self._over is not None:
+            self._over(index)
+        return self.open.pop(index)

@@ -135,8 +135,6 @@ def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Recor
         _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
     for window in policy.windows:
         error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
-        if not window.query.recorded:
-            error = f"{window.query.words('its states')}, off by {_error(window, policy).count_mean:.2g} on average"
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"

@@ -401,7 +401,7 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)
-    shares = map(_percent, error[2:]) if window.query.recorded else ("-", "-")
+    shares = map(_percent, error[2:])
     return (window.name, str(window.length), states, about, *counts, *shares)
 
 
@@ -410,14 +410,11 @@ def _microseconds(period: float | None) -> int | None:
 
 
 def _answer(window: Window, period: float | None) -> str:
-    """How far off the answer of a window is; only a sum over its ticks is a share of them."""
+    """The error of the answer of a window, in words."""
     query, sure, span = window.query, "(95 % of the time)", _span(window, period)
     error = error_of(window, _microseconds(period))
-    if query.recorded:
-        of = "share" if query.blocks is None else "share of each part of the day"
-        return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
-    useless = ", no better than guessing" if error.count_95 >= query.most(window.length, _microseconds(period)) else ""
-    return f"{query.words(window.name)}, over {span}: within {error.count_95} {sure}{useless}"
+    of = "share" if query.blocks is None else "share of each part of the day"
+    return f"the {of} over {span} is within {_percent(error.share_95)} {sure}"
 
 
 def _percent(share: float) -> str:

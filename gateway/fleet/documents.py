@@ -333,11 +333,9 @@ def worth(policy: AnyPolicy) -> Worth:
         if policy.table is None:
             best = min(
                 policy.windows,
-                key=lambda window: (not window.query.recorded, error_of(window, policy.clock.period_us).share_mean),
+                key=lambda window: error_of(window, policy.clock.period_us).share_mean,
             )
             off, unit = error_of(best, policy.clock.period_us).share_mean, f"of the share of {best.name}"
-            if not best.query.recorded:
-                off, unit = error_of(best, policy.clock.period_us).count_mean, best.query.words(best.name)
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
         right = _accuracy(policy, policy.table)
         return Worth(promise.epsilon, promise.adversary, accuracy=right, stretches=told, bound=bound)

@@ -73,8 +73,6 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     some = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
-    if not window.query.recorded:
-        return Said(report.window, time, names[some], window.query.words(), each[some])
     shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in each[some]]
     return Said(report.window, time, names[some], _SHARE, tuple((value, low, high) for value, low, high in shown))
 

@@ -113,7 +113,7 @@ def test_a_new_version_of_the_policy_takes_over_at_the_next_tick(tmp_path: Path)
     plan, clock = nowhere(tmp_path, window_plan(length=200, stride=20)), JumpingClock(0)
     run(plan, clock, lambda: clock.now > 260 * SECOND)
     before, first = windows_left(plan), ticks_left(plan)
-    same = window_plan(length=200, stride=20, scale_denominator=99)
+    same = window_plan(length=200, stride=20, denominator=99)
     newer = nowhere(tmp_path, same, window_plan(name="new"), version=2)
     run(newer, clock, lambda: clock.now > 400 * SECOND)
     stored, second = windows_left(newer), [tick for tick in ticks_left(newer) if tick > first[-1]]

@@ -32,7 +32,7 @@ TABLE = NoiseTable.binary(1_500_000_000, 1_200_000_000)
 PLAN = stream_plan(
     table=TABLE,
     discretiser=PULSE.model_dump(mode="json"),
-    windows=(window_plan(length=15, stride=15, scale_numerator=3, scale_denominator=1),),
+    windows=(window_plan(length=15, stride=15, numerator=3, denominator=1),),
 )
 FLAT = [100.0]
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
+from edge_agent.window import ClosedWindow, StreamWindows
 from fugu.contract.calendar import DayBlocks
-from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, Gap, WindowFrame
+from fugu.contract.frames import Gap, WindowFrame
 from fugu.contract.queries import ELSEWHERE, HISTOGRAM, Query
 from fugu.contract.windows import Window
+from fugu.core.windows import COUNT_HIGH, COUNT_LOW, NoisyCounts
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 
@@ -68,31 +69,6 @@ def test_tumbling_windows_count_the_states_that_they_name() -> None:
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
 
 
-class Changes(Query):
-    """How often the states that are asked about begin or end: memory is 1 in them, 2 elsewhere."""
-
-    def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
-        if place is None:
-            return None, memory
-        now = 2 if place == ELSEWHERE else 1
-        return 0 if memory not in (0, now) else ELSEWHERE, now
-
-
-@pytest.mark.parametrize(
-    ("states", "changes"),
-    [((2, None, 2, None, None, 2, None, 2), 0), ((0, None, 1, None, 0), 0), ((2, None, 0, 0, 2), 2), ((None, 2), 0)],
-)
-def test_a_query_can_tell_another_state_from_a_tick_without_a_reading(
-    states: tuple[int | None, ...], changes: int
-) -> None:
-    """Else a stream that never changes, and now and then has no reading, was told to change with each of these."""
-    plan = window_plan(length=8, stride=8, places=(ELSEWHERE, ELSEWHERE, 0), query=Changes("changes"))
-    windows = counter(plan)
-    for tick, state in enumerate(states):
-        windows.observe(tick, state)
-    assert rows(windows.close(7)) == [(0, len(states), (changes,))]
-
-
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
     blocks = {"query": Query("profile", blocks=DayBlocks("UTC", 43_200, ((0, 0),))), "counts": 2} if profile else {}
@@ -102,7 +78,7 @@ def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
 
 def test_every_place_of_a_histogram_and_every_window_has_noise_of_its_own() -> None:
     """With noise in common, differences of counts would be the true ones."""
-    plan = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2), scale_numerator=10**6, scale_denominator=1)
+    plan = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2), numerator=10**6, denominator=1)
     closed = rows(run(counter(plan), [(tick, 0) for tick in range(16)]))
     assert len({count for _, _, counts in closed for count in counts}) == 4 * 3
 
@@ -204,7 +180,7 @@ def test_the_noise_of_released_counts_has_its_distribution() -> None:
     from scipy import stats  # takes as long to import as many tests to run
 
     scale = Fraction(3, 2)
-    plan = window_plan(length=10, scale_numerator=3, scale_denominator=2)
+    plan = window_plan(length=10, numerator=3, denominator=2)
     closed = run(counter(plan), [(tick, int(tick % 10 < 6)) for tick in range(30_000)])
     noise = [one.counts[0] - 6 for one in closed]
     ratio = float(2.718281828459045 ** (-1 / scale))
@@ -218,7 +194,7 @@ def test_the_noise_of_released_counts_has_its_distribution() -> None:
 
 def test_noise_does_not_depend_on_how_much_was_observed() -> None:
     """The same randomness gives the same noise, whether one tick was observed or all of them."""
-    plan = window_plan(length=10, scale_numerator=50, scale_denominator=1)
+    plan = window_plan(length=10, numerator=50, denominator=1)
     full = run(counter(plan, seed=5), [(tick, 1) for tick in range(10)])
     short = run(counter(plan, seed=5), [(9, 1)])
     assert full[0].counts[0] - 10 == short[0].counts[0] - 1
@@ -232,7 +208,7 @@ def test_noise_is_drawn_before_the_first_tick_of_a_window() -> None:
         drawn.append(len(buffer))
         system_entropy()(buffer)
 
-    windows = StreamWindows([window_plan(length=5, scale_numerator=20, scale_denominator=1)], [-1], count)
+    windows = StreamWindows([window_plan(length=5, numerator=20, denominator=1)], [-1], count)
     windows.prepare(0)
     assert drawn
     drawn.clear()
@@ -242,17 +218,17 @@ def test_noise_is_drawn_before_the_first_tick_of_a_window() -> None:
 
 
 def test_counts_stay_within_64_bits() -> None:
-    count = WindowCount([2**70, -(2**70), COUNT_HIGH, COUNT_LOW])
+    count = NoisyCounts([2**70, -(2**70), COUNT_HIGH, COUNT_LOW])
     for place in (0, 1, 2, 3):
         count.add(place)
-    assert count.take() == (COUNT_HIGH, COUNT_LOW, COUNT_HIGH, COUNT_LOW + 1)
+    assert count.take() == [COUNT_HIGH, COUNT_LOW, COUNT_HIGH, COUNT_LOW + 1]
 
 
 def test_without_randomness_nothing_is_counted() -> None:
     def broken(_buffer: memoryview) -> None:
         raise OSError("no entropy")
 
-    windows = StreamWindows([window_plan(scale_numerator=20, scale_denominator=1)], [-1], broken)
+    windows = StreamWindows([window_plan(numerator=20, denominator=1)], [-1], broken)
     with pytest.raises(OSError, match="no entropy"):
         windows.observe(0, 1)
     assert windows.close(1000) == []
@@ -262,23 +238,23 @@ def test_without_randomness_nothing_is_counted() -> None:
 
 
 def test_a_count_shows_nothing_and_is_gone_once_it_was_taken() -> None:
-    count = WindowCount([0])
+    count = NoisyCounts([0])
     for _ in range(77_777):
         count.add(0)
-    shown = [repr(count), str(count), f"{count}", f"{count:>20}", repr([count]), repr(vars(WindowCount))]
+    shown = [repr(count), str(count), f"{count}", f"{count:>20}", repr([count]), repr(vars(NoisyCounts))]
     assert not any("77777" in text for text in shown)
     for leave in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="does not leave the process"):
             leave(count)
-    assert count.take() == (77_777,)
-    assert count.take() == ()
+    assert count.take() == [77_777]
+    assert count.take() == []
 
 
 def test_windows_that_observe_nothing_do_not_pile_up() -> None:
     windows = counter(window_plan(length=5, stride=1))
     for tick in range(3_000):
         windows.prepare(tick)
-    assert len(windows._open[0]) <= 5
+    assert len(windows.counters[0][1].open) <= 5
     assert windows.close(20_000) == []
 
 
@@ -347,7 +323,7 @@ def test_a_window_whose_ticks_have_changed_is_refused(tmp_path: Path, change: di
     outbox = new_outbox(tmp_path)
     with pytest.raises(OutboxError, match="the ticks of window hr/high have changed: give the window a new name"):
         outbox.register_window("hr", window_plan(**change))
-    assert outbox.register_window("hr", window_plan(scale_numerator=3, places=(0, ELSEWHERE, ELSEWHERE))) == -1
+    assert outbox.register_window("hr", window_plan(numerator=3, places=(0, ELSEWHERE, ELSEWHERE))) == -1
     assert outbox.register_window("power", window_plan(**change)) == -1
 
 

@@ -33,7 +33,7 @@ from tests.support.lives import READS, lives
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.soak import only
 
-NOISY = {"scale_numerator": 1000, "scale_denominator": 1}
+NOISY = {"numerator": 1000, "denominator": 1}
 HOUR = window_plan(length=40, stride=40)
 BY_TICK = Keeping(by_tick=True)
 
@@ -179,8 +179,8 @@ def changed(device: Device, **changes: Any) -> StreamPlan:
     "changes",
     [
         {"version": 2},
-        {"windows": (replace(HOUR, scale_numerator=2),)},
-        {"windows": (replace(HOUR, scale_denominator=101),)},
+        {"windows": (replace(HOUR, numerator=2),)},
+        {"windows": (replace(HOUR, denominator=101),)},
         {"windows": (replace(HOUR, places=(0, ELSEWHERE)),)},
         {"windows": (replace(HOUR, query=window_query("histogram")),)},
         {"discretiser": {**stream_plan().discretiser, "edges": [0.7]}},
@@ -227,7 +227,7 @@ def test_a_record_that_was_put_back_sends_no_second_count(tmp_path: Path) -> Non
     device.killed()
     shutil.copy(tmp_path / "copy", tmp_path / "outbox.sqlite.windows")
     device = Device(tmp_path, HOUR, at=40)
-    assert device.ticker.streams[0].windows._open == [{}]
+    assert device.ticker.streams[0].windows.counters[0][1].open == {}
     device.tick(*range(40, 81))
     assert device.frames() == [*released, (1, 40, (20,))]
 
@@ -308,7 +308,7 @@ def test_after_a_clock_that_was_set_no_record_of_before_goes_on(tmp_path: Path) 
     device = Device(tmp_path, window_plan(length=4000, stride=4000), at=100)
     device.tick(*range(100, 200))
     assert device.outbox.shift("hr")[0] > 0
-    assert device.ticker.streams[0].windows._open == [{}]
+    assert device.ticker.streams[0].windows.counters[0][1].open == {}
 
 
 def test_a_baselines_mean_is_in_no_record_and_its_first_ticks_are_in_no_count(tmp_path: Path) -> None:
@@ -362,14 +362,14 @@ def test_when_and_where_is_written_depends_on_ticks_alone(
 
 
 def test_a_record_is_the_noisy_count_and_the_outbox_never_has_it(tmp_path: Path) -> None:
-    day = window_plan(length=64, scale_numerator=10**9, scale_denominator=1)
+    day = window_plan(length=64, numerator=10**9, denominator=1)
     device = Device(tmp_path, day)
     device.tick(*range(50))
     ((record,),) = kept(tmp_path, device.plan).values()
     assert (record.index, record.through, record.observed) == (0, 47, 48)
     assert abs(record.counts[0]) > 48, "next to all noise"
-    (count,) = device.ticker.streams[0].windows._open[0].values()
-    assert count._counts[0] - record.counts[0] == 1
+    (count,) = device.ticker.streams[0].windows.counters[0][1].open.values()
+    assert count.look(-(2**80), 2**80)[0] - record.counts[0] == 1
     raw = abs(record.counts[0]).to_bytes(9, "big").lstrip(b"\0")
     for file in tmp_path.glob("outbox.sqlite*"):
         if not file.name.endswith(".windows"):
@@ -393,17 +393,6 @@ class UpTo(Query):
     def counted(self, place: int | None, memory: int) -> tuple[int | None, int]:
         counts = place == 0 and memory < 6
         return place if counts else None, memory + counts
-
-
-def test_a_query_that_remembers_has_no_record_since_what_it_remembers_is_true(tmp_path: Path) -> None:
-    device = Device(tmp_path, replace(HOUR, query=UpTo("up to six")))
-    device.tick(*range(25))
-    assert not (tmp_path / "outbox.sqlite.windows").exists()
-    device.killed()
-    device = Device(tmp_path, replace(HOUR, query=UpTo("up to six")), at=30)
-    device.tick(*range(30, 40))
-    assert device.frames() == [(0, 10, (5,))]
-    assert not UpTo("up to six").additive
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -501,8 +490,8 @@ def _live(folder: Path, at: int, ticks: int, kill_at: int, keeping: Keeping) -> 
     for name in ("open", "fsync", "ftruncate"):
         setattr(os, name, _after(step, getattr(os, name)))
     device = Device(folder, *LIVES, at=at, keeping=keeping, frame_ticks=2)
-    counts = device.ticker.streams[0].windows._open
-    resumed = {(plan.name, index) for plan, under_way in zip(LIVES, counts, strict=True) for index in under_way}
+    counters = device.ticker.streams[0].windows.counters
+    resumed = {(plan.name, index) for plan, counter in counters for index in counter.open}
     with (folder / "resumed").open("a") as diary:
         diary.writelines(f"{name} {index}\n" for name, index in resumed)
     device.tick(*range(at, at + ticks))

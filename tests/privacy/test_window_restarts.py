@@ -13,7 +13,7 @@ from itertools import product
 
 import pytest
 
-import edge_agent.window
+import fugu.core.windows
 from edge_agent.plan import WindowPlan
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowRecord
@@ -23,8 +23,8 @@ from tests.support.soak import only, only_rows
 pytestmark = pytest.mark.long
 TICKS = 4
 SCALE = Fraction(3, 2)
-ONE = window_plan(length=TICKS, scale_numerator=3, scale_denominator=2)
-TWO = window_plan(length=2, stride=1, scale_numerator=3, scale_denominator=2)
+ONE = window_plan(length=TICKS, numerator=3, denominator=2)
+TWO = window_plan(length=2, stride=1, numerator=3, denominator=2)
 Path = tuple[int, ...]
 View = tuple[tuple[str, int, int], ...]
 
@@ -50,7 +50,7 @@ class Device:
 
     def tick(self, tick: int, state: int) -> None:
         """Count, blank the records of what has ended, publish it, and write records: the agent's order."""
-        edge_agent.window.discrete_laplace = lambda *_: self._noise.pop(0)
+        fugu.core.windows.discrete_laplace = lambda *_: self._noise.pop(0)
         self._windows.observe(tick, state)
         closed, kept = self._windows.close(tick), self._windows.keep(tick)
         self.records = {
@@ -71,7 +71,7 @@ class Device:
 
 @pytest.fixture(autouse=True)
 def _noise_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_agent.window, "discrete_laplace", None)
+    monkeypatch.setattr(fugu.core.windows, "discrete_laplace", None)
 
 
 def loss(plan: WindowPlan, windows: int, life: Callable[[Device, Path], View], ticks: int = TICKS) -> list[float]:

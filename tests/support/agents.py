@@ -62,8 +62,8 @@ def window_plan(**changes: Any) -> WindowPlan:
         stride=changes.get("length", 10),
         counts=1,
         places=(ELSEWHERE, 0, ELSEWHERE),
-        scale_numerator=1,
-        scale_denominator=100,
+        numerator=1,
+        denominator=100,
     )
     return replace(plan, **changes)
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 import edge_agent.randomiser
-import edge_agent.window
+import fugu.core.windows
 from edge_agent.__main__ import main
 from edge_agent.randomiser import randomiser
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -150,7 +150,7 @@ if __name__ == "__main__":
         fill = FILLS[fault]()
         edge_agent.randomiser.system_entropy = lambda: fill
     elif fault in NOISES:
-        edge_agent.window.discrete_laplace = NOISES[fault]()
+        fugu.core.windows.discrete_laplace = NOISES[fault]()
     else:
         edge_agent.randomiser.randomiser = RANDOMISERS[fault]
     sys.exit(main([config]))

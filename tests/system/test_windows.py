@@ -95,7 +95,7 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     folder.mkdir()
     address = Broker(port=broker.port)
     recorder = Recorder(address, "fugu/2/home/+/window/+")
-    noisy = {"scale_numerator": 20, "scale_denominator": 1}
+    noisy = {"numerator": 20, "denominator": 1}
     windows = (
         window_plan(length=9, stride=4, **noisy),
         window_plan(name="bars", length=25, counts=2, places=(0, 1), **noisy),
