@@ -166,8 +166,7 @@ def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, tupl
         rows = [place for place, other in enumerate(table.columns[column]) if other.strip() == cell]
         if not rows:
             raise RecordingError(f"{file}: no row has {cell[:80]!r} in column {column}")
-        columns = {name: [cells[row] for row in rows] for name, cells in table.columns.items()}
-        table = table._replace(columns=columns, lines=[table.lines[row] for row in rows])
+        table = table.at(rows)
     return table, tuple(only.items())
 
 

@@ -53,6 +53,11 @@ class Table(NamedTuple):
     """True if an agent can replay the file as it is."""
     notes: tuple[str, ...] = ()
 
+    def at(self, rows: Sequence[int]) -> Table:
+        """The rows at these places."""
+        columns = {name: [cells[row] for row in rows] for name, cells in self.columns.items()}
+        return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
+
 
 class Form(Protocol):
     """A form of recordings, such as a delimited table: known by its first bytes, and read into a table."""

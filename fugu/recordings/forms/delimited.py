@@ -17,7 +17,7 @@ from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.table import BLOCK, Block, Only, Table, table_of_blocks
 
-__all__ = ["Delimited", "is_data"]
+__all__ = ["DELIMITED", "Delimited", "UnevenError", "is_data"]
 
 _SIGNS = ",;\t|"
 _CHUNK = 1 << 22
@@ -25,6 +25,10 @@ _LOOKED_AT = 60
 """Lines that are looked at for a header."""
 _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
+
+
+class UnevenError(RecordingError):
+    """Rows have other lengths than their header."""
 
 
 class Delimited:
@@ -52,6 +56,9 @@ class Delimited:
         # As fugu.host.csv_file reads it, which an agent does.
         plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
         return table._replace(plain=plain)
+
+
+DELIMITED = Delimited()
 
 
 def _layout(lines: list[str]) -> tuple[str, int]:
@@ -166,6 +173,6 @@ def _read_blocks(rows: Any, width: int, before: int, file: str) -> Iterator[Bloc
                 [row for row in block if row],
             )
         if wrong := next((row for row in zip(lines, block, strict=True) if len(row[1]) != width), None):
-            raise RecordingError(f"{file}: line {wrong[0]} has {len(wrong[1])} columns, not {width}")
+            raise UnevenError(f"{file}: line {wrong[0]} has {len(wrong[1])} columns, not {width}")
         if block:
             yield lines, zip(*block, strict=True)

@@ -11,6 +11,7 @@ from itertools import takewhile
 from fugu.host.csv_file import moment
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
+from fugu.recordings.forms.delimited import DELIMITED, UnevenError
 from fugu.recordings.table import Only, Table, table_of
 
 __all__ = ["HistoryExport", "StatisticsExport"]
@@ -32,30 +33,44 @@ class HistoryExport:
 
     def read(self, file: File, only: Only) -> Table:
         """Read rows of any length that have an entity, a state and a time; leave out means of hours before changes."""
-        with file.text() as text:
-            rows = csv.reader(text)
-            header = [cell.strip().lower() for cell in next(rows)]
-            time = next(name for name in _TIMES if name in header)
-            places = [header.index(name) for name in (_ENTITY, _STATE, time)]
-            wanted, short, uneven = only.get(_ENTITY), 0, False
-
-            def cells() -> Iterator[tuple[int, list[str]]]:
-                nonlocal short, uneven
-                for row in rows:
-                    uneven |= len(row) not in (0, len(header))
-                    if len(row) <= max(places):
-                        short += bool(row)
-                    elif wanted is None or row[places[0]] == wanted:
-                        yield rows.line_num, [row[place].strip() for place in places]
-
-            try:
-                table = table_of("Home Assistant's history.csv", file, [_ENTITY, _STATE, time], cells())
-            except csv.Error:
-                raise RecordingError(f"{file.name} is a broken history.csv: line {rows.line_num} is no row") from None
+        try:
+            table, short = DELIMITED.read(file, only), 0
+            columns = {name.lower(): cells for name, cells in table.columns.items()}
+            time = next(name for name in _TIMES if name in columns)
+            plain = table.plain and {_ENTITY, _STATE, time} <= table.columns.keys()
+            table = table._replace(columns={name: columns[name] for name in (_ENTITY, _STATE, time)}, plain=plain)
+        except UnevenError:
+            table, time, short = _of_any_length(file)
+        if (wanted := only.get(_ENTITY)) is not None:
+            table = table.at([row for row, entity in enumerate(table.columns[_ENTITY]) if entity == wanted])
+            if not table.lines:
+                raise RecordingError(f"{file.name} has no rows")
         notes = (f"{short} rows without a time were left out",) if short else ()
-        meaning = {"time": time, "value": _STATE, "keys": (_ENTITY,), "changes": True, "notes": notes}
-        plain = not uneven and file.in_utf8 and file.zipped == (file.path.suffix == ".gz")
-        return _without_means(table._replace(**meaning), time, plain=plain)  # type: ignore[arg-type]
+        meaning = {"form": "Home Assistant's history.csv", "time": time, "value": _STATE, "keys": (_ENTITY,)}
+        return _without_means(table._replace(**meaning, changes=True, notes=notes), time)  # type: ignore[arg-type]
+
+
+def _of_any_length(file: File) -> tuple[Table, str, int]:
+    """Rows that are longer or shorter than the header, the column of times, and how many rows have none."""
+    short = 0
+    with file.text() as text:
+        rows = csv.reader(text)
+        header = [cell.strip().lower() for cell in next(rows)]
+        time = next(name for name in _TIMES if name in header)
+        places = [header.index(name) for name in (_ENTITY, _STATE, time)]
+
+        def cells() -> Iterator[tuple[int, list[str]]]:
+            nonlocal short
+            for row in rows:
+                if len(row) > max(places):
+                    yield rows.line_num, [row[place].strip() for place in places]
+                else:
+                    short += bool(row)
+
+        try:
+            return table_of("", file, [_ENTITY, _STATE, time], cells()), time, short
+        except csv.Error:
+            raise RecordingError(f"{file.name} is a broken history.csv: line {rows.line_num} is no row") from None
 
 
 class StatisticsExport:
@@ -68,24 +83,11 @@ class StatisticsExport:
 
     def read(self, file: File, only: Only) -> Table:
         """Read the rows; of their numbers the mean is the value, else the state or the sum."""
-        with file.text() as text:
-            first = text.readline()
-            sign = next(sign for sign in "\t;," if sign in first)
-            header = [cell.strip().strip('"') for cell in first.split(sign)]
-            rows = csv.reader(text, delimiter=sign)
-
-            def cells() -> Iterator[tuple[int, list[str]]]:
-                for row in rows:
-                    if len(row) == len(header):
-                        yield rows.line_num + 1, [cell.strip() for cell in row]
-                    elif row:
-                        line = rows.line_num + 1
-                        raise RecordingError(f"{file.name}: line {line} has {len(row)} columns, not {len(header)}")
-
-            table = table_of("Home Assistant's statistics", file, header, cells(), keys=("statistic_id",))
+        table = DELIMITED.read(file, only)
         value = next((name for name in ("mean", "state", "sum") if any(table.columns.get(name, ()))), None)
-        time = next(name for name in ("start", "start_ts") if name in header)
-        return table._replace(time=time, value=value, changes=False)
+        time = next(name for name in ("start", "start_ts") if name in table.columns)
+        meaning = {"form": "Home Assistant's statistics", "time": time, "value": value, "keys": ("statistic_id",)}
+        return table._replace(**meaning, changes=False, plain=False)  # type: ignore[arg-type]
 
 
 def _names(head: bytes) -> list[str]:
@@ -94,7 +96,7 @@ def _names(head: bytes) -> list[str]:
     return [cell.strip().strip('"').lower() for cell in first.split(sign)]
 
 
-def _without_means(table: Table, time: str, *, plain: bool) -> Table:
+def _without_means(table: Table, time: str) -> Table:
     """Leave out means of hours that an entity has before its changes, as long-term statistics give them."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, entity in enumerate(table.columns[_ENTITY]):
@@ -105,12 +107,10 @@ def _without_means(table: Table, time: str, *, plain: bool) -> Table:
         if _FEWEST_MEANS <= len(means) < len(own):
             out |= {*means}
     if not out:
-        return table._replace(plain=plain)
+        return table
     rest = [place for place in range(len(table.lines)) if place not in out]
-    columns = {name: [cells[place] for place in rest] for name, cells in table.columns.items()}
     note = f"{len(out)} means of hours before the first change were left out"
-    lines = [table.lines[place] for place in rest]  # no longer plain: an agent would begin with them
-    return table._replace(columns=columns, lines=lines, notes=(*table.notes, note))
+    return table.at(rest)._replace(plain=False, notes=(*table.notes, note))  # an agent would begin with the means
 
 
 def _at_hour(cell: str) -> bool:

@@ -90,10 +90,9 @@ class LineProtocol:
                 for number, line in enumerate(text, 1):
                     if not line.strip() or line.startswith("#"):
                         continue
-                    match = _LINE.fullmatch(line.rstrip("\r\n"))
-                    if match is None:
+                    if (parts := _parts(line.rstrip("\r\n"))) is None:
                         raise RecordingError(f"{file.name}: line {number} is no line protocol")
-                    words, fields, time = match.group("series", "fields", "time")
+                    words, fields, time = parts
                     if (series := _series(words)).keys() - keys.keys():
                         keys.update(dict.fromkeys(series))
                     record = {"time": time or "", **series} | _fields(fields)
@@ -110,6 +109,16 @@ def _of_series(table: Table, time: str, keys: dict[str, None]) -> Table:
     return table._replace(
         columns=columns, time=time if timed else None, keys=tuple(key for key in keys if key in columns)
     )
+
+
+def _parts(line: str) -> tuple[str, str, str | None] | None:
+    """The series, fields and time of a line."""
+    if '"' not in line and "\\" not in line:
+        parts = line.split(" ")
+        if len(parts) == 3 and parts[2].isdigit() and 9 <= len(parts[2]) <= 19 and all(parts):
+            return parts[0], parts[1], parts[2]
+    match = _LINE.fullmatch(line)
+    return None if match is None else (match["series"], match["fields"], match["time"])
 
 
 @lru_cache(maxsize=1024)

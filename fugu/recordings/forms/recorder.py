@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from fugu.recordings.errors import RecordingError
@@ -45,10 +46,16 @@ class Recorder:
 
 
 def _columns(rows: list[Any], end: str) -> Block:
-    numbers, names, states, times = zip(*rows, strict=True)
-    moments = [f"{time!r}{end}" if type(time) is float else f"{_text(time)}{end}" for time in times]
-    return numbers, ([*map(_text, names)], [*map(_text, states)], moments)
+    numbers, *columns = zip(*rows, strict=True)
+    names, states, times = map(_texts, columns)
+    return numbers, (names, states, [time + end for time in times] if end else times)
 
 
-def _text(value: object) -> str:
-    return value if type(value) is str else "" if value is None else str(value)
+def _texts(cells: Sequence[Any]) -> Sequence[str]:
+    """Cells as texts; numbers are spelled exactly."""
+    match {*map(type, cells)}:
+        case kinds if kinds == {str}:
+            return cells
+        case kinds if kinds == {float}:
+            return [*map(repr, cells)]
+    return ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
