@@ -32,6 +32,7 @@ FOUND = {
     "history.csv": ("Home Assistant's history.csv", "state", ("entity_id",)),
     "uneven-history.csv": ("Home Assistant's history.csv", "state", ("entity_id",)),
     "history-without-ending": ("Home Assistant's history.csv", "state", ("entity_id",)),
+    "period.json": ("Home Assistant's answer of /api/history/period", "state", ("entity_id",)),
     "statistics.tsv": ("Home Assistant's statistics", "mean", ("statistic_id",)),
     "home-assistant_v2.db": ("Home Assistant's recorder", "state", ("entity_id",)),
     "old-home-assistant_v2.db": ("Home Assistant's recorder", "state", ("entity_id",)),
@@ -395,3 +396,21 @@ def test_columns_come_and_go_and_too_many_are_refused(tmp_path: Path, monkeypatc
     (tmp_path / "lines").write_text(json.dumps({f"k{place}": place for place in range(1_001)}))
     with pytest.raises(RecordingError, match="more than 1000 columns: give a part"):
         read(tmp_path / "lines")
+
+
+def test_an_answer_of_the_history_s_interface_has_an_entity_a_list(tmp_path: Path) -> None:
+    """Whole states and minimal ones; an entity without states has an empty list."""
+    hall = [{"entity_id": "light.hall", "state": "on", "last_changed": "2026-03-01T10:00:00+00:00"}]
+    hall += [{"state": "off", "last_changed": "2026-03-01T10:05:00+00:00"}]
+    loft = [{"entity_id": "light.loft", "state": "on", "last_updated": "2026-03-01T10:00:00+00:00"}] * 3
+    text = json.dumps([[], hall, [], loft, []], indent=1)
+    (tmp_path / "p.json").write_text(text)
+    columns = read(tmp_path / "p.json").columns
+    assert columns["entity_id"] == ["light.hall"] * 2 + ["light.loft"] * 3
+    assert columns["state"] == ["on", "off", "on", "on", "on"]
+    assert columns["last_changed"][1:3] == ["2026-03-01T10:05:00+00:00", "2026-03-01T10:00:00+00:00"]
+    assert len(read(tmp_path / "p.json", entity_id="light.loft").lines) == 3
+    for end in range(text.index('"off"'), len(text.rstrip(" ]\n")), 7):
+        (tmp_path / "cut.json").write_text(text[:end])
+        with pytest.raises(RecordingError, match="breaks off or is broken: load it again"):
+            read(tmp_path / "cut.json")

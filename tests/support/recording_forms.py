@@ -39,6 +39,13 @@ def _uneven_history(path: Path, times: Sequence[int], values: Sequence[str]) -> 
     _lines(path, ["entity_id,state,last_changed,hvac_action,temperature,target_temp_high", *rows])
 
 
+def _history_response(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
+    """With `minimal_response`: only the first state has an entity and attributes."""
+    states = [{"state": value, "last_changed": _iso(time, "+00:00")} for time, value in zip(times, values, strict=True)]
+    first = {"entity_id": "sensor.hall", "attributes": {"unit": "W", "n": [1, {"state": 2}]}, "last_updated": ""}
+    path.write_text(json.dumps([[first | states[0], *states[1:]]]))
+
+
 def _statistics(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
     rows = [f"sensor.hall\tW\t{_iso(time)}\t0\t9\t{value}" for time, value in zip(times, values, strict=True)]
     _lines(path, ["statistic_id\tunit\tstart\tmin\tmax\tmean", *rows])
@@ -184,6 +191,7 @@ def _zipped(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
 FORMS: dict[str, Writer] = {
     "history.csv": _history,
     "uneven-history.csv": _uneven_history,
+    "period.json": _history_response,
     "history-without-ending": _zipped,
     "statistics.tsv": _statistics,
     "home-assistant_v2.db": _recorder,

@@ -6,7 +6,7 @@ from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import Delimited
 from fugu.recordings.forms.grafana import Grafana
-from fugu.recordings.forms.home_assistant import HistoryExport, StatisticsExport
+from fugu.recordings.forms.home_assistant import HistoryExport, HistoryResponse, StatisticsExport
 from fugu.recordings.forms.influx import AnnotatedCsv, LineProtocol
 from fugu.recordings.forms.json_documents import (
     FitbitDay,
@@ -26,7 +26,16 @@ __all__ = ["FORMS", "read_table"]
 
 FORMS: tuple[Form, ...] = (
     *(Sqlite(), AppleHealth(), Gpx()),
-    *(FitbitExport(), FitbitDay(), GoogleFit(), GooglePlaces(), MqttJsonLog(), JsonLines(), JsonList()),
+    *(
+        FitbitExport(),
+        FitbitDay(),
+        GoogleFit(),
+        GooglePlaces(),
+        HistoryResponse(),
+        MqttJsonLog(),
+        JsonLines(),
+        JsonList(),
+    ),
     *REFUSED,
     *(HistoryExport(), StatisticsExport(), AnnotatedCsv(), MqttLog(), LineProtocol(), Grafana()),
     Delimited(),

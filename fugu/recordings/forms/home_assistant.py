@@ -1,9 +1,10 @@
-"""Home Assistant's exports: history.csv, and statistics."""
+"""Home Assistant's exports: history.csv, the same as JSON, and statistics."""
 
 from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import takewhile
@@ -12,9 +13,10 @@ from fugu.host.csv_file import moment
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import DELIMITED, UnevenError
+from fugu.recordings.forms.json_text import cell, items
 from fugu.recordings.table import Only, Table, table_of
 
-__all__ = ["HistoryExport", "StatisticsExport"]
+__all__ = ["HistoryExport", "HistoryResponse", "StatisticsExport"]
 
 _ENTITY, _STATE = "entity_id", "state"
 _TIMES = ("last_changed", "last_updated")
@@ -71,6 +73,38 @@ def _of_any_length(file: File) -> tuple[Table, str, int]:
             return table_of("", file, [_ENTITY, _STATE, time], cells()), time, short
         except csv.Error:
             raise RecordingError(f"{file.name} is a broken history.csv: line {rows.line_num} is no row") from None
+
+
+class HistoryResponse:
+    """What the REST interface answers at /api/history/period: a list of states for each entity."""
+
+    form = "Home Assistant's answer of /api/history/period"
+
+    def sniff(self, head: bytes, name: str) -> bool:
+        """Return whether it is a list of lists of states."""
+        return re.match(rb"\s*\[(\s*\[\s*\]\s*,)*\s*\[\s*\{", head) is not None and b'"state"' in head
+
+    def read(self, file: File, only: Only) -> Table:
+        """Read the states; a minimal answer names the entity in the first state of its list alone."""
+        wanted = only.get(_ENTITY)
+
+        def rows() -> Iterator[tuple[int, list[str]]]:
+            entity = ""
+            with file.text() as text:
+                try:
+                    for number, state in enumerate(items(text, nested=True), 1):
+                        entity = cell(state.get(_ENTITY)) or entity
+                        times = (cell(state.get(time)) for time in _TIMES)
+                        if wanted in (None, entity):
+                            yield number, [entity, cell(state.get(_STATE)), next(filter(None, times), "")]
+                except (ValueError, AttributeError):
+                    raise RecordingError(
+                        f"{file.name} looks like {self.form}, but its JSON breaks off or is broken: load it again"
+                    ) from None
+
+        table = table_of(self.form, file, [_ENTITY, _STATE, _TIMES[0]], rows(), where="item")
+        meaning = {"time": _TIMES[0], "value": _STATE, "keys": (_ENTITY,), "changes": True}
+        return _without_means(table._replace(**meaning), _TIMES[0])  # type: ignore[arg-type]
 
 
 class StatisticsExport:

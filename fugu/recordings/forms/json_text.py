@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _BLOCK, _TOGETHER = 1 << 16, 2_000
 _MOST_ITEM = 1 << 22
 """Characters of an item of a list."""
-_SPACE = re.compile(r"[\s,]*")
+_SPACE, _BRACKETS = re.compile(r"[\s,]*"), re.compile(r"[\s,\[\]]*")
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
@@ -80,22 +80,25 @@ def _quoted(key: str | int) -> str:
     return quoted_key(str(key))
 
 
-def items(text: TextIO, key: str = "") -> Iterator[Any]:
+def items(text: TextIO, key: str = "", *, nested: bool = False) -> Iterator[Any]:
     """The items of the first list of a document, or of the first that has a key, one by one.
+
+    Of a `nested` list they are the items of its lists.
 
     Raises:
         ValueError: it is no such JSON, or an item is too long.
     """
-    buffer, at, ended = "", None, False
+    buffer, at, ended, closed, between = "", None, False, False, _BRACKETS if nested else _SPACE
     begin = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
     while True:
         if at is None and (match := begin.search(buffer)):
             at = match.end()
         while at is not None:
-            match = _SPACE.match(buffer, at)
+            match = between.match(buffer, at)
             assert match is not None
             at = match.end()
-            if buffer[at : at + 1] == "]":
+            closed = match[0].rstrip().endswith("]") if match[0].strip() else closed
+            if buffer[at : at + 1] == "]" or (closed and ended and at == len(buffer)):
                 return
             try:
                 item, end = _DECODER.raw_decode(buffer, at)
