@@ -77,6 +77,7 @@ bench:
 	.venv/bin/python benchmarks/stretches.py
 	.venv/bin/python benchmarks/stretch_attacks.py
 	.venv/bin/python benchmarks/recordings.py
+	.venv/bin/python benchmarks/reading.py
 	.venv/bin/python benchmarks/classes.py
 	.venv/bin/python benchmarks/classes.py --truths 40
 	.venv/bin/python benchmarks/means.py

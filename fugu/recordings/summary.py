@@ -15,7 +15,7 @@ from fugu.recordings.readings import Facts, Readings
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
 
-__all__ = ["Recording", "summary", "summary_document"]
+__all__ = ["Recording", "plain_csv", "summary", "summary_document"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BARS = "▁▂▃▄▅▆▇█"
@@ -69,7 +69,7 @@ class Recording(NamedTuple):
         """
         if self.readings is None:
             raise RecordingError(f"{self.source} holds places: no plain file is made of them")
-        return _plain_csv(self.readings)
+        return plain_csv(self.readings)
 
 
 def summary(source: str, facts: Facts) -> tuple[str, str]:
@@ -181,7 +181,7 @@ def _names(values: list[str | None], cells: Ints, width: int) -> list[str]:
     return [line, f"the usual name of {len(values) / width:.3g} ticks: {legend}"[:200]]
 
 
-def _plain_csv(readings: Readings) -> str:
+def plain_csv(readings: Readings) -> str:
     """The text of a CSV file that is read as the same ticks, and that an agent can replay."""
     facts, segments = readings.facts[0], readings.segments.tolist()
     values = readings.values if isinstance(readings.values, list) else readings.values.tolist()

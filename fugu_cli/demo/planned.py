@@ -18,11 +18,15 @@ from edge_agent.sensors.opening import open_sensor
 from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
 from fugu.contract.policy import Policy
+from fugu.host.files import write_secret
 from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.policy_builder import Whose
 from fugu.planning.states import states_of
-from fugu.recordings.readings import Readings
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import Readings, read_readings
+from fugu.recordings.rules import RULES
+from fugu.recordings.summary import plain_csv
 from fugu_cli.commands.auto_plan import (
     Offer,
     answers,
@@ -60,8 +64,8 @@ _LONGER = "A recording of more days may do."
 _NOTHING = "Nothing would leave: no answer to this question is of use."
 _NOT_PRIVATE = "Not replayed, since it is not private: ask for a smaller epsilon, or add --not-private."
 _NOT_REPLAYED = (
-    "Not replayed: only one device's counts, or symbols of two states for the state now, are, of plain files (fugu "
-    "read FILE -o plain.csv makes one); no averages of groups or points of places. "
+    "Not replayed: only one device's counts, or symbols of two states for the state now, are; no averages of groups or "
+    "points of places. "
     "The verdict is of the part of the recording that was held back."
 )
 
@@ -83,14 +87,15 @@ def plan_and_replay(
         page.stay()
         return NOTHING
     missing, stage = list[str](), _NOT_REPLAYED
-    if (replay := _replay_of(plan)) is None:
-        say(_NOT_REPLAYED)
-    else:
-        show_replay(page, [replay])
-        results, missing = _replayed(page, replay)
-        stage = "all of it has been sent and attacked"
-        for sentence in summary(results):
-            say(sentence)
+    with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+        if (replay := _replay_of(plan, Path(folder))) is None:
+            say(_NOT_REPLAYED)
+        else:
+            show_replay(page, [replay])
+            results, missing = _replayed(page, replay)
+            stage = "all of it has been sent and attacked"
+            for sentence in summary(results):
+                say(sentence)
     block = _block(plan, path, asked_words(options))
     page.show(stage=stage, ended=True, paste=[*_SENSOR_WORDS, block])
     say(f"\non your sensor:\n\n{block}")
@@ -103,9 +108,10 @@ def plan_and_replay(
 def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
     """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
     plan, offers = _shown_plan(page, path, readings, options)
-    if (replay := _replay_of(plan)) is not None:
-        show_replay(page, [replay])
-        page.show_replay(0, live=_PREPARED)
+    with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+        if (replay := _replay_of(plan, Path(folder))) is not None:
+            show_replay(page, [replay])
+            page.show_replay(0, live=_PREPARED)
     shown = []
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
@@ -160,10 +166,10 @@ def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
     return lambda asked, progress: Plan(plan_auto(readings, asked, np.random.default_rng(1), progress), path, whose)
 
 
-def _replay_of(plan: Plan) -> Replay | None:
+def _replay_of(plan: Plan, folder: Path) -> Replay | None:
     """The replay of an agent with the configuration of the plan; `None` if only the verdict can be shown.
 
-    The policy has the recording's times.
+    The policy has the recording's times. A recording that no agent can read becomes a plain file in the folder.
     """
     details = plan.details
     if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:
@@ -171,9 +177,10 @@ def _replay_of(plan: Plan) -> Replay | None:
     symbols = details.recommended.kind == "symbols"
     if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
         return None
-    if details.readings.rows is None:  # no agent can read the file as it is
-        return None
     plan = replace(plan, whose=plan.whose._replace(epoch=_epoch(details)))
+    if details.readings.rows is None:  # no agent can read the file as it is
+        file = folder / "plain.csv"
+        plan = replace(plan, details=details._replace(readings=_plain(details.readings, file)), file=file)
     policy = plan.policy
     assert isinstance(policy, Policy)
     [stream] = tomllib.loads(plan.configuration())["streams"]
@@ -190,6 +197,16 @@ def _replay_of(plan: Plan) -> Replay | None:
     words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
     return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
+
+
+def _plain(readings: Readings, file: Path) -> Readings:
+    """The same ticks as read from a plain file, which is written and which only its owner may read."""
+    write_secret(file, plain_csv(readings))
+    period = readings.period_seconds if readings.changes or readings.moments is None else None
+    plain = read_readings(file, ReadOptions(rows=readings.facts[0].kind, period=period, as_it_is=frozenset(RULES)))
+    if len(plain.segments) != len(readings.segments):
+        raise DemoError(f"{readings.source} does not become a plain file of the same ticks: please report it")
+    return plain._replace(column=readings.column)
 
 
 def _replayed(page: Page, replay: Replay) -> tuple[Results, list[str]]:

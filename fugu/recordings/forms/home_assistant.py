@@ -76,7 +76,7 @@ def _of_any_length(file: File) -> tuple[Table, str, int]:
 
 
 class HistoryResponse:
-    """What the REST interface answers at /api/history/period: a list of states for each entity."""
+    """The answer of the REST interface at /api/history/period: a list of states for each entity."""
 
     form = "Home Assistant's answer of /api/history/period"
 
