@@ -25,7 +25,7 @@ from typing import Any
 
 from figures import say_machine
 
-from fugu_cli.view.auto_plan import percent, time_words
+from fugu.library.auto_words import percent, time_words
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "tests/data").glob("*.gz")) + sorted((ROOT / "fugu/data").glob("hr_*.gz"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from fugu.svg import points, svg
-from fugu_cli.view.plan_page import Axis, frame
+from fugu.svg import Axis, frame, points, svg
 from papers.rows import Chart, Line
 
 __all__ = ["line_chart"]

@@ -28,7 +28,11 @@ from fugu.contract.verdicts import Privacy, privacy_of
 from fugu.host import arguments
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
+from fugu.library.auto_words import answer_words, auto_document, auto_report, verdict
+from fugu.library.place_words import place_document, place_report, place_verdict, place_words
+from fugu.library.plan_page import answer_pictures, errors, place_page, plan_page
 from fugu.library.recordings import Source, readings_of, recorded, several
+from fugu.library.report import Report, plain
 from fugu.mqtt.broker import Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
@@ -37,16 +41,6 @@ from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.words import read_options
-from fugu_cli.view.auto_plan import answer_words, auto_document, verdict
-from fugu_cli.view.plan_page import (
-    answer_pictures,
-    errors,
-    place_document,
-    place_page,
-    place_verdict,
-    place_words,
-    plan_page,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,10 +151,17 @@ class Plan:
         return {name: attack for name, attack in named if attack is not None}
 
     def __repr__(self) -> str:
-        return f"<Plan: {self.verdict[0]}>"
+        return f"<Plan: {' '.join(self.verdict[:2])}>"
 
     def __str__(self) -> str:
-        return "\n".join(self.verdict)
+        return plain(self.report)
+
+    @property
+    def report(self) -> Report:
+        """The plan as lines and tables; as text it is `str(plan)`."""
+        if isinstance(self.details, AutoPlan):
+            return auto_report(self.details, self.policy)
+        return place_report(self.details, self.policy)
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -176,8 +177,10 @@ class Plan:
             if self.details.curves:
                 pictures.append(errors(self.details.curves, self.details.question.epsilon, self.recommended))
             pictures += answer_pictures(self.details, truth=truth)
-        first, *more = self.verdict
-        sentences = f"<p><b>{escape(first)}</b></p>" + "".join(f"<p>{escape(one)}</p>" for one in more)
+        useful, private, *more = self.verdict
+        sentences = f"<p><b>{escape(useful)}<br>{escape(private)}</b></p>" + "".join(
+            f"<p>{escape(one)}</p>" for one in more
+        )
         return f'<div style="max-width:760px;font:12px system-ui">{sentences}{"".join(pictures)}</div>'
 
     def plot(self, *, truth: bool = False, ax: Axes | None = None) -> Axes:

@@ -12,7 +12,9 @@ import typer
 from fugu.contract.errors import FuguError
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.verdicts import LARGEST_PRIVATE
+from fugu.library.auto_words import error_words
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
+from fugu.library.report import Line
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
@@ -22,9 +24,7 @@ from fugu.recordings.words import read_options
 from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import NOTHING
-from fugu_cli.view.auto_plan import error_words, tell_auto
-from fugu_cli.view.plan_page import tell_places
-from fugu_cli.view.terminal import answer, say, working
+from fugu_cli.view.terminal import answer, say, show_report, working
 
 __all__ = [
     "Offer",
@@ -99,10 +99,14 @@ def plan_recordings(
         verdict = f"Not useful: {short}"
         document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
         answer(as_json, lambda: document | {"offers": lines}, lambda: print(verdict, *lines, sep="\n"), indent=2)
-    elif isinstance(plan.details, AutoPlan):
-        tell_auto(as_json, plan.details, plan.policy, lines)
     else:
-        tell_places(as_json, plan.details, plan.policy, lines)
+        result = plan
+        answer(
+            as_json,
+            lambda: result.document() | {"offers": lines},
+            lambda: show_report([*result.report, *map(Line, lines)]),
+            indent=2,
+        )
     if plan is not None and not answers(plan) and not lines and not as_json:
         say(_NOTHING_ELSE)
     if refused and output is not None and not as_json:

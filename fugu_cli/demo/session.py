@@ -18,12 +18,12 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import parse_topic, topic_of
+from fugu.library.auto_words import time_words
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.evaluation import AnyFrame, Replay, Results, load_night, read_night, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
 from fugu_cli.demo.processes import DemoError, gateway, start_broker
-from fugu_cli.view.auto_plan import time_words
 from fugu_cli.view.terminal import say, working
 
 __all__ = ["run", "show_replay", "stream"]

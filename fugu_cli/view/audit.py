@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fugu.attackers.evaluation import Attack, furthest_learner
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
+from fugu.library.guarantee import stretch_table
 from fugu.planning.attacked import StretchTrial, Trial
-from fugu_cli.view.guarantee import show_stretches
 from fugu_cli.view.terminal import answer, say, show_table
 from gateway.releases.entries import nats
 
@@ -114,7 +114,7 @@ def _show_statement(statement: Statement) -> None:
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
         say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
-        show_stretches(statement.stretches, discretiser=policy.discretiser)
+        show_table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
         say(f"The class of chains: {class_sentence(policy.chains)}.")
         _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
-from fugu_cli.view.guarantee import show_stretches, stretch_documents
+from fugu.library.guarantee import stretch_documents, stretch_table
 from fugu_cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
@@ -243,7 +243,7 @@ def _show_changes(changes: Sequence[Change], version: int) -> None:
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
         show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
         if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
-            show_stretches([each for _, each in told], streams=[stream for stream, _ in told])
+            show_table(*stretch_table([each for _, each in told], streams=[stream for stream, _ in told]))
         for one in change.streams:
             if one.open_profile:
                 say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from fugu.chains.arrays import Bools, Ints
+from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
 from fugu.places.graphs import GraphError, restrict
 from fugu.places.hull import Hull, graph_hull
 from fugu.places.noise import noise_error
@@ -23,7 +24,6 @@ from fugu.places.protection import Protection, exposed
 from fugu.planning.measure_planner import Errors, MeasurePlan, SetPlan
 from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 from fugu.svg import points, svg
-from fugu_cli.view.guarantee import promise_document, promise_words, show_stretches, stretch_documents
 from fugu_cli.view.terminal import answer, say, show_table
 
 __all__ = ["draw_measure_plan", "tell_measure_plan", "tell_network_plan"]
@@ -297,7 +297,7 @@ def _show_measure_plan(plan: MeasurePlan) -> None:
     show_table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
     show_table("Epsilon", ("", ""), _epsilons(plan))
     if stream := plan.stream.stretches:
-        show_stretches(stream)
+        show_table(*stretch_table(stream))
     _show_errors(plan)
     if plan.named is not None:
         say(

@@ -18,7 +18,7 @@ from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.verdicts import privacy_of
 from fugu.contract.windows import Window
-from fugu_cli.view.guarantee import change_words, stretch_documents, stretch_lines
+from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
 from fugu_cli.view.terminal import answer
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
+from fugu.library.guarantee import change_words, promise_document, promise_words, stretch_documents, stretch_table
 from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.planner import Option, Refusal, StreamPlan
@@ -25,7 +26,6 @@ from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
-from fugu_cli.view.guarantee import change_words, promise_document, promise_words, show_stretches, stretch_documents
 from fugu_cli.view.terminal import answer, say, show_table
 
 __all__ = ["tell_joint", "tell_noise", "tell_plan", "tell_streams", "tell_together"]
@@ -107,7 +107,7 @@ def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser |
         say(between)
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
-    show_stretches(chosen.stretches, discretiser=discretiser)
+    show_table(*stretch_table(chosen.stretches, discretiser=discretiser))
     period = request.period_seconds and chosen.every * request.period_seconds
     say(change_words(chosen.chains, request.epsilon, period))
     show_table(
@@ -266,7 +266,7 @@ def _show_noise(
         f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
         f"by at most {error.count_95}{share}, 95 % of the time."
     )
-    show_stretches(best.planned.stretches, f" ({best.noise.mechanism})")
+    show_table(*stretch_table(best.planned.stretches, f" ({best.noise.mechanism})"))
     say(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
         "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
@@ -366,7 +366,7 @@ def _show_joint(
         say(f"a symbol every tick is the true state with probability {unchanged}, by state")
         if plan.windows_loss is not None:
             say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick")
-    show_stretches(_stretches(plan, period), discretiser=discretiser)
+    show_table(*stretch_table(_stretches(plan, period), discretiser=discretiser))
     say(change_words(plan.chains, plan.guarantee.epsilon, period))
 
 
@@ -493,7 +493,7 @@ def _show_streams(plan: StreamsPlan) -> None:
             style="bold",
         )
     found = (stream_discretiser(one) for one in request.model.streams)
-    show_stretches(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None))
+    show_table(*stretch_table(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None)))
     say(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 

@@ -10,12 +10,24 @@ from contextlib import contextmanager
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from fugu.contract.errors import printable
+from fugu.library.report import Report, Table
 
-__all__ = ["answer", "console", "say", "say_waiting", "show_newest", "show_table", "table", "warn", "working"]
+__all__ = [
+    "answer",
+    "console",
+    "say",
+    "say_waiting",
+    "show_newest",
+    "show_report",
+    "show_table",
+    "table",
+    "warn",
+    "working",
+]
 
 _BETWEEN = 2
 """Characters between the columns of a table, and around them."""
@@ -29,9 +41,9 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def table(title: str, columns: Sequence[str]) -> Table:
+def table(title: str, columns: Sequence[str]) -> RichTable:
     """A table without rows: the first column to the left, the others to the right."""
-    made = Table(
+    made = RichTable(
         title=Text(title, style="bold") if title else None,
         title_justify="left",
         box=box.SIMPLE_HEAD if any(columns) else None,
@@ -73,6 +85,15 @@ def _unbroken(cell: str) -> int:
 def say(text: str, style: str = "") -> None:
     """Print a sentence."""
     console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
+
+
+def show_report(report: Report) -> None:
+    """Print lines and tables."""
+    for part in report:
+        if isinstance(part, Table):
+            show_table(*part)
+        else:
+            say(part.text, style="bold" if part.bold else "")
 
 
 def answer(

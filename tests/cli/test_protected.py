@@ -11,11 +11,12 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline, Cells, Discretiser, Thresholds
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
+from fugu.library.guarantee import stretch_table
+from fugu.library.report import plain
 from fugu.planning.errors import PlanningError
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy
 from fugu.planning.question import _ON_OFF as ON_OFF
-from fugu_cli.view.guarantee import show_stretches
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
@@ -62,10 +63,10 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     assert "  protected is which of 9 states a tick is in\n" in fugu("check", "policy", file).out
 
 
-def test_stretches_of_a_log_of_changes_are_said_to_be_of_states(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stretches_of_a_log_of_changes_are_said_to_be_of_states() -> None:
     for changes in (True, False):
-        show_stretches([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)
-        assert ("states, not readings" in " ".join(capsys.readouterr().out.split())) == changes
+        told = plain([stretch_table([Stretch("1 hour", 60, 2.0, 1.0)], changes=changes)])
+        assert ("states, not readings" in told) == changes
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fugu_cli.view.plan_page import Axis
+from fugu.svg import Axis
 from papers.chart import line_chart
 from papers.rows import Chart, Line
 

@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from fugu.library.auto_words import auto_document, verdict
+from fugu.library.plan_page import plan_page
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.errors import PlanningError
 from fugu.planning.policy_builder import Whose
@@ -20,8 +22,6 @@ from fugu.planning.profiles import Profile
 from fugu.planning.question import Cut, Part, Question
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Readings, joined, read_readings
-from fugu_cli.view.auto_plan import auto_document, verdict
-from fugu_cli.view.plan_page import plan_page
 from tests.support.plans import planned_once
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC).timestamp()

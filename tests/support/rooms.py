@@ -151,10 +151,11 @@ ROOMS: dict[str, set[str]] = {
     "fugu_cli.view": {
         *(_EDGE | _NUMBERS | _SITE),
         *("edge_agent", "fugu.attackers", "fugu.audit", "fugu.places", "fugu.planning", "fugu.recordings", "fugu.svg"),
+        *("fugu.library",),
     },
     "fugu.library": {
-        *("fugu.attackers", "fugu_cli.view", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places"),
-        *("fugu.planning", "fugu.recordings", "gateway.config", "gateway.history"),
+        *("fugu.attackers", "fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places", "fugu.planning", "fugu.privacy"),
+        *("fugu.recordings", "fugu.svg", "gateway.config", "gateway.history"),
     },
     "fugu_cli": {
         "fugu_helper",

@@ -1,9 +1,8 @@
-"""The answer of `fugu plan auto`, as sentences and a table, and as an object for JSON."""
+"""The answer of a plan from readings: verdicts, a report, and an object for JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from fugu.attackers.evaluation import Attack, success_bound
@@ -14,31 +13,31 @@ from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.verdicts import privacy_of
+from fugu.library.guarantee import (
+    change_words,
+    promise_document,
+    promise_words,
+    stretch_documents,
+    stretch_table,
+    stretch_words,
+)
+from fugu.library.report import Line, Table
 from fugu.planning.answers import group_error
 from fugu.planning.auto import AIM, AutoPlan, longest_useful
 from fugu.planning.candidates import LEAST_JUDGED, Candidate
 from fugu.planning.gaps import Gaps
 from fugu.privacy.chain_model import covered_words
 from fugu.recordings.summary import summary
-from fugu_cli.view.guarantee import (
-    change_words,
-    promise_document,
-    promise_words,
-    show_stretches,
-    stretch_documents,
-    stretch_words,
-)
-from fugu_cli.view.terminal import answer, say, show_table
 
 __all__ = [
     "answer_words",
     "auto_document",
+    "auto_report",
     "candidate_document",
     "error_words",
     "percent",
     "quality_words",
     "taken_words",
-    "tell_auto",
     "time_words",
     "verdict",
 ]
@@ -52,45 +51,33 @@ _COLUMNS = ("released", "answer over", *_ERRORS)
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def tell_auto(as_json: bool, plan: AutoPlan, policy: AnyPolicy | None, offers: Sequence[str]) -> None:
-    """Print the verdict, what was compared, and what stretches of time lose; and what else would do."""
-
-    def show() -> None:
-        _show(plan, policy)
-        for line in offers:
-            print(line)
-
-    answer(as_json, lambda: auto_document(plan, policy) | {"offers": offers}, show, indent=2)
-
-
-def _show(plan: AutoPlan, policy: AnyPolicy | None) -> None:
-    one, question = plan.readings, plan.question
-    for facts in one.facts:
-        for line in summary(one.source, facts):
-            say(line)
-    useful, private, *more = verdict(plan, policy)
-    say(useful, style="bold")
-    say(private, style="bold")
-    for note in (*one.notes, *plan.states.notes):
-        say(f"- {note}")
+def auto_report(plan: AutoPlan, policy: AnyPolicy | None) -> list[Line | Table]:
+    """How the recording was read, the verdicts with their reasons, what was compared, and what stretches lose."""
+    readings, question = plan.readings, plan.question
+    useful, private, *reasons = verdict(plan, policy)
+    lines = [line for facts in readings.facts for line in summary(readings.source, facts)]
+    report: list[Line | Table] = [*map(Line, [*lines, ""]), Line(useful, bold=True), Line(private, bold=True)]
+    report += map(Line, reasons)
+    report += [Line(f"- {note}") for note in (*readings.notes, *plan.states.notes)]
     if plan.gaps is not None:
-        say(f"- {_gaps(plan.gaps)}")
+        report.append(Line(f"- {_gaps(plan.gaps)}"))
     if plan.stay is not None:
-        say(f"99 % of stays in a state are no longer than {_span(plan, plan.stay)} (of this recording; in no policy)")
-    for sentence in more:
-        say(sentence)
+        stay = f"99 % of stays in a state are no longer than {_span(plan, plan.stay)}"
+        report.append(Line(f"- {stay} (of this recording; in no policy)"))
     if plan.candidates:
         title = f"What was compared, all at epsilon {question.epsilon:g}, {question.adversary} adversary"
-        show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
-        say("off by: mean absolute error. guessing: the usual answer, always.")
+        report.append(Table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates]))
+        report.append(Line("off by: mean absolute error. guessing: the usual answer, always."))
         if plan.recommended.messages_per_day is not None:
-            say(_traffic(plan.recommended))
+            report.append(Line(_traffic(plan.recommended)))
     if isinstance(policy, Policy):
-        show_stretches(_stretches(policy), discretiser=policy.discretiser, changes=one.changes)
-        say(change_words(policy.chains, policy.guarantee.epsilon, policy.clock.period_us / 1_000_000))
+        report.append(stretch_table(_stretches(policy), discretiser=policy.discretiser, changes=readings.changes))
+        period = policy.clock.period_us / 1_000_000
+        report.append(Line(change_words(policy.chains, policy.guarantee.epsilon, period)))
+    return report
 
 
-def verdict(plan: AutoPlan, policy: AnyPolicy | None) -> list[str]:
+def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     """Sentences: is it useful, is it private, and why."""
     chosen, question = plan.recommended, plan.question
     rows = _stretches(policy) if isinstance(policy, Policy) else ()
@@ -262,14 +249,15 @@ def _nothing(plan: AutoPlan) -> list[str]:
             f"Not useful: {plan.reasons[0]}.",
             *(f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]),
         ]
-    best = _best(plan, "symbols" if question.want == "now" else "windows", near=True)
+    kind = "symbols" if question.want == "now" else "windows"
+    best = _best(plan, kind, near=True)
     told = [f"Not useful: nothing could be compared at epsilon {question.epsilon:g}."]
     if best is not None:
         wide = question.within is not None and best.useful and best.expected_error > question.within
         told = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {error_words(question.within)}.")
-        if (day := _day(plan, best)) is not None:
+        if (day := _day(plan, _best(plan, kind) or best)) is not None:
             told.append(
                 f"Over a day the noise alone is off by {error_words(day)}; the recording has too few days to judge it."
             )
@@ -448,7 +436,7 @@ def _stretches(policy: Policy) -> tuple[Stretch, ...]:
     return policy.bound(policy.verify()).rows(policy.clock.period_us, policy.guarantee.epsilon)
 
 
-def auto_document(plan: AutoPlan, policy: AnyPolicy | None) -> dict[str, Any]:
+def auto_document(plan: AutoPlan, policy: AnyPolicy | None = None) -> dict[str, Any]:
     """The plan as an object for JSON."""
     one, question = plan.readings, plan.question
     ticks = question.ticks(one.period * plan.recommended.every)

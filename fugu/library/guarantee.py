@@ -12,15 +12,15 @@ from fugu.contract.history import settling_ticks
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 from fugu.contract.verdicts import most_sure, privacy_of, privacy_sentence
-from fugu_cli.view.terminal import show_table
+from fugu.library.report import Table
 
 __all__ = [
     "change_words",
     "promise_document",
     "promise_words",
-    "show_stretches",
     "stretch_documents",
     "stretch_lines",
+    "stretch_table",
     "stretch_words",
     "time_words",
 ]
@@ -74,23 +74,23 @@ def time_words(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}s"
 
 
-def show_stretches(
+def stretch_table(
     stretches: Sequence[Stretch],
     of: str = "",
     discretiser: Discretiser | None = None,
     *,
     changes: bool = False,
     streams: Sequence[str] = (),
-) -> None:
-    """Print them as a table, each of its stream if `streams` are named.
+) -> Table:
+    """The stretches as a table, each of its stream if `streams` are named.
 
     Of a log of `changes` a reading is the state of several ticks.
     """
-    rows: list[tuple[str, ...]] = [(one.name, str(one.ticks), *_cells(one)) for one in stretches]
+    rows: list[tuple[str, ...]] = [(stretch.name, str(stretch.ticks), *_cells(stretch)) for stretch in stretches]
     columns = ("stream", *_COLUMNS) if streams else _COLUMNS
     if streams:
         rows = [(name, *row) for name, row in zip(streams, rows, strict=True)]
-    show_table(_TITLE + of + (f" ({_STATES})" if changes else _whose(discretiser)), columns, rows)
+    return Table(_TITLE + of + (f" ({_STATES})" if changes else _whose(discretiser)), columns, rows)
 
 
 def _whose(discretiser: Discretiser | None) -> str:

@@ -1,0 +1,131 @@
+"""The answer of a plan for places: verdicts, a report, and an object for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.stretches import Stretch
+from fugu.library.auto_words import candidate_document, taken_words, time_words
+from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
+from fugu.library.report import Line, Table
+from fugu.places.composition import measured_stretches
+from fugu.planning.auto_places import PlacePlan
+from fugu.planning.candidates import Candidate
+from fugu.recordings.summary import summary
+
+__all__ = ["place_document", "place_report", "place_verdict", "place_words"]
+
+_COLUMNS = ("a point", "cells of", "of one", "off by", "95 % within", "held back", "guessing")
+
+
+def place_report(plan: PlacePlan, policy: AnyPolicy | None) -> list[Line | Table]:
+    """How the recording was read, the verdicts with their reasons, what was compared, and what stretches lose."""
+    useful, private, *reasons = place_verdict(plan, policy)
+    report: list[Line | Table] = [*map(Line, [*summary(plan.traces.source, plan.traces.facts), ""])]
+    report += [Line(useful, bold=True), Line(private, bold=True), *map(Line, reasons)]
+    report.append(Line(f"- {len(plan.traces.places)} places{_every(plan, 1, ', one ')}"))
+    if plan.candidates:
+        title = f"What was compared, all points together within epsilon {plan.question.epsilon:g} about one of them"
+        report += [
+            Table(title, _COLUMNS, [_row(plan, place) for place in range(len(plan.candidates))]),
+            Line("of one: epsilon of a single point. off by: mean distance of the best guess from all points so far."),
+            Line("guessing: the most central cell, always."),
+        ]
+    if isinstance(policy, MeasurePolicy):
+        report.append(stretch_table(_stretches(policy)))
+    return report
+
+
+def place_verdict(plan: PlacePlan, policy: AnyPolicy | None) -> list[str]:
+    """Sentences: is it useful, is it private, and why."""
+    one, epsilon = plan.recommended, plan.question.epsilon
+    rows = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    private = promise_words(epsilon, 0, rows)
+    if one.kind == "points":
+        told = [
+            f"Useful: {place_words(plan, one)}, {_quality(one)}.",
+            private,
+            f"95 % of places are off by at most {one.error_95:.0f} m.",
+            f"On the part of the recording that chose nothing they are off by {one.held_back_error:.0f} m.",
+        ]
+        if one.attack is not None:
+            told.append(
+                f"There, the strongest of the attackers that were run ({one.attack.attacker}) names the cell "
+                f"{one.attack.success:.1%} of the time, and {one.attack.guess:.1%} without what is released; epsilon "
+                f"{one.epsilon:g} allows {one.attack.ceiling:.1%}."
+            )
+        return [
+            *told,
+            f"Protected is the cell at a tick, with epsilon {one.epsilon:g} of all points together "
+            f"({one.point_epsilon:.3g} of one) against any side information about places; "
+            "habits are not protected. It is proven if places are in the class of chains.",
+            *([taken_words(_every(plan, one.every))] if one.every > 1 else []),
+        ]
+    if plan.reasons:
+        reasons = [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons[1:]]
+        return [f"Not useful: {plan.reasons[0]}.", private, *reasons]
+    best = min(plan.candidates, key=lambda each: each.expected_error)
+    told = [
+        f"Not useful: {place_words(plan, best)}, {_quality(best, least=True)}.",
+        private,
+        f"95 % of places are off by at most {best.error_95:.0f} m.",
+    ]
+    if plan.least_epsilon is not None:
+        return [*told, f"Nothing useful below epsilon {plan.least_epsilon:g}."]
+    return [*told, f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve):g}."]
+
+
+def _quality(one: Candidate, *, least: bool = False) -> str:
+    """How good points are, beside guessing; with `least`, they are this bad or worse."""
+    more = " or more" if least else ""
+    return f"off by {one.expected_error:.0f} m{more} on average; guessing is off by {one.guess_error:.0f}"
+
+
+def place_words(plan: PlacePlan, one: Candidate) -> str:
+    """Words for the answer of a candidate."""
+    side = plan.sides[next(i for i, each in enumerate(plan.candidates) if each.same_release(one))]
+    return f"a point {_every(plan, one.every)} for cells of {side:g} m"
+
+
+def place_document(plan: PlacePlan, policy: AnyPolicy | None) -> dict[str, Any]:
+    """The plan as an object for JSON."""
+    rows = _stretches(policy) if isinstance(policy, MeasurePolicy) else ()
+    return {
+        "useful": plan.recommended.kind != "none",
+        **promise_document(plan.question.epsilon, 0, 1, rows),
+        "recommended": candidate_document(plan.recommended),
+        "candidates": [candidate_document(one) for one in plan.candidates],
+        "verdict": place_verdict(plan, policy),
+        "least_epsilon": plan.least_epsilon,
+        "protected": "the cell at a tick",
+        "stretches": stretch_documents(rows),
+        "readings": {
+            "source": plan.traces.source,
+            "kind": "places",
+            "ticks": len(plan.traces.places),
+            "period_seconds": plan.period,
+        },
+    }
+
+
+def _stretches(policy: MeasurePolicy) -> tuple[Stretch, ...]:
+    assert policy.stream_loss.epsilon is not None
+    return measured_stretches(policy.measurement, policy.stream_loss.epsilon, policy.clock.period_us)
+
+
+def _row(plan: PlacePlan, place: int) -> list[str]:
+    one = plan.candidates[place]
+    return [
+        _every(plan, one.every) + (" *" if one.same_release(plan.recommended) else ""),
+        f"{plan.sides[place]:g} m",
+        f"{one.point_epsilon:.3g}",
+        *(f"{error:.0f} m" for error in (one.expected_error, one.error_95)),
+        "-" if one.held_back_error is None else f"{one.held_back_error:.0f} m",
+        f"{one.guess_error:.0f} m",
+    ]
+
+
+def _every(plan: PlacePlan, every: int, before: str = "") -> str:
+    return f"{before}every {time_words(every * plan.period)}"
