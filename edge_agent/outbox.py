@@ -446,9 +446,15 @@ class Outbox:
                 ).fetchone()
                 if previous >= index:
                     raise OutboxError(f"window {index} of {plan.stream}/{window.name} was committed before")
-                ticks = (window.first(index), window.length)
                 counts = WindowFrame(
-                    plan.version, window.name, previous, index, *ticks, one.observed, one.counts, frame.shift
+                    plan.version,
+                    window.name,
+                    previous,
+                    index,
+                    *window.ticks(index),
+                    one.observed,
+                    one.counts,
+                    frame.shift,
                 )
                 payload = counts.encode()
                 if not self.frames.free(len(payload)):

@@ -63,7 +63,9 @@ def compile_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
     if not isinstance(policy, Policy):
         raise FirmwareError("the firmware does symbols and windows, and this policy measures points: use the agent")
     if policy.sums:
-        raise FirmwareError(f"a board cannot encrypt reports to the helper of group {policy.sums[0].name}: use the agent")
+        raise FirmwareError(
+            f"a board cannot encrypt reports to the helper of group {policy.sums[0].name}: use the agent"
+        )
     if unit <= 0:
         raise FirmwareError(f"a unit of {unit} is not above 0")
     states = len(policy.discretiser.states)

@@ -5,7 +5,6 @@ Schema 5 is for counts of windows, with noise added on the device. A window's fr
 """
 
 import hmac
-import struct
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -31,6 +30,7 @@ from fugu.contract.message import (
     integer,
     unpacked,
 )
+from fugu.core.frames import symbol_frame, window_frame
 from fugu.core.windows import COUNT_HIGH, COUNT_LOW
 
 __all__ = [
@@ -153,13 +153,8 @@ class SymbolFrame(Message):
 
     def encode(self) -> bytes:
         """Bytes of the frame; their number depends only on the bits of a symbol, the ticks and the padding."""
-        count, bits, each_byte = len(self.symbols), self.bits, 8 // self.bits
-        size = _packed_size(count + self.padding, bits)
-        symbols = self.symbols.ljust(size * each_byte, b"\0")
-        table = _packed(bits)
-        packed = bytes([table[symbols[i : i + each_byte]] for i in range(0, len(symbols), each_byte)])
-        head = (self.SCHEMA, 0x98, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
-        return _HEADER.pack(*head, 0xCC, bits, 0xCD, count, 0xCD, self.padding, 0xC5, size) + packed
+        ticks = len(self.symbols) + self.padding
+        return symbol_frame(self.policy_version, self.shift, self.previous, self.first, self.symbols, ticks, self.bits)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -286,11 +281,6 @@ def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
         raise FrameError(f"last tick {last} is above {MAX_TICK}", Reason.OUT_OF_RANGE)
 
 
-# Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
-# forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of 16-bit length).
-_HEADER = struct.Struct(">BBBIBqBqBqBBBHBHBH")
-
-
 def symbol_bits(symbols: int) -> int:
     """The bits that a symbol takes in the frames of a table with so many symbols: the fewest that hold them all."""
     return next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
@@ -300,11 +290,6 @@ def symbol_bits(symbols: int) -> int:
 def _unpacked(bits: int) -> list[bytes]:
     """Symbols of each byte; the first is in its highest bits."""
     return [bytes(some) for some in product(range(1 << bits), repeat=8 // bits)]
-
-
-@cache
-def _packed(bits: int) -> dict[bytes, int]:
-    return {some: byte for byte, some in enumerate(_unpacked(bits))}
 
 
 def _packed_size(ticks: int, bits: int) -> int:
@@ -319,13 +304,6 @@ MAX_COUNTS: Final = 255
 def sequence_name(stream: str, window: str) -> str:
     """The name of a window's sequence beside the streams of its device."""
     return f"{stream}/{window}"
-
-
-# Frames of a window have one size, whatever was counted: the integers are written in msgpack's widest forms (0xce:
-# 32 bits unsigned, 0xd3: 64 bits signed, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
-_HEAD = struct.Struct(">BBBIBqBB")
-_MIDDLE = struct.Struct(">BqBqBqBIBIBH")
-_PACKED_COUNT = struct.Struct(">Bq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +356,11 @@ class WindowFrame(Message):
 
     def encode(self) -> bytes:
         """Bytes of the frame; their number depends only on the window's name and the number of counts."""
-        name = self.window.encode()
-        head = _HEAD.pack(self.SCHEMA, 0x99, 0xCE, self.policy_version, 0xD3, self.shift, 0xD9, len(name))
-        numbers = (0xD3, self.previous, 0xD3, self.index, 0xD3, self.first, 0xCE, self.length, 0xCE, self.observed)
-        middle = _MIDDLE.pack(*numbers, 0xDC, len(self.counts))
-        return head + name + middle + b"".join(_PACKED_COUNT.pack(0xD3, count) for count in self.counts)
+        ticks = self.first, self.length
+        return window_frame(
+            *(self.policy_version, self.shift, self.window, ticks),
+            *(self.previous, self.index, self.observed, self.counts),
+        )
 
 
 JUDGED_BYTES: Final = 8

@@ -1,13 +1,20 @@
-"""Frames, byte for byte those of the agent (docs/protocol.md)."""
+"""Frames of symbols and of windows, byte for byte (docs/protocol.md).
+
+All frames of a stream have one size, whatever the numbers in them, and so have those of a window: the integers are
+written in msgpack's widest forms (0xcc, 0xcd, 0xce: 8, 16, 32 bits unsigned, 0xd3: 64 bits signed, 0xc5: byte string of
+16-bit length, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
+"""
 
 import struct
 
-from .policy import Window
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["pack_symbols", "symbol_frame", "window_frame"]
 
 
-def pack_symbols(symbols: bytearray, bits: int, size: int) -> bytes:
+def pack_symbols(symbols: "Sequence[int]", bits: int, size: int) -> bytes:
     """Symbols of some bits each, the first in the highest, in so many bytes."""
     packed = bytearray(size)
     each = 8 // bits
@@ -17,7 +24,7 @@ def pack_symbols(symbols: bytearray, bits: int, size: int) -> bytes:
 
 
 def symbol_frame(
-    version: int, shift: int, previous: int, first: int, symbols: bytearray, ticks: int, bits: int
+    version: int, shift: int, previous: int, first: int, symbols: "Sequence[int]", ticks: int, bits: int
 ) -> bytes:
     """A frame of symbols of consecutive ticks, filled up to so many ticks."""
     count = len(symbols)
@@ -28,13 +35,19 @@ def symbol_frame(
 
 
 def window_frame(
-    version: int, shift: int, window: Window, previous: int, index: int, observed: int, counts: list[int]
+    version: int,
+    shift: int,
+    name: str,
+    ticks: tuple[int, int],
+    previous: int,
+    index: int,
+    observed: int,
+    counts: "Sequence[int]",
 ) -> bytes:
-    """A frame of the noisy counts of a window."""
-    name = window.name.encode()
-    first = window.first(index)
-    frame = struct.pack(">BBBIBqBB", 5, 0x99, 0xCE, version, 0xD3, shift, 0xD9, len(name)) + name
-    frame += struct.pack(">BqBqBqBIBI", 0xD3, previous, 0xD3, index, 0xD3, first, 0xCE, window.length, 0xCE, observed)
+    """A frame of the noisy counts of a window; `ticks` are its first and how many it has."""
+    window = name.encode()
+    frame = struct.pack(">BBBIBqBB", 5, 0x99, 0xCE, version, 0xD3, shift, 0xD9, len(window)) + window
+    frame += struct.pack(">BqBqBqBIBI", 0xD3, previous, 0xD3, index, 0xD3, ticks[0], 0xCE, ticks[1], 0xCE, observed)
     frame += struct.pack(">BH", 0xDC, len(counts))
     for count in counts:
         frame += struct.pack(">Bq", 0xD3, count)

@@ -78,6 +78,10 @@ class Window:
         """First tick of a window."""
         return self.start + index * self.stride
 
+    def ticks(self, index: int) -> tuple[int, int]:
+        """First tick of a window, and its length."""
+        return self.first(index), self.length
+
     def last(self, index: int) -> int:
         """Last tick of a window."""
         return self.first(index) + self.length - 1

@@ -81,8 +81,8 @@ class Stream:
             if not self._classifier.beginning:
                 counter.observe(tick, state)
             for index, observed, counts in counter.close(tick):
-                name, previous = counter.window.name, counter.last_index
-                frame = window_frame(policy.version, self.shift, counter.window, previous, index, observed, counts)
+                name, previous, ticks = counter.window.name, counter.last_index, counter.window.ticks(index)
+                frame = window_frame(policy.version, self.shift, name, ticks, previous, index, observed, counts)
                 counter.last_index = index
                 done.append((policy.stream + "/" + name, previous, index, frame))
         return done
