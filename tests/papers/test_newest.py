@@ -203,3 +203,20 @@ def test_the_page_has_the_errors() -> None:
         short = [value for quantity, value in found.items() if quantity.startswith(f"{name}, A(hour, 1), {words}:")]
         assert len(short) == 5
         assert min(map(float, short)) > float(found[f"{name}, {words}: best constant"])
+
+
+def test_noise_without_time_really_has_these_epsilons() -> None:
+    """Laplace noise of scale 1 on an on/off field: a tick's ratio is e, and both sides of a stationary chain add theirs."""
+
+    def one_side(q: float, r: float) -> float:
+        log_ratio = 0.0
+        for _ in range(5_000):
+            z = math.exp(log_ratio + 1.0)
+            log_ratio = math.log(((1 - r) * z + r) / (q * z + 1 - q))
+        return log_ratio
+
+    chains = ((0.0036, 0.012), (0.0894, 0.1092), (0.0621, 0.3614))
+    losses = [1.0 + 2.0 * max(one_side(q, r), one_side(r, q)) for q, r in chains]
+    pattern = r"is really ([\d.]+) for a minute in the office, ([\d.]+) for one of sleep, ([\d.]+) for one of water"
+    [found] = re.findall(pattern, " ".join(PAGE.read_text().split()))
+    assert [float(printed) for printed in found] == [round(value, 1) for value in losses]
