@@ -206,7 +206,7 @@ def test_the_page_has_the_errors() -> None:
 
 
 def test_noise_without_time_really_has_these_epsilons() -> None:
-    """Laplace noise of scale 1 on an on/off field: a tick's ratio is e, and both sides of a stationary chain add theirs."""
+    """Laplace noise of scale 1 on an on/off field: a tick's ratio is e, and both sides add theirs."""
 
     def one_side(q: float, r: float) -> float:
         log_ratio = 0.0
