@@ -78,6 +78,7 @@ COMMANDS = {
         "operator": "Add an operator, who may send policies to devices.",
         "subscriber": "Add a subscriber.",
         "home-assistant": "Add Home Assistant.",
+        "helper": "Add the helper of groups of homes.",
         "join": "Let an account read the releases of one more audience.",
         "leave": "Take the releases of an audience from an account.",
         "retire": "Take the releases of an audience from every account.",

@@ -457,6 +457,24 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
     _add_client(out, opened, Account(name=name, role="home-assistant"))
 
 
+@command(app, "helper")
+def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") -> None:
+    """Add the helper of groups of homes: its account, and nothing else.
+
+    Somebody runs it on a machine that is not the site's. It reads requests, and writes documents, keys and answers.
+
+    \b
+    examples:
+      fugu deploy helper helper --broker broker
+
+    Args:
+        name: Name of the account.
+    """
+    opened = BrokerFolder.open(broker)
+    check_name(name, "account")
+    _add_client(out, opened, Account(name=name, role="helper"))
+
+
 @command(app, "remove")
 def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path | None = None) -> None:
     """Take an account away, such as that of a lost device.

@@ -196,7 +196,7 @@ class Limits(NamedTuple):
 def limits(accounts: Sequence[Account]) -> Limits:
     """The limits of a broker with these accounts."""
     count = sum(account.role != "removed" for account in accounts)
-    queues = 1 + sum(account.role in ("gateway", "shard", "site", "home-assistant") for account in accounts)
+    queues = 1 + sum(account.role in ("gateway", "shard", "site", "home-assistant", "helper") for account in accounts)
     connections = 2 * count + _SPARE
     heap = _BASE + connections * _CONNECT + queues * (QUEUED_BYTES + QUEUED_MESSAGES * _MESSAGE) + count * _ACCOUNT
     memory = heap + connections * _TLS + _OTHER_BASE

@@ -178,6 +178,7 @@ def test_a_changed_ciphertext_or_signature_counts_for_nothing() -> None:
     assert answer.members == [2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_pages_in_another_order_or_of_another_request_are_never_answered() -> None:
     helper = Helper(members=[Member(f"home-{i}") for i in range(130)])
     homes = [Member(f"home-{i}") for i in range(130)]
@@ -273,6 +274,7 @@ def test_a_wall_clock_that_was_set_drops_all_keys() -> None:
     assert answer.reason == "key-gone"
 
 
+@pytest.mark.long
 def test_a_flood_of_begun_requests_keeps_a_few_of_them() -> None:
     helper = Helper()
     sealed = reports(helper) * 10
@@ -283,6 +285,7 @@ def test_a_flood_of_begun_requests_keeps_a_few_of_them() -> None:
     assert len(helper.group._gathering) <= 8
 
 
+@pytest.mark.long
 def test_requests_of_nobody_are_answered_and_not_remembered() -> None:
     helper = Helper()
     stranger = Member("stranger")

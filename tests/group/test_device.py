@@ -1,0 +1,384 @@
+"""A device's part: what it reports, when it does not, and that its disk and its messages never hold a count."""
+
+from __future__ import annotations
+
+import json
+import queue
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from edge_agent.__main__ import main
+from edge_agent.commands import done
+from edge_agent.config import load
+from edge_agent.config_file import ConfigError, read_config
+from edge_agent.enrolled import plain
+from edge_agent.outbox import Outbox
+from edge_agent.plan import StreamPlan
+from edge_agent.randomiser import system_entropy
+from edge_agent.reporter import BAD_KEY, join_fields
+from edge_agent.shares import Helpers, StreamSums, _run, device_key
+from fugu.contract.envelope import Envelope, sign
+from fugu.contract.errors import UsageError
+from fugu.contract.group_frames import (
+    OpeningAnswer,
+    OpeningKey,
+    Report,
+    digits,
+    numbers,
+    pages,
+    signed_total,
+)
+from fugu_helper.opening import Group, GroupFacts
+from tests.support.brokers import PATIENCE
+from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared, signed
+
+pytestmark = pytest.mark.long
+QUIET = {"noise": 4_000_000_000, "honest": 1, "colluding": 0}
+LEAST_NOISE = (1 << 32) - 1
+"""A side of a share is above 0 with a probability of 2^-32: no policy may promise that."""
+DAY_TICKS = 86_400
+
+
+class Device:
+    """A device with a sum over windows of ten ticks, driven tick by tick; its helper is in this process."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.document = group(**{**QUIET, **changes})
+        policy = member_policy("watch", shared(**{**QUIET, **changes}))
+        plan = StreamPlan.of(plain(policy), {})
+        self.plan = replace(plan, sums=(replace(plan.sums[0], noise=LEAST_NOISE),))
+        self.folder = folder
+        document = self.document
+        facts = GroupFacts(
+            *(document.fleet, document.name, document.digest, signed(document).encode()),
+            *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
+            *(document.deadline, document.valid_from),
+        )
+        self.helper = Group([facts], HELPER, lambda _name, _public: True)
+        self.helper.maintain(1000.0, 0.0)
+        self.elapsed = 0.0
+        self.start()
+        self.hear(self.helper.opening_key)
+
+    def start(self, shift: int = 0) -> None:
+        """Start the agent's part."""
+        self.events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
+        self.helpers = Helpers(self.outbox, "home", "watch", self.events.put)
+        self.helpers.follow([self.plan])
+        self.outbox.register(self.plan)
+        self.begin(shift)
+
+    def begin(self, shift: int = 0) -> None:
+        """Begin with the sums anew, as after a change of policy or of the clock."""
+        self.sums: StreamSums = self.helpers.sums(self.plan, system_entropy(), shift)
+
+    def restart(self, shift: int = 0) -> None:
+        """End as a kill does, and start again."""
+        self.outbox.close()
+        self.start(shift)
+        self.hear(self.helper.opening_key)
+
+    def hear(self, key: bytes) -> None:
+        """Take an opening key, and wait until it is checked."""
+        if self.helpers.arrived("street", key):
+            self.events.get(timeout=PATIENCE)()
+
+    def ready(self, tick: int) -> None:
+        """Have the masks of the next window drawn, before a tick."""
+        self.advance(tick)
+        self.events.get(timeout=PATIENCE)()
+
+    def advance(self, tick: int) -> list[Report]:
+        """Let reports leave that are over before a tick, into the outbox."""
+        found = []
+        for name, number, payload in self.sums.advance(tick):
+            self.outbox.append_report("power", name, number, payload)
+            found.append(Report.decode(payload))
+        return found
+
+    def run(self, first: int, states: Iterator[int | None] | list[int | None]) -> list[Report]:
+        """Draw for some ticks, one after the other."""
+        found = []
+        for tick, state in enumerate(states, first):
+            self.sums.observe(tick, state)
+            found += self.advance(tick + 1)
+        return found
+
+    def opened(self, report: Report) -> list[int]:
+        """What site and helper together find: the count, as the set has no other home."""
+        (page,) = pages(self.document.digest, report.number, [report.sealed])
+        answer = self.helper.take(page, self.elapsed)
+        assert answer is not None
+        message = OpeningAnswer.decode(Envelope.decode(answer).payload)
+        assert message.reason == ""
+        masks = numbers(message.sums)
+        return [signed_total(pair) for pair in zip(numbers(report.parts), masks, strict=True)]
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    found = Device(tmp_path)
+    yield found
+    found.outbox.close()
+
+
+def test_a_window_is_reported_once_with_the_count_of_its_ticks(device: Device) -> None:
+    device.ready(3)
+    (report,) = device.run(3, [1] * 7 + [1, 0, None, 1, 0, 1, 1, 0, 0, 1])
+    assert (report.number, report.previous, report.observed) == (1, -1, (10,))
+    assert device.opened(report) == [5]
+    assert device.advance(20) == []
+
+
+def test_the_next_window_follows_the_one_before(device: Device) -> None:
+    device.ready(9)
+    device.sums.observe(9, 0)
+    assert device.run(10, [1] * 5) == []
+    device.ready(15)
+    (first,) = device.run(15, [0] * 5)
+    (second,) = device.run(20, [1] * 10)
+    assert [(one.number, one.previous) for one in (first, second)] == [(1, -1), (2, 1)]
+    assert (device.opened(first), device.opened(second)) == ([5], [10])
+
+
+def test_blocks_of_a_day_are_counted_each_for_itself(tmp_path: Path) -> None:
+    blocks = {"zone": "UTC", "seconds": 43_200, "offsets": ((0, 0),)}
+    device = Device(tmp_path, blocks=blocks, period_us=8_640_000_000, length=10)
+    device.ready(9)
+    (report,) = device.run(10, [1, 1, 0, 1, None, 0, 0, 0, 1, 0])
+    assert device.opened(report) == [3, 1]
+    assert report.observed == (5, 5)
+
+
+def test_masks_that_come_after_the_window_has_begun_are_of_no_use(device: Device) -> None:
+    device.advance(9)
+    late = device.events.get(timeout=PATIENCE)
+    assert device.run(9, [1, 1]) == []
+    late()
+    assert device.run(11, [1] * 10) == []
+
+
+@pytest.mark.parametrize("how", ["restart", "begin"])
+def test_a_window_in_whose_midst_the_device_began_anew_is_not_reported(device: Device, how: str) -> None:
+    """A process that ended, another policy, a clock that was set: then the home is one of those that are missing."""
+    device.ready(9)
+    assert device.run(9, [1] * 5) == []
+    getattr(device, how)()
+    assert device.run(14, [1] * 6) == []
+    device.ready(20)
+    assert [report.number for report in device.run(20, [1] * 10)] == [2]
+
+
+def test_no_window_is_reported_twice_when_the_clock_goes_back(device: Device) -> None:
+    """Numbers of ticks go on by a shift; the wall's windows come again."""
+    device.ready(9)
+    (report,) = device.run(9, [1] * 11)
+    assert report.number == 1
+    device.restart(shift=20)
+    assert device.run(25, [1] * 15) == []
+    assert device.events.empty()
+    device.ready(39)
+    (report,) = device.run(40, [1] * 10)
+    assert (report.number, report.previous) == (2, 1)
+
+
+def test_a_window_without_any_tick_is_reported_like_every_other(device: Device) -> None:
+    """A machine that slept, or was paused: how many ticks there were depends on no reading."""
+    device.ready(9)
+    device.sums.observe(9, 1)
+    (report,) = device.advance(25)
+    assert (report.number, report.observed) == (1, (0,))
+    assert device.opened(report) == [0]
+
+
+def test_there_is_nothing_of_a_window_on_the_disk_before_its_report(device: Device) -> None:
+    """Whoever copies the disk at any moment has a report that is sent anyway, or nothing."""
+    device.ready(9)
+    before = contents(device.folder)
+    for tick in range(9, 19):
+        device.sums.observe(tick, 1)
+        assert device.advance(tick + 1) == []
+        assert contents(device.folder) == before
+    device.sums.observe(19, 1)
+    (report,) = device.advance(20)
+    after = contents(device.folder)
+    assert any(report.parts in data for data in after.values())
+    masks = device.opened(report)[0] - numbers(report.parts)[0]
+    assert not any(
+        (masks % (1 << 64)).to_bytes(8, order) in data for data in after.values() for order in ("big", "little")
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_report_says_the_same_of_every_course_but_for_random_numbers(tmp_path: Path) -> None:
+    reports = []
+    for name, states in (("a", [0] * 10), ("b", [1] * 10)):
+        (tmp_path / name).mkdir()
+        device = Device(tmp_path / name)
+        device.ready(9)
+        (report,) = device.run(10, states)
+        reports.append(report)
+        device.outbox.close()
+    one, other = reports
+    assert len(one.encode()) == len(other.encode())
+    unknown = {"parts", "sealed"}
+    for field in Report.fields:
+        assert field.name in unknown or getattr(one, field.name) == getattr(other, field.name)
+
+
+def test_an_older_key_never_comes_back_not_after_a_restart_either(device: Device) -> None:
+    old = device.helper.opening_key
+    device.helper.maintain(90_000.0, 90_000.0)
+    device.hear(device.helper.opening_key)
+    device.sums.advance(1)
+    device.outbox.close()
+    device.start()
+    device.helpers.arrived("street", old)
+    assert device.events.empty()
+    assert not device.helpers.has_key(device.plan.sums[0], 10)
+    device.hear(device.helper.opening_key)
+    assert device.helpers.has_key(device.plan.sums[0], 10)
+
+
+def test_nobody_else_makes_a_key_the_newest(device: Device) -> None:
+    """Not the site, which may write on no topic of a helper, but has the broker."""
+    key = OpeningKey("home", "street", 2**50, b"\1" * 1216)
+    forged = sign("opening-key", key.encode(), [Ed25519PrivateKey.generate()])
+    device.hear(forged.encode())
+    device.hear(sign("group", key.encode(), [HELPER]).encode())
+    device.hear(sign("opening-key", replace(key, fleet="away").encode(), [HELPER]).encode())
+    device.ready(9)
+    (report,) = device.run(9, [1] * 11)
+    assert device.opened(report) == [10]
+
+
+def test_a_key_is_not_used_for_longer_than_a_helper_has_it(device: Device) -> None:
+    """A window, the deadline and a day, of the device's own ticks: whoever keeps a helper away gains nothing."""
+    most = 10 + 5 + DAY_TICKS
+    device.sums.advance(7)
+    (plan,) = device.plan.sums
+    assert device.helpers.has_key(plan, 7 + most)
+    assert not device.helpers.has_key(plan, 8 + most)
+
+
+def test_the_process_that_encrypts_refuses_a_key_of_another_helper(device: Device) -> None:
+    envelope = Envelope.decode(device.helper.opening_key)
+    key = OpeningKey.decode(envelope.payload).key
+    stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    for helper, code in ((PUBLIC, 0), (stranger, BAD_KEY)):
+        fields = [helper, envelope.message, envelope.signatures[0].signature, key, bytes(32), b"head", b"\0\1"]
+        assert _run(join_fields(fields))[0] == code
+
+
+def test_the_devices_key_is_its_own(tmp_path: Path) -> None:
+    seed = device_key(tmp_path / "outbox.sqlite")
+    file = tmp_path / "outbox.sqlite.key"
+    assert device_key(tmp_path / "outbox.sqlite") == seed == file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_bytes(b"short")
+    with pytest.raises(Exception, match="no key of a device"):
+        device_key(tmp_path / "outbox.sqlite")
+
+
+# The owner's terms
+
+TERMS = {"name": "street", "helper": digits(PUBLIC), "honest": 3, "most": {"epsilon": 50.0}}
+
+
+def written(
+    folder: Path, *, terms: dict[str, object] | None = None, host: str = "127.0.0.1", **changes: object
+) -> Path:
+    policy = member_policy("watch", shared(**changes))
+    (folder / "policy.json").write_text(policy.to_json())
+    (folder / "readings.csv").write_text("value\n1\n")
+    lines = ['fleet = "home"', 'device = "watch"', 'outbox = "outbox.sqlite"', "ceiling = 1000.0"]
+    lines += ["[broker]", f"host = {json.dumps(host)}"]
+    lines += ["[[streams]]", 'policy = "policy.json"', 'sensor = { kind = "replay", file = "readings.csv" }']
+    if terms is not None:
+        most = terms["most"]
+        assert isinstance(most, dict)
+        inner = ", ".join(f"{key} = {value}" for key, value in most.items())
+        lines += ["[[groups]]", f'name = "{terms["name"]}"', f'helper = "{terms["helper"]}"']
+        lines += [f"honest = {terms['honest']}", f"most = {{ {inner} }}"]
+    file = folder / "agent.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_a_policy_with_a_sum_runs_only_where_the_owner_has_joined(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="has not joined"):
+        load(written(tmp_path))
+    plan = load(written(tmp_path, terms=TERMS))
+    assert plan.groups == ("street",)
+    assert plan.streams[0].sums[0].digest == group().digest.hex()
+
+
+@pytest.mark.parametrize(
+    ("terms", "why"),
+    [
+        ({"helper": digits(bytes(32))}, "another than the one whose digits"),
+        ({"honest": 4}, "at least 4"),
+        ({"name": "quarter"}, "has not joined"),
+    ],
+)
+def test_other_terms_than_the_owners_are_refused(tmp_path: Path, terms: dict[str, object], why: str) -> None:
+    with pytest.raises(Exception, match=why):
+        load(written(tmp_path, terms={**TERMS, **terms}))
+
+
+def test_epsilon_is_derived_from_the_groups_noise_and_the_refusal_says_which_would_do(tmp_path: Path) -> None:
+    """The boundary from both sides."""
+    most = {"epsilon": 3.0, "seconds": 60}
+    with pytest.raises(Exception, match="would do") as refused:
+        load(written(tmp_path, terms={**TERMS, "most": most}, noise=2_600_000_000))
+    enough = int(str(refused.value).split("at most ")[1].split(" would")[0])
+    assert load(written(tmp_path, terms={**TERMS, "most": most}, noise=enough))
+    with pytest.raises(Exception, match=f"at most {enough} would do"):
+        load(written(tmp_path, terms={**TERMS, "most": most}, noise=enough + 1))
+    with pytest.raises(Exception, match="no A would do"):
+        load(written(tmp_path, terms={**TERMS, "most": {"epsilon": 1e-9}}, noise=enough))
+
+
+def test_without_tls_there_is_no_group_but_on_the_machine_itself(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs TLS"):
+        load(written(tmp_path, terms=TERMS, host="broker.example"))
+
+
+def test_joining_asks_for_the_helpers_digits_and_shows_the_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path)
+    words = ["join", str(file), "street", "--homes", "3", "--epsilon", "1000@10m"]
+    for wrong in ("", "12345", digits(PUBLIC)[:-1]):
+        with pytest.raises(UsageError, match="30 digits"):
+            done(words, lambda _question, wrong=wrong: wrong)
+    asked = []
+    text = done(words, lambda question: asked.append(question) or digits(PUBLIC).replace(" ", ""))
+    assert "street" in asked[0]
+    (pin,) = read_config(file).groups
+    assert (pin.name, pin.helper, pin.honest, pin.most.seconds) == ("street", digits(PUBLIC), 3, 600)
+    assert main(["key", str(file)]) == 0
+    own = capsys.readouterr().out.strip()
+    assert own in text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with pytest.raises(UsageError, match="joined street already"):
+        done(words, lambda _question: digits(PUBLIC))
+    assert load(file).groups == ("street",)
+
+
+def test_a_document_of_another_signature_never_runs(tmp_path: Path) -> None:
+    file = written(tmp_path, terms=TERMS)
+    text = (tmp_path / "policy.json").read_text()
+    (tmp_path / "policy.json").write_text(text.replace('"honest": 3', '"honest": 4'))
+    with pytest.raises(Exception, match="does not match"):
+        load(file)
