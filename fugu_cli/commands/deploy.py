@@ -459,9 +459,9 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
 
 @command(app, "helper")
 def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") -> None:
-    """Add the helper of groups of homes: its account, and nothing else.
+    """Add the helper of groups of homes.
 
-    Somebody runs it on a machine that is not the site's. It reads requests, and writes documents, keys and answers.
+    That is its account, and nothing else. Somebody runs it on a machine that is not the site's. It reads requests, and writes documents, keys and answers.
 
     \b
     examples:

@@ -93,7 +93,8 @@ class Device:
     def ready(self, tick: int) -> None:
         """Have the masks of the next window drawn, before a tick."""
         self.advance(tick)
-        self.events.get(timeout=PATIENCE)()
+        while self.sums._sums[0].next is None:
+            self.events.get(timeout=PATIENCE)()
 
     def advance(self, tick: int) -> list[Report]:
         """Let reports leave that are over before a tick, into the outbox."""
