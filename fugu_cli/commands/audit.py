@@ -56,6 +56,7 @@ def policy(
     *,
     enrolment: Path | None = None,
     broker: Path | None = None,
+    store: str | None = None,
     sign: Path | None = None,
     output: Path | None = None,
     passphrase_file: PassphraseFiles = None,
@@ -72,12 +73,14 @@ def policy(
     examples:
       fugu check statement policy.json
       fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu check statement policy.json --store home.db
       fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
 
     Args:
         file (FILE): A policy in its JSON form.
         enrolment (FILE): Hold it against this device's ceilings and pins.
         broker (DIR): Folder of the broker: who may read what is released.
+        store (FILE|URL): The gateway's store, which knows since when the policy is true after another one.
         sign (KEY): Sign the statement with this key's file.
         output (-o FILE): Where the signed statement is written.
     """
@@ -86,7 +89,8 @@ def policy(
     owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
     try:
         with working("computing every epsilon again"):
-            statement = policy_statement(file.read_bytes(), owner, broker)
+            known = None if store is None else store_of(store)
+            statement = policy_statement(file.read_bytes(), owner, broker, known)
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:

@@ -115,6 +115,8 @@ def _show_statement(statement: Statement) -> None:
         ticks = policy.guarantee.stretch_ticks
         say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
         show_table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
+        for one in statement.when:
+            say(f"Of {one.of}, near other versions: {one.words or 'true of every tick'}.")
         say(f"The class of chains: {class_sentence(policy.chains)}.")
         _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, get_args
 from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from fugu.audit.exact.chains.claims import recompute, stream_loss
 from fugu.audit.exact.numbers import exp_up, log_up
+from fugu.contract.descriptions import describe
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.history import History, history_alone
 from fugu.contract.leakage import Adversary
 from fugu.contract.pins import SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy, read_policy
@@ -27,6 +29,8 @@ from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
 from gateway.audit.access import Listed
+from gateway.location import Location
+from gateway.releases.setup import history_in
 
 __all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 
@@ -66,6 +70,16 @@ class Finding(NamedTuple):
     wrong: bool = True
 
 
+class When(NamedTuple):
+    """When a promise is true, near changes of policy: as `Described` has it; `words` are empty if it always is."""
+
+    of: str
+    since: int | None
+    until: int | None
+    outside: float | None
+    words: str
+
+
 class Output(NamedTuple):
     """Something that is published of a stream, and the accounts that may read it (none if the broker is not known)."""
 
@@ -93,6 +107,7 @@ class Statement(NamedTuple):
         adversaries: what symbols and windows in sum tell each kind of adversary; none of points.
         windows: what windows alone tell them, if there are symbols beside them.
         others: what all of it would lose in other classes.
+        when: since when what is promised is true, and until when; empty if it is not true at all.
     """
 
     policy: AnyPolicy
@@ -103,6 +118,7 @@ class Statement(NamedTuple):
     windows: tuple[Bound, ...]
     others: tuple[Bound, ...]
     findings: tuple[Finding, ...]
+    when: tuple[When, ...] = ()
 
     @property
     def confirmed(self) -> bool:
@@ -144,6 +160,7 @@ class Statement(NamedTuple):
                 {**one._asdict(), "epsilon": one.epsilon if math.isfinite(one.epsilon) else None}
                 for one in self.stretches
             ],
+            "when": [one._asdict() for one in self.when],
             "adversaries": [one._asdict() for one in self.adversaries],
             "windows_alone": [one._asdict() for one in self.windows],
             "protected": protected_sentence(policy.discretiser),
@@ -160,8 +177,12 @@ class Statement(NamedTuple):
         }
 
 
-def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:
+def policy_statement(
+    content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None, store: Location | None = None
+) -> Statement:
     """Look at a policy in JSON, with a device's ceilings and pins (enrolment), and the broker's access list.
+
+    `store`: of the gateway, which knows the policies before and after; without it nothing is known of these.
 
     Raises PolicyError if it cannot be read; FuguError if the broker's folder cannot be read.
     """
@@ -193,7 +214,19 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
     stated = tuple(_stated(claim) for claim in claims)
     others = tuple(_alternatives(given)) if isinstance(policy, Policy) else ()
     digest = hashlib.sha256(content).hexdigest()
-    return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found))
+    when = _when(policy, None if store is None else history_in(store, policy))
+    return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found), when)
+
+
+def _when(policy: AnyPolicy, history: History | None) -> tuple[When, ...]:
+    if history is None or not history.spans:
+        history = history_alone(policy)
+    try:
+        described = describe(policy, history=history)
+    except GuaranteeError:  # findings say that it is false
+        return ()
+    promises = (("everything", described.guarantee), ("windows alone", described.windows_guarantee))
+    return tuple(When(of, one.since, one.until, one.outside, one.when) for of, one in promises if one is not None)
 
 
 def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:

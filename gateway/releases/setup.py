@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.history import History, Noise, history_of
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
@@ -42,7 +43,15 @@ from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import Released, Store
 
-__all__ = ["ReleaseRecord", "ledger_problem", "open_releases", "release_now", "resume_ledger", "set_progress"]
+__all__ = [
+    "ReleaseRecord",
+    "history_in",
+    "ledger_problem",
+    "open_releases",
+    "release_now",
+    "resume_ledger",
+    "set_progress",
+]
 
 
 _LISTEN_SECONDS = 3.0
@@ -289,7 +298,8 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        maker = Maker(store, catalogue, opened, secrets.randbelow, now, history or partial(_stored, store, catalogue))
+        history = history or partial(_stored, store, catalogue)
+        maker = Maker(store, catalogue, opened, secrets.randbelow, now, history)
 
         def renew() -> None:
             (granted, problems), together = renewed(opened), streams_together(catalogue)
@@ -305,7 +315,20 @@ def open_releases(
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
 
 
+def history_in(location: Location, policy: AnyPolicy) -> History:
+    """The ticks of a policy's stream, and of those that move with it, as a gateway has stored them; empty without any.
+
+    Raises FuguError if the store cannot be read.
+    """
+    catalogue = Catalogue(policy.fleet)
+    with closing(Store(location, create=False)) as store:
+        catalogue.retire(store.policy_documents())
+        return _stored(store, catalogue, policy.device, policy.stream)
+
+
 def _stored(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
+    """The ticks of a stream as a store has them, under policies that a catalogue has."""
+
     def own(device: str, stream: str) -> History:
         noises = {policy.version: Noise.of(policy) for policy in catalogue.policies(device, stream)}
         return history_of(store.versions.timeline(device, stream).rows, noises)
