@@ -22,11 +22,12 @@ from fugu.host.arguments import positive
 from fugu.host.files import write_public
 from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
-from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import read_readings
+from fugu.planning.own_clock import truth_by
+from fugu.recordings.words import read_options
 from fugu_cli.app import BrokerOption, JsonOption, command, command_group
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
+from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of, store_of
 from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.audit import tell_ledger_audit, tell_statement, tell_stream, tell_tested
@@ -180,7 +181,7 @@ def stream(
     recording: Path | None = None,
     live: float | None = None,
     broker: BrokerOption = "127.0.0.1:1883",
-    column: str | None = None,
+    reading: RecordingOptions,
     loop: bool = False,
     known: int | None = None,
     trials: int = 20_000,
@@ -203,13 +204,13 @@ def stream(
 
     Args:
         file (POLICY): The policy of the stream, in its JSON form.
-        truth ([TRUTH]): What was read, a row a tick: CSV (also gzipped).
+        truth ([TRUTH]): What was read, as a recording of any form; it is taken at the policy's clock. If none of its
+            times is one of what was heard, it was replayed from its first row on.
         beside (--with POLICY): Of a stream that moves together with it; may be repeated.
         releases (FILE): The gateway's configuration of releases.
         access (DIR): Folder of the broker: who may read what by its access list.
         recording (FILE): Lines of a topic, a space and the payload in hex.
         live (SECONDS): Instead: listen at the broker.
-        column: Column of the truth to read.
         loop: Rows of the truth begin anew after the last.
         known (N 2..): Attackers are told every N-th state; 2: both neighbours.
         trials (N 1000..): Simulated, of each of two states.
@@ -230,10 +231,14 @@ def stream(
         elif live is not None:
             topics = heard_topics(policies[0])
             messages = listen(at, topics, positive(live, "live"))
-        readings = read_readings(truth, ReadOptions(column=column)) if truth is not None else None
+        true = None
+        if truth is not None:
+            if not isinstance(policies[0], Policy):
+                raise CommandLineError("what was read is held against symbols and windows, not against points")
+            true = truth_by(policies[0], truth, read_options(**reading.words()))
         found = audit_stream(
             policies, told, config,
-            messages=messages, readings=readings, loop=loop, known=known, trials=trials,
+            messages=messages, truth=true, loop=loop, known=known, trials=trials,
         )  # fmt: skip
     if list_ is not None and live is not None:
         found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))

@@ -21,9 +21,8 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
-from fugu.planning.states import states_of
+from fugu.planning.own_clock import Truth
 from fugu.privacy.chain_class import MarkovChain
-from fugu.recordings.readings import Readings
 from gateway.audit.mechanism import AuditError, Definition, windows
 from gateway.releases.statistics import two_valued
 
@@ -199,7 +198,7 @@ def draws_of(
     policy: Policy,
     messages: Iterable[Message],
     made: Sequence[Definition],
-    readings: Readings | None,
+    truth: Truth | None,
     *,
     loop: bool,
 ) -> tuple[Recorded, Ints]:
@@ -211,13 +210,11 @@ def draws_of(
     spans = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
     begin, end = min((low for low, _ in spans), default=0), max((high for _, high in spans), default=0)
     states = np.full(end - begin, -1, dtype=np.int64)
-    if readings is not None:
-        rows = states_of(policy.discretiser, readings.values, readings.segments)
-        ticks = np.arange(begin, end)
-        states = np.where(loop | (ticks < rows.size), rows[ticks % rows.size], -1)
+    if truth is not None:
+        states, _ = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
     symbols = placed(policy, frames, states.size, begin) if frames else np.full_like(states, -1)
     noises: dict[str, Ints] = {}
-    if readings is not None:
+    if truth is not None:
         for one in windows(policy):
             mine = {frame.index: frame for frame in counted if frame.window == one.name}
             noises |= window_noise(one, mine.values(), states, begin)

@@ -30,10 +30,9 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches, attacked_stretches, unknown_ticks
-from fugu.planning.states import states_of
+from fugu.planning.own_clock import Truth
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import Bets, why_off
-from fugu.recordings.readings import Readings
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
@@ -138,43 +137,41 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
 
 
 def attack_stream(
-    policy: Policy, messages: Iterable[Message], readings: Readings, *, loop: bool, known: int | None = None
+    policy: Policy, messages: Iterable[Message], truth: Truth, *, loop: bool, known: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
     Where the promise is about stretches, these are attacked as well, of what is published by itself.
 
-    Messages of other streams and policy versions are left out. The row of a tick's number, without the clock's shift,
-    is its reading; with `loop` the rows begin anew after the last. Attackers are given the true state of every
+    Messages of other streams and policy versions are left out. Ticks are numbered without the clock's shift; with
+    `loop` those of the truth begin anew after the last. Attackers are given the true state of every
     `known`-th tick. Raises AuditError if a payload is no frame, or nothing can be attacked.
     """
     frames, counted = frames_of(policy, messages)
-    rows = states_of(policy.discretiser, readings.values, readings.segments)
     every: list[SymbolFrame | WindowFrame] = [*frames, *counted]
     ends = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
     if not ends:
         raise AuditError("nothing in the recording is of the policy's stream and version")
-    begin = min(low for low, _ in ends)
-    end = max(high for _, high in ends)
+    begin, end = min(low for low, _ in ends), max(high for _, high in ends)
+    numbered = truth.numbered(begin, end)
     if not loop:
-        end = min(end, rows.size)
+        begin, end = max(begin, numbered.first), min(end, numbered.first + len(numbered.states))
     if end <= begin:
-        raise AuditError(f"the ticks from {begin} on have no row in {readings.source}: does it --loop?")
-    places = np.arange(begin, end) % rows.size
-    states, segments = rows[places], readings.segments[places] + np.arange(begin, end) // rows.size * rows.size
+        raise AuditError(f"the ticks from {begin} on have no row in {truth.source}: does it --loop?")
+    states, segments = numbered.at(np.arange(begin, end), loop=loop)
     if not (states >= 0).any():
-        raise AuditError(f"{readings.source}: no reading has a state under this policy")
+        raise AuditError(f"{truth.source}: no reading has a state under this policy")
     seen = _symbols(policy, frames, states, begin) if frames else None
     trials = []
     made = _outputs(policy, seen, counted, states, begin)
     for what, noise, epsilon, outputs in made:
         found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
         named = f"{len(policy.discretiser.states)} states of the policy"
-        trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, found))
+        trials.append(Trial(truth.source, named, "what was published", what, noise, epsilon, found))
     if not trials:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
     alone = [(what, one) for what, _, _, one in made if isinstance(one, SymbolOutputs) or one.beside is None]
-    return trials, attack_published_stretches(policy, readings.source, states, segments, alone)
+    return trials, attack_published_stretches(policy, truth.source, states, segments, alone)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:
@@ -302,7 +299,7 @@ def audit_stream(
     config: ReleaseConfig | None = None,
     *,
     messages: Sequence[Message] | None = None,
-    readings: Readings | None = None,
+    truth: Truth | None = None,
     loop: bool = False,
     known: int | None = None,
     trials: int = 20_000,
@@ -312,8 +309,8 @@ def audit_stream(
 
     Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
     messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
-    as what was counted is known, and whether symbols can come from the class. With the truth (`readings`, `loop` and
-    `known` as for `attack_stream`), too, what was published is attacked. `trials` are simulated, of each of two states.
+    as what was counted is known, and whether symbols can come from the class. With the truth (`loop` and `known` as for
+    `attack_stream`), too, what was published is attacked. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
@@ -328,14 +325,14 @@ def audit_stream(
     found: list[Attacked] = []
     findings: list[Finding] = []
     attacked: list[Trial] = []
-    stretches = attack_simulated_stretches(policy, seed) if readings is None and len(policies) == 1 else []
+    stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
         mine = [one for one in definitions if one.source == 0]
-        drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], readings, loop=loop)
+        drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], truth, loop=loop)
         findings += [Finding("noise-not-as-stated", about) for about in _distribution_problems(drawn.noises, mine)]
         findings += _class_findings(policy, symbols)
-        if readings is not None:
-            attacked, stretches = attack_stream(policy, messages, readings, loop=loop, known=known)
+        if truth is not None:
+            attacked, stretches = attack_stream(policy, messages, truth, loop=loop, known=known)
             found += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             findings += [_published(one) for one in refuted(attacked)]
     found = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *found]

@@ -106,6 +106,22 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
 
 
 @pytest.mark.long
+def test_the_truth_is_taken_at_the_policy_s_clock(fugu: Fugu, tmp_path: Path) -> None:
+    """A log of changes with times finds the leak that a row a tick finds: rows would be other ticks."""
+    policy, states = planned(CHAINS), path(1)
+    given = asked(tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
+    by_row = fugu(*given, *FEW, "--json").json()
+    period, epoch = policy.clock.period_us / 1e6, policy.clock.epoch_us / 1e6
+    assert period >= 1.0
+    moved = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), TICKS - 1]
+    rows = [f"{epoch + period * place:.3f},{2.0 * states[place]}" for place in moved]
+    (tmp_path / "truth.csv").write_text("\n".join(["last_changed,value", *rows, ""]))
+    by_time = fugu(*given, *FEW, "--json").json()
+    assert [least(trial) for trial in by_time["trials"]] == [least(trial) for trial in by_row["trials"]]
+    assert not by_time["confirmed"]
+
+
+@pytest.mark.long
 def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS, windows=(WINDOW,)), path(4)
     symbols = symbol_lines(policy, states)

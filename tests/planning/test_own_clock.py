@@ -15,7 +15,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.planning.attacked import attack_policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_stream
-from fugu.planning.own_clock import states_by
+from fugu.planning.own_clock import states_by, truth_by
 from fugu.planning.states import with_states
 from fugu.recordings.errors import QuestionError
 from fugu.recordings.readings import AS_FOUND
@@ -82,3 +82,26 @@ def test_a_model_counts_steps_of_the_clock_and_not_of_rows(tmp_path: Path) -> No
     assert inside.sum() == (np.diff(places) == 1).sum()
     with pytest.raises(QuestionError, match="earlier than the row before"):
         read_stream(StreamRule(UNEVEN["shuffled"](tmp_path / "s.csv", states).path, "value", 75.0), AS_FOUND)
+
+
+def test_the_truth_is_placed_by_its_times_or_as_an_agent_replays_it(tmp_path: Path) -> None:
+    """A row a second is a tick a minute; a row that is absent moves those of a replay, and not those by time."""
+    states = minutes(1)[:600]
+    rows = [f"{START + second},{states[second // 60]}" for second in range(60 * len(states))]
+    policy = policy_of(60)
+    policy = policy.model_copy(update={"clock": Clock(epoch_us=(START - 300) * 10**6, period_us=60 * 10**6)})
+    truth = truth_by(policy, write(tmp_path / "seconds.csv", rows), AS_FOUND)
+    heard = truth.numbered(0, 100)
+    assert (heard.first, heard.states.tolist()) == (5, states)
+    assert truth.numbered(10_000, 10_100) == truth.replayed
+    assert truth.replayed.states.tolist() == states
+    ticks = np.array([4, 5, 604, 605])
+    assert heard.at(ticks, loop=False)[0].tolist() == [-1, states[0], states[-1], -1]
+    assert heard.at(ticks, loop=True)[0].tolist() == [states[-1], states[0], states[-1], states[0]]
+    assert len(set(heard.at(ticks, loop=True)[1].tolist())) == 3, "what begins anew is another stretch"
+    absent = {40, 41, 300}
+    whole = [f"{START + 60 * place},{state}" for place, state in enumerate(states) if place not in absent]
+    truth = truth_by(policy, write(tmp_path / "absent.csv", whole), AS_FOUND)
+    assert truth.replayed.states.tolist() == [state for place, state in enumerate(states) if place not in absent]
+    assert truth.dated is not None
+    assert truth.dated.states.tolist() == [-1 if place in absent else state for place, state in enumerate(states)]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from tests.support.recording_forms import FORMS
 
-__all__ = ["LOW_HIGH", "START", "TABLES", "UNEVEN", "Written", "minutes", "write_all"]
+__all__ = ["LOW_HIGH", "START", "TABLES", "UNEVEN", "Written", "minutes", "write", "write_all"]
 
 START = 1_772_323_200
 LOW_HIGH = ("60", "90")
@@ -22,10 +23,11 @@ _MINUTE, _DAY = 60, 86_400
 
 
 class Written(NamedTuple):
-    """A file, and how it is to be read; without options as it is."""
+    """A file, how it is to be read (without options as it is), and what else a plan is told."""
 
     path: Path
     options: dict[str, Any]
+    plan: Mapping[str, Any] = MappingProxyType({})
 
 
 def minutes(days: int, seed: int = 1) -> list[int]:
@@ -133,27 +135,62 @@ def _off(path: Path, states: Sequence[int]) -> Written:
     return Written(_lines(path, head, rows), {"gap": "12h"})
 
 
+def _codes(path: Path, states: Sequence[int]) -> Written:
+    """Readings with decimals, and codes of a sensor that failed, at random minutes."""
+    rng = random.Random(5)
+    values = [f"{60 + 30 * state + rng.randrange(20) / 2}" for state in states]
+    failed = {place: rng.choice(("-127.0", "255")) for place in rng.sample(range(len(states)), len(states) // 200)}
+    rows = (f"{START + _MINUTE * place},{failed.get(place, value)}" for place, value in enumerate(values))
+    return Written(_lines(path, "time,value", rows), {"missing_values": "-127,255"}, {"threshold": 75.0})
+
+
+def _restarted(path: Path, states: Sequence[int]) -> Written:
+    """A logger whose clock begins at 1970 after each restart, and that writes rows twice."""
+    rng, rows = random.Random(6), list[str]()
+    for place, state in enumerate(states):
+        time = _MINUTE * place % 300 if place % 1440 < 5 else START + _MINUTE * place
+        rows += [f"{time},{LOW_HIGH[state]}"] * (2 if rng.random() < 0.05 else 1)
+    return Written(_lines(path, "ts,value", rows), {})
+
+
 UNEVEN: dict[str, Callable[[Path, Sequence[int]], Written]] = {
     "absent": _absent,
     "changes": _changes,
     "interleaved": _interleaved,
     "shuffled": _shuffled,
     "off": _off,
+    "codes": _codes,
+    "restarted": _restarted,
 }
 """Files from which other ticks come out, by what is particular of them."""
 
 
-def write_all(folder: Path, days: int) -> None:
-    """Write every form to a folder."""
-    states = minutes(days)
+def write(folder: Path, name: str, states: Sequence[int]) -> Written:
+    """Write the person's minutes in the form of a name, with the options that read it."""
+    if name in UNEVEN:
+        return UNEVEN[name](folder / f"{name}.csv", states)
     times = [START + _MINUTE * place for place in range(len(states))]
     values = [LOW_HIGH[state] for state in states]
-    for name, form in FORMS.items():
-        form(folder / name, times, values)
-    for name, table in TABLES.items():
-        table.write(folder / f"{name}.csv", times, values)
-    for name, write in UNEVEN.items():
-        write(folder / f"{name}.csv", states)
+    if name in TABLES:
+        return TABLES[name].write(folder / f"{name}.csv", times, values)
+    FORMS[name](folder / name, times, values)
+    return Written(folder / name, TO_READ.get(name, {}))
+
+
+TO_READ: dict[str, dict[str, Any]] = {
+    "Gadgetbridge": {"column": "heart_rate"},
+    "mosquitto.log": {"column": "device.power"},
+    "mosquitto-v.log": {"column": "payload", "period": 60.0},
+    "heart_rate-2026-03-01.json": {"column": "bpm"},
+    "influx.line": {"column": "power"},
+}
+"""Options that some forms need."""
+
+
+def write_all(folder: Path, days: int) -> None:
+    """Write every form to a folder."""
+    for name in (*FORMS, *TABLES, *UNEVEN):
+        write(folder, name, minutes(days))
 
 
 if __name__ == "__main__":
