@@ -72,7 +72,7 @@ class Numbered(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What a sensor read, at the ticks of a policy.
+    """The states of a sensor, at the ticks of a policy.
 
     Attributes:
         source: where it is from.
