@@ -34,7 +34,8 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.symbols import warm
-from gateway.inbox import Ingest, Message
+from gateway.inbox import Ingest
+from gateway.part import Message
 from gateway.recorder import Recorder
 from gateway.shards import owner
 from gateway.store.store import Store
@@ -94,7 +95,7 @@ class Cost(NamedTuple):
 
 def decoded(ticks: int) -> float:
     """Microseconds of the contract's decoder a frame."""
-    payloads = [payload for _, payload in rounds(["d"], ticks, 0, 20_000)]
+    payloads = [message.payload for message in rounds(["d"], ticks, 0, 20_000)]
     best = float("inf")
     for _ in range(3):
         began = time.process_time()

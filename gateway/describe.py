@@ -14,7 +14,7 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -25,10 +25,10 @@ from fugu.contract.history import UNCHANGED, History, Named, Noise, history_of
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.timeline import Drawn
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
-from gateway.part import Part
+from gateway.part import Message, Part
 from gateway.store.versions import VersionStore
 
 if TYPE_CHECKING:
@@ -122,22 +122,31 @@ class InForce:
 
     def running(self, device: str, stream: str) -> Running | None:
         """The policy of a stream; `None` if the device has refused a document and named no version."""
+        policy = self.policy(device, stream)
+        version = self._newest(device, stream)
+        if policy is None or not version:
+            return None if policy is None else Running(policy, False)
         versions = self._catalogue.versions(device, stream)
-        document = self._documents.get(device, 0)
-        used = self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
-        version = max(self._named.get((device, stream), (_STORED, max(used, default=0)))[1], document)
-        if version:
-            known = max((one for one in versions if one <= version), default=None)
-            if known is None:
-                return None
-            others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
-            return Running(
-                versions[known],
-                known == version,
-                tuple(versions[one] for one in others),
-                self.history(device, stream),
-            )
-        return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
+        used = sorted(number for number in self._versions_used(device, stream) if number in versions)
+        others = [versions[number] for number in used if number != policy.version][-MOST_OTHERS:]
+        return Running(policy, policy.version == version, tuple(others), self.history(device, stream))
+
+    def policy(self, device: str, stream: str) -> AnyPolicy | None:
+        """The policy that `running` describes; the store is not asked."""
+        versions = self._catalogue.versions(device, stream)
+        version = self._newest(device, stream)
+        if not version and device in self.refusals:
+            return None
+        newest = max((number for number in versions if not version or number <= version), default=None)
+        return None if newest is None else versions[newest]
+
+    def _newest(self, device: str, stream: str) -> int:
+        """The newest version that a stream is known to have run; 0 if none is."""
+        stored = max(self._versions_used(device, stream), default=0)
+        return max(self._named.get((device, stream), (_STORED, stored))[1], self._documents.get(device, 0))
+
+    def _versions_used(self, device: str, stream: str) -> Set[int]:
+        return self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
 
     def history(self, device: str, stream: str) -> History:
         """The ticks of all versions of a stream, and those of streams that move with it."""
@@ -159,10 +168,8 @@ class InForce:
         return history_of(rows, noises, named)
 
 
-QUIET_SECONDS, REST_SECONDS = 1.0, 0.25
-"""Until the broker has said what it has, after a connection; and between two looks at what has changed."""
-PIECE_SECONDS = 0.2
-"""For so long descriptions are made before the loop does something else."""
+QUIET_SECONDS, REST_SECONDS, SLICE_SECONDS = 1.0, 0.25, 0.05
+"""Until the broker has said what it has, after a connection; between two looks at what has changed; and of a look."""
 _RESTS = 20
 """Times as long as its description took, a device has no other one."""
 _MOST_FOREIGN = 1000
@@ -227,6 +234,7 @@ class Describing(Part):
         self._left = left
         self._described: dict[str, dict[str, Described]] = {}
         self._marked: set[str] = set(catalogue.names())
+        self._complete = False
         self._rests: dict[str, float] = {}
         self._unsent: set[_Stream] = set()
         self._there: dict[_Stream, bytes] = {}
@@ -256,19 +264,19 @@ class Describing(Part):
         self._refusals_due = True
         self._look_soon()
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """Take note of the digest of a description that the broker has, and of the versions that devices name."""
         try:
-            parsed = parse_topic(topic)
+            parsed = message.parsed
             if parsed.kind == "description":
-                if parsed.fleet == self._catalogue.fleet and payload:
-                    self._note((parsed.device, parsed.stream), payload)
+                if parsed.fleet == self._catalogue.fleet and message.payload:
+                    self._note((parsed.device, parsed.stream), message.payload)
                 return True
             changed = False
             if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
-                changed = self.in_force.status(parsed.device, Status.decode(payload))
+                changed = self.in_force.status(parsed.device, message.words(Status))
             elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
-                changed = self.in_force.answered(parsed.device, PolicyStatus.decode(payload))
+                changed = self.in_force.answered(parsed.device, message.words(PolicyStatus))
                 self._refusals_due |= changed
         except FuguError:
             return False  # whoever else reads it counts it
@@ -304,10 +312,10 @@ class Describing(Part):
     def _first_share(self) -> str:
         """When the first of all devices, if it runs, has shared something."""
         streams = [
-            running.policy
+            policy
             for device in filterfalse(self._left, self._catalogue.names())
             for stream in self._catalogue.streams(device)
-            if (running := self.in_force.running(device, stream)) is not None
+            if (policy := self.in_force.policy(device, stream)) is not None
         ]
         now = time.time_ns() // 1000
         return (
@@ -323,9 +331,10 @@ class Describing(Part):
             self._refusing([device for device in self.in_force.refusals if not self._left(device)])
         if not self._link.connected:
             return
-        if self._describe_marked(PIECE_SECONDS):
+        if self._describe_marked():
             self.changed()
-        self._rested_at = time.monotonic() + REST_SECONDS
+        rests = self._marked <= self._rests.keys()
+        self._rested_at = time.monotonic() + (REST_SECONDS if rests else 0.0)
         for device, stream in sorted(self._unsent):
             described = self._described.get(device, {}).get(stream)
             there = self._there.get((device, stream), b"")
@@ -337,21 +346,30 @@ class Describing(Part):
             if not self._publish(foreign, b"", b""):
                 return
             self._foreign.discard(foreign)
-        rests = [self._rests.get(device, 0.0) for device in self._marked]
-        self.due = max(min(rests), self._rested_at) if rests else math.inf
+        ready = min((self._rests.get(device, self._rested_at) for device in self._marked), default=math.inf)
+        self.due = max(ready, self._rested_at)
 
-    def described(self) -> dict[str, list[Description]]:
-        """By device, what its streams are."""
-        self._describe_marked()
+    @property
+    def busy(self) -> bool:
+        """True if devices wait to be described."""
+        return self.due <= time.monotonic() and not self._marked <= self._rests.keys()
+
+    def described(self) -> dict[str, list[Description]] | None:
+        """By device, what its streams are; `None` until all have been described once."""
+        if not self._complete:
+            return None
         return {device: [one.description for one in streams.values()] for device, streams in self._described.items()}
 
-    def _describe_marked(self, seconds: float = math.inf) -> bool:
-        """Describe the streams of marked devices, for so long; whether anything is described in another way."""
+    def _describe_marked(self) -> bool:
+        """Describe the streams of marked devices for a short while; whether anything is described in another way."""
         changed, now = False, time.monotonic()
         self._rests = {device: until for device, until in self._rests.items() if until > now}
+        end = math.inf
         for device in sorted(self._marked - self._rests.keys()):
-            began = time.perf_counter()
-            before = self._described.pop(device, {})
+            if (began := time.perf_counter()) >= end:
+                break
+            end = min(end, began + SLICE_SECONDS)
+            before = self._described.get(device, {})
             after: dict[str, Described] = {}
             for stream in () if self._left(device) else self._catalogue.streams(device):
                 if (running := self.in_force.running(device, stream)) is not None:
@@ -359,14 +377,16 @@ class Describing(Part):
                     after[stream] = same if same is not None and same.running == running else Described.of(running)
             if after:
                 self._described[device] = after
+            else:
+                self._described.pop(device, None)
             others = [stream for stream in before | after if before.get(stream) is not after.get(stream)]
             self._unsent.update((device, stream) for stream in others)
             changed |= bool(others)
             if others:
                 self._rests[device] = now + _RESTS * (time.perf_counter() - began)
             self._marked.discard(device)
-            if time.monotonic() >= now + seconds:
-                break
+        if not (self._marked or self._complete):
+            self._complete = changed = True
         return changed
 
     def _publish(self, stream: _Stream, payload: bytes, its_digest: bytes) -> bool:

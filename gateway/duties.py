@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.reports import AlarmCode, Health
-from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link, Will
 from gateway.contradictions import Contradictions
 from gateway.describe import Describing
@@ -24,7 +24,7 @@ from gateway.fleet.service import FleetService
 from gateway.health import Monitor
 from gateway.home_assistant import HomeAssistant
 from gateway.location import part_of
-from gateway.part import Part
+from gateway.part import Message, Part
 from gateway.place_tables import TableSender
 from gateway.publisher import Publisher
 from gateway.recorder import Recorder
@@ -318,10 +318,10 @@ class OwnDevices(Part):
         self._strays: set[str] = set()
         self.renew()
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
         try:
-            parsed = parse_topic(topic)
+            parsed = message.parsed
         except FuguError:
             return False  # whoever else reads it counts it
         if not (device := parsed.device) or self._shard.owns(device):

@@ -27,9 +27,9 @@ from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import Status
 from fugu.contract.sentences import loss_words
-from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
+from fugu.contract.topics import available_topic, discovery_topic, topic_of
 from fugu.mqtt import Link
-from gateway.part import Part
+from gateway.part import Message, Part
 
 if TYPE_CHECKING:
     from gateway.store.store import Store
@@ -279,8 +279,9 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 class HomeAssistant(Part):
     """Used by the gateway's worker; `pause` is seconds to wait after Home Assistant has started.
 
-    `describe` gives the descriptions of each device's streams; None takes back whatever was published before. It is
-    asked in the `pump` after a `renew`, and documents are made of devices whose descriptions are others.
+    `describe` gives the descriptions of each device's streams, or `None` as long as there are none; without it,
+    whatever was published before is taken back. It is asked in the `pump` after a `renew`, and documents are made of
+    devices whose descriptions are others.
     `counters` counts `discovery`: documents that were published or taken back. `knows` is whether a device may get one.
     """
 
@@ -289,7 +290,7 @@ class HomeAssistant(Part):
         fleet: str,
         link: Link,
         store: Store,
-        describe: Callable[[], Mapping[str, Sequence[Description]]] | None,
+        describe: Callable[[], Mapping[str, Sequence[Description]] | None] | None,
         counters: Counter[str],
         *,
         page_url: str | None = None,
@@ -317,21 +318,22 @@ class HomeAssistant(Part):
         self._again_at: float | None = None
         self.topics = () if describe is None else (STATUS_TOPIC, topic_of("status", fleet, "+"))
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """Take note of a start of Home Assistant, or of a device; whether the message was for nobody else."""
-        if topic != STATUS_TOPIC:
-            if topic.endswith("/status") and self._describe is not None:
-                self._seen(topic, payload)
+        if message.topic != STATUS_TOPIC:
+            if self._describe is not None:
+                self._seen(message)
             return False
-        if payload == b"online" and self._again_at is None:
+        if message.payload == b"online" and self._again_at is None:
             self._again_at = self._seconds() + self._pause()
         return True
 
-    def _seen(self, topic: str, payload: bytes) -> None:
+    def _seen(self, message: Message) -> None:
         with suppress(TopicError, FrameError):  # whoever stores it counts what cannot be read
-            parsed, status = parse_topic(topic), Status.decode(payload)
+            parsed = message.parsed
             if parsed.kind != "status" or not self._knows(parsed.device):
                 return
+            status = message.words(Status)
             if self._online.get(parsed.device) != status.online:
                 self._online[parsed.device] = status.online
                 self._moved.add(parsed.device)
@@ -347,11 +349,13 @@ class HomeAssistant(Part):
         self._stale = True
 
     def _look(self) -> None:
-        """Make the documents of devices whose descriptions are others."""
-        self._stale = False
+        """Make the documents of devices whose descriptions are others, once there are descriptions."""
         described, before, documents = {}, self._described, self._documents
         if self._describe is not None:
-            described = {device: streams for device, streams in self._describe().items() if streams}
+            if (every := self._describe()) is None:
+                return
+            described = {device: streams for device, streams in every.items() if streams}
+        self._stale = False
         changed = {device for device, streams in described.items() if before.get(device) != streams}
         self._described = described
         self._documents = {device: documents[device] for device in described if device not in changed}
@@ -379,6 +383,8 @@ class HomeAssistant(Part):
         """Publish what is due. Raises DatabaseError if the store cannot be used; it is tried again."""
         if self._stale:
             self._look()
+        if self._stale:
+            return
         if self._again_at is not None and self._seconds() >= self._again_at:
             self._again_at = None
             self._due |= self._documents.keys()

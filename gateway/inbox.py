@@ -15,16 +15,16 @@ import numpy as np
 from fugu.contract.errors import FuguError, Reason, RefusedError, StatusCode
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, MAX_TICK, Status, StreamStatus, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
-from fugu.contract.topics import parse_topic
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import SymbolModel
 from gateway.estimates.symbols import Symbols
 from gateway.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
+from gateway.part import Message
 from gateway.store.symbols import Columns
 
-__all__ = ["Acknowledged", "Inbox", "Ingest", "Message", "Usage"]
+__all__ = ["Acknowledged", "Inbox", "Ingest", "Usage"]
 
 
 _log = logging.getLogger(__name__)
@@ -35,13 +35,6 @@ _AT_ONCE, _SECONDS = 256, 0.02
 """Messages of a device in a round, and seconds that they may take, at most: others wait for no more."""
 _AROUND = 200
 """Bytes of a message in memory beside its topic and payload."""
-
-
-class Message(NamedTuple):
-    """Message that the broker has delivered."""
-
-    topic: str
-    payload: bytes
 
 
 class Acknowledged(NamedTuple):
@@ -345,7 +338,7 @@ class Ingest:
         Frames on topics that others have come on are read and checked all at once; every other message, and what does
         not pass there, is read by itself, and refused with its reason if it is wrong.
         """
-        slots = np.array([self._streams.topics.get(topic, -1) for topic, _ in messages], dtype=np.int64)
+        slots = np.array([self._streams.topics.get(message.topic, -1) for message in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)
         columns, read = parse([messages[row].payload for row in rows.tolist()])
         passed = self._streams.passing(slots[rows], columns, read, self._now_us())
@@ -359,7 +352,7 @@ class Ingest:
         places, found, births = [], [], []
         for row in np.flatnonzero(by_itself).tolist():
             began = time.perf_counter()
-            meaning = self.read(*messages[row])
+            meaning = self.read(messages[row])
             took = time.perf_counter() - began
             self._usage.add(messages[row].topic, took, words=not isinstance(meaning, Received))
             if isinstance(meaning, Received):
@@ -373,35 +366,35 @@ class Ingest:
         symbols = Columns.joined((columns, more.symbols)).take(order)
         return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
 
-    def read(self, topic: str, payload: bytes) -> Received | str | None:
+    def read(self, message: Message) -> Received | str | None:
         """The frame, or the device that has come online; none if it is refused, or says that a device is offline."""
         self._counters["received"] += 1
         try:
-            return self._read(topic, payload)
+            return self._read(message)
         except FuguError as error:
             self._counters[error.reason] += 1
-            self._refused(topic, error.reason)
+            self._refused(message.topic, error.reason)
         except Exception:  # what nobody thought of must not stop the gateway either; its text may hold payload
             self._counters[Reason.UNEXPECTED] += 1
         return None
 
-    def _read(self, topic: str, payload: bytes) -> Received | str | None:
-        if is_oversized(Message(topic, payload)):
-            raise RefusedError(f"payload of {len(payload)} bytes", Reason.OVERSIZED)
-        parsed = parse_topic(topic)
+    def _read(self, message: Message) -> Received | str | None:
+        if is_oversized(message):
+            raise RefusedError(f"payload of {len(message.payload)} bytes", Reason.OVERSIZED)
+        parsed, payload = message.parsed, message.payload
         if parsed.fleet != self._catalogue.fleet:
             raise RefusedError(f"message of fleet {parsed.fleet}", Reason.WRONG_FLEET)
         if parsed.kind == "status":
             if not self._catalogue.streams(parsed.device):
                 raise RefusedError(f"no policy for device {parsed.device}", Reason.UNKNOWN_DEVICE)
-            return parsed.device if Status.decode(payload).online else None
+            return parsed.device if message.words(Status).online else None
         if (kind := _kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)
         kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
         self._refuse_future(parsed.device, parsed.stream, frame)
         if isinstance(frame, SymbolFrame):
-            self._follow(topic, parsed.device, parsed.stream, frame.policy_version)
+            self._follow(message.topic, parsed.device, parsed.stream, frame.policy_version)
         return Received(parsed.device, parsed.stream, frame)
 
     def _follow(self, topic: str, device: str, stream: str, version: int) -> None:

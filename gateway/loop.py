@@ -36,11 +36,11 @@ from gateway.duties import Loop, duty_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.health import Monitor, Sources
-from gateway.inbox import Acknowledged, Inbox, Ingest, Message, Usage
+from gateway.inbox import Acknowledged, Inbox, Ingest, Usage
 from gateway.journal import Arrivals
 from gateway.location import Location
 from gateway.metrics import Metrics, Reading
-from gateway.part import Part
+from gateway.part import Message, Part
 from gateway.publisher import Publisher
 from gateway.recorder import Recorder
 from gateway.releases.entries import LedgerError
@@ -389,7 +389,7 @@ class Gateway:
         self._account()
         if self._enrolled is not None and self._enrolled.refresh():
             for part in self._seats["renew"]:
-                part.renew()
+                self._use_store(part.renew)
         now = time.monotonic()
         for part in self._seats["pump"]:
             if part.due <= now:
@@ -399,8 +399,11 @@ class Gateway:
 
     def _hear(self, message: Message) -> bool:
         """Let parts take note of a message; whether it was for nobody else."""
-        began = time.perf_counter()
-        taken = any(part.heard(*message) for part in self._seats["heard"])
+        began, taken = time.perf_counter(), False
+        try:
+            taken = any(part.heard(message) for part in self._seats["heard"])
+        except (DatabaseError, LedgerError) as error:
+            self._store_failed(error)
         self._usage.add(message.topic, time.perf_counter() - began, words=taken)
         return taken
 
@@ -419,14 +422,14 @@ class Gateway:
         self.counters["births"] += len(births)
         for device in dict.fromkeys(births):
             for part in self._seats["born"]:
-                part.born(device)
+                self._use_store(partial(part.born, device))
         if arrivals.frames:
             heard = [*arrivals.newest(recorder.streams)]
             self._monitor.received(heard)
             self._record(recorder, arrivals)
             self._monitor.repeated(recorder.repeats())
             for part in self._seats["stored"]:
-                part.stored(heard)
+                self._use_store(partial(part.stored, heard))
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:
@@ -439,7 +442,7 @@ class Gateway:
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         for part in self._seats["connected"]:
-            part.connected(begun_anew=begun_anew)
+            self._use_store(partial(part.connected, begun_anew=begun_anew))
 
     def _record(self, recorder: Recorder, arrivals: Arrivals) -> None:
         """Store a round's frames; if one brings an error that nobody thought of, only that frame is left out."""

@@ -8,12 +8,64 @@ counts, and goes on with the next part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.topics import Topic, parse_topic
 
 if TYPE_CHECKING:
     from gateway.journal import Heard
 
-__all__ = ["Part"]
+__all__ = ["Message", "Part"]
+
+Words = TypeVar("Words", Status, PolicyStatus)
+
+
+class Message:
+    """A message that the broker has delivered; topic and words are read once, however many parts ask for them."""
+
+    __slots__ = ("_parsed", "_words", "payload", "topic")
+
+    def __init__(self, topic: str, payload: bytes) -> None:
+        self.topic = topic
+        self.payload = payload
+        self._parsed: Topic | FuguError | None = None
+        self._words: Status | PolicyStatus | FuguError | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare topic and payload."""
+        if not isinstance(other, Message):
+            return NotImplemented
+        return (self.topic, self.payload) == (other.topic, other.payload)
+
+    def __hash__(self) -> int:
+        """Hash topic and payload."""
+        return hash((self.topic, self.payload))
+
+    @property
+    def parsed(self) -> Topic:
+        """Its topic, taken apart. Raises TopicError."""
+        if self._parsed is None:
+            try:
+                self._parsed = parse_topic(self.topic)
+            except FuguError as error:
+                self._parsed = error
+        if isinstance(self._parsed, FuguError):
+            raise self._parsed
+        return self._parsed
+
+    def words(self, form: type[Words]) -> Words:
+        """Return its content, which has one form on its topic. Raises FrameError."""
+        if self._words is None:
+            try:
+                self._words = form.decode(self.payload)
+            except FuguError as error:
+                self._words = error
+        if isinstance(self._words, FuguError):
+            raise self._words
+        assert isinstance(self._words, form)
+        return self._words
 
 
 class Part:
@@ -33,7 +85,7 @@ class Part:
         With `begun_anew` the broker answers nothing that was under way.
         """
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """Take note of a message that is no frame of a known stream of symbols; whether it was for nobody else."""
         return False
 

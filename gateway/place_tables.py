@@ -8,6 +8,7 @@ online is sent everything again; until then, and whenever nothing fits, it uses 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,9 @@ _Key = tuple[str, str]
 _LEAST_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 _REST_SECONDS = 30.0
+_SLICE_SECONDS = 0.05
+_RESTS = 20
+"""Times as long as its tables took, a stream gets no other ones."""
 _SPARE = 4
 """Places that the schedule leaves to tables that follow the belief."""
 _MOST_REMEMBERED = 256
@@ -76,7 +80,7 @@ FOR_EVER = MAX_TICK + 1
 
 
 class TableSender(Part):
-    """Looks now and then at what each device will need.
+    """Looks now and then at what each device will need, for a short while: the stream that waits longest comes first.
 
     `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `sealed` gives the bytes of a table for a stream of
     a device; without it, those of its message are sent.
@@ -91,6 +95,7 @@ class TableSender(Part):
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         sealed: Callable[[str, str, TimedTable], bytes] | None = None,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
@@ -98,11 +103,15 @@ class TableSender(Part):
         self._link = link
         self._counters = counters
         self._now_us = now_us
+        self._seconds = seconds
         self._sealed = sealed or (lambda _device, _stream, table: table.encode())
         self._streams = catalogue.measured()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}
         self._look_at: dict[_Key, float] = {}
+        self._rests: dict[_Key, float] = {}
+        self._looked: dict[_Key, float] = {}
+        self._waits = False
         self._failed: set[tuple[_Key, int, bytes]] = set()
         self._made: dict[tuple[_Key, int, bytes], TimedTable] = {}
 
@@ -128,21 +137,31 @@ class TableSender(Part):
         """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return
-        now = time.monotonic()
-        for key in self._streams:
-            if self._look_at.get(key, 0.0) <= now:
-                try:
-                    self._send(key)
-                except DatabaseError as error:
-                    if is_lost(error):
-                        raise
-                    self._counters["store_errors"] += 1
-                except Exception as error:  # the device has its fallback, and the gateway goes on
-                    self._counters["unexpected"] += 1
-                    _log.error("%s/%s: no tables: %s", *key, cause(error))
-                    self._look_at[key] = now + _REST_SECONDS
-                    continue
-                self._look_at[key] = now + _LOOK_SECONDS
+        now, end = self._seconds(), math.inf
+        due = [key for key in self._streams if max(self._look_at.get(key, 0.0), self._rests.get(key, 0.0)) <= now]
+        self._waits = False
+        for key in sorted(due, key=lambda key: self._looked.get(key, -math.inf)):
+            if (began := time.perf_counter()) >= end:
+                self._waits = True
+                return
+            end = min(end, began + _SLICE_SECONDS)
+            self._looked[key], self._look_at[key] = now, now + _LOOK_SECONDS
+            try:
+                self._send(key)
+            except DatabaseError as error:
+                if is_lost(error):
+                    raise
+                self._counters["store_errors"] += 1
+            except Exception as error:  # the device has its fallback, and the gateway goes on
+                self._counters["unexpected"] += 1
+                _log.error("%s/%s: no tables: %s", *key, cause(error))
+                self._look_at[key] = now + _REST_SECONDS
+            self._rests[key] = now + _RESTS * (time.perf_counter() - began)
+
+    @property
+    def busy(self) -> bool:
+        """True if streams wait to be looked at."""
+        return self._waits and self._link.connected
 
     def _send(self, key: _Key) -> None:
         model = self._model(key)

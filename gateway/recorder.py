@@ -21,7 +21,7 @@ from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFram
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.timeline import Drawn
+from fugu.contract.timeline import Drawn, Timeline
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
@@ -224,6 +224,7 @@ class Recorder:
             sequence.number = self._store.number(device, name)
         place = Place(sequence.number, device, stream)
         late: list[int] = []
+        timeline: Timeline | None = None
         for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
             span = kind.span(frame)
             is_late = span.first <= sequence.coverage.end
@@ -239,7 +240,7 @@ class Recorder:
                 continue
             if span.first < sequence.begin:
                 self._repeats[device] += 1
-                self._note_version(device, stream, frame)
+                timeline = self._note_version(device, stream, frame, timeline)
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":
@@ -261,7 +262,7 @@ class Recorder:
                 kind.revise(place, late)
                 late = []
             kind.add(place, frame, counted, late=is_late)
-            self._note_version(device, stream, frame)
+            timeline = self._note_version(device, stream, frame, timeline)
             self._account_for(sequence, kind, place, span, stored=False)
             if frame.policy_version not in sequence.versions:
                 policy = self._catalogue.policy(device, stream, frame.policy_version)
@@ -270,22 +271,24 @@ class Recorder:
             counted[kind.counter + "stored"] += 1
         if late:
             kind.revise(place, late)
+        if timeline is not None:
+            self._store.versions.put(device, stream, timeline, whole=kind is self._kinds[WindowFrame])
 
-    def _note_version(self, device: str, stream: str, frame: AnyFrame) -> None:
-        """Keep under which version the ticks of a frame were drawn; of windows only where there are no symbols."""
+    def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
+        """Note in a stream's timeline under which version a frame was drawn, of windows only without symbols."""
         begin, absent = frame.previous + 1, 0
         if isinstance(frame, WindowFrame):
             policy = self._catalogue.policy(device, stream, frame.policy_version)
             if not isinstance(policy, Policy) or policy.table is not None:
-                return
+                return timeline
             absent = frame.length - frame.observed
             if (window := policy.window(frame.window)) is not None and frame.previous >= 0:
                 skipped = (frame.index - frame.previous) * window.stride - frame.length
                 begin = max(0, frame.first - max(0, skipped))  # of a window that is never released no tick counts
-        timeline = self._store.versions.timeline(device, stream)
+        timeline = timeline or self._store.versions.timeline(device, stream)
         timeline.extend(min(self._load(device, stream).coverage.end, frame.first - 1))
         timeline.add(Drawn(frame.first, frame.last, frame.policy_version, begin, absent))
-        self._store.versions.put(device, stream, timeline, whole=isinstance(frame, WindowFrame))
+        return timeline
 
     def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
         """Span of a frame of ticks whose frames are not kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from gateway.part import Part
+from gateway.part import Message, Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
@@ -37,8 +37,9 @@ class SharedSubscriptions(Part):
         self._numbers = dict.fromkeys(self.topics, 0)
         self._changed = False
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """Take note of a number; whether the message was for nobody else."""
+        topic, payload = message.topic, message.payload
         if topic not in self._numbers:
             return False
         if payload.isdigit() and len(payload) <= _MOST_DIGITS:

@@ -29,7 +29,7 @@ from gateway.fleet.enrolled import Enrolled, FleetFiles
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.part import Part
+from gateway.part import Message, Part
 
 __all__ = ["FleetService"]
 
@@ -61,7 +61,6 @@ class FleetLink:
         *,
         knows: Callable[[str], bool],
         messages_per_second: int = 50,
-        decode: Callable[[bytes], PolicyStatus] = PolicyStatus.decode,
         settle_seconds: float = _SETTLE_SECONDS,
         seconds: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -72,7 +71,6 @@ class FleetLink:
         self._link = link
         self._counters = counters
         self._most = messages_per_second
-        self._decode = decode
         self._settle_seconds = settle_seconds
         self._seconds = seconds
         self._now_us = now_us
@@ -127,13 +125,13 @@ class FleetLink:
         before = () if status.online else self._sightings.get(device, ())
         self._sightings[device] = [*(earlier for earlier in before if earlier.online), entry]
 
-    def reported(self, device: str, payload: bytes) -> None:
+    def reported(self, device: str, message: Message) -> None:
         """A device's answer to a document has arrived; of several within a second the last one counts."""
         try:
-            answer = self._decode(payload)
+            answer = message.words(PolicyStatus)
         except FuguError as error:
             self._counters[error.reason] += 1
-            if payload:  # else an operator has cleared it
+            if message.payload:  # else an operator has cleared it
                 self._refused(device, error.reason)
             return
         if self._takes(device):
@@ -296,17 +294,17 @@ class FleetService(Part):
         """Disconnect, and write down what has arrived."""
         self._messages.stop()
 
-    def heard(self, topic: str, payload: bytes) -> bool:
+    def heard(self, message: Message) -> bool:
         """Take note of what a device says of itself; whether the message was for nobody else."""
         try:
-            parsed = parse_topic(topic)
+            parsed = message.parsed
             if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._messages.seen(parsed.device, status := Status.decode(payload))
+                self._messages.seen(parsed.device, status := message.words(Status))
                 self._doubting.discard(parsed.device)
                 if StatusCode.GATEWAY_CLOCK in status.codes and self._enrolled.has(parsed.device):
                     self._doubting.add(parsed.device)
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
-                self._messages.reported(parsed.device, payload)
+                self._messages.reported(parsed.device, message)
                 return True
         except FuguError:
             return False  # whoever else reads it counts it

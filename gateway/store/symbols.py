@@ -240,6 +240,15 @@ class Tail:
         rows = self._rows.get(number)
         return rows.firsts[0] if rows is not None and rows.firsts else None
 
+    def next_first(self, number: int, tick: int) -> int | None:
+        """The first tick from a tick on that has a symbol here, `None` without one; reads two frames at most."""
+        if (rows := self._rows.get(number)) is None:
+            return None
+        at = max(bisect_right(rows.firsts, tick) - 1, 0)
+        frames = self._take(rows.places[at : at + 2])
+        later = frames.first[frames.last >= tick]
+        return max(int(later[0]), tick) if later.size else None
+
     def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
         """The frames of a sequence that have any of the ticks first..last, in tick order."""
         if (rows := self._rows.get(number)) is None:
@@ -466,7 +475,10 @@ CREATE TABLE heads (
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol."""
-        return next((frame.first for frame in self.following(number, tick)), None)
+        late = self.tail.next_first(number, tick)  # before the chunks: another process may seal it
+        runs = ((chunk.first + run[2], run[3]) for chunk in self.chunks(number, tick) for run in chunk.runs)
+        sealed = next((max(first, tick) for first, ticks in runs if first + ticks > tick), None)
+        return min((first for first in (late, sealed) if first is not None), default=None)
 
     def put_rest(self, chunk: Chunk, rest: Chunk) -> None:
         """Put a part of a chunk in its place."""

@@ -14,6 +14,7 @@ from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
+from gateway.part import Message
 from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener
@@ -42,7 +43,7 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         assert listener.state(entity) == "unavailable"
         link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
         link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
-        told.heard(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode())
+        told.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
         told.pump()
         wait_until(lambda: listener.state(entity) == str(WATCH.guarantee.epsilon))
         other = "fugu/2/home/watch/symbols/hr"

@@ -8,6 +8,7 @@ from pathlib import Path
 from fugu.contract.reports import AlarmCode
 from gateway.deployment import doctor
 from gateway.loop import Gateway
+from gateway.part import Message
 from gateway.settings import GatewaySettings
 from gateway.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
 from tests.support.brokers import wait_until
@@ -20,7 +21,7 @@ def test_more_of_them_than_accounts_are_an_alarm_and_as_many_are_none() -> None:
     part = SharedSubscriptions(catalogue(POLICIES), lambda details: held.append(dict(details)))  # two devices
 
     def says(topic: str, payload: bytes) -> None:
-        assert part.heard(topic, payload)
+        assert part.heard(Message(topic, payload))
         part.pump()
 
     says(SHARED_TOPIC, b"3")
@@ -32,7 +33,7 @@ def test_more_of_them_than_accounts_are_an_alarm_and_as_many_are_none() -> None:
     for nonsense in (b"", b"-5", b"many", b"9" * 13, b"\xb2"):
         says(SHARED_TOPIC, nonsense)
     assert held[-1] == {}
-    assert not part.heard("fugu/2/home/watch/status", b"5")
+    assert not part.heard(Message("fugu/2/home/watch/status", b"5"))
 
 
 def test_an_account_that_shares_many_subscriptions_is_an_alarm_and_doctor_names_it(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
 from gateway.journal import Heard, Received
+from gateway.part import Message
 from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
@@ -100,7 +101,7 @@ class Home:
     def status(self, version: int) -> None:
         """A status comes."""
         status = Status(True, "1", 0, (), (StreamStatus("hr", version, 1000),))
-        self.describing.heard(topic_of("status", "home", "watch"), status.encode())
+        self.describing.heard(Message(topic_of("status", "home", "watch"), status.encode()))
 
     def released(self) -> int:
         """All that is due is done; how many windows have been released, or why none can be."""

@@ -56,19 +56,25 @@ def test_what_is_sealed_is_read_back_as_it_came_of_every_policy_clock_and_gap(tm
     scene.record(*MIXED)
     before = final_state(scene)
     assert before.symbols == symbols_of(MIXED)
+    next_symbols(scene, before.symbols)
     scene.recorder.seal(now=True)
     assert scene.store._db.execute("SELECT COUNT(*) FROM journal").fetchone() == (0,)
     for restarted in (False, True):
         if restarted:
             scene.reopen()
         assert final_state(scene) == before
+    next_symbols(scene, before.symbols)
     for low, high in ((0, 0), (399, 1_400), (5_000, 80_000), (MIXED[-1].last, 2**53), (3_000, 3_001)):
         held = scene.store.symbols.holding(1, low, high)
         assert symbols_of(held) == [one for one in before.symbols if low <= one[0] <= high]
         assert all(low <= one.first <= one.last <= high for one in held)
-        number = scene.store.symbols.next_first(1, low)
-        assert number == min(one[0] for one in before.symbols if one[0] >= low)
-    assert scene.store.symbols.next_first(1, MIXED[-1].last + 1) is None
+
+
+def next_symbols(scene: Scene, symbols: list[tuple[int, int]]) -> None:
+    """See that the first symbol from a tick on is right at both ends of every frame, and beside them."""
+    ticks = [tick for tick, *_ in symbols]
+    for edge in {tick + beside for frame in MIXED for tick in (frame.first, frame.last) for beside in (-1, 0, 1)}:
+        assert scene.store.symbols.next_first(1, edge) == min((tick for tick in ticks if tick >= edge), default=None)
 
 
 @pytest.mark.long

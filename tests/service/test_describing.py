@@ -106,7 +106,7 @@ def test_descriptions_of_a_fleet_are_made_piece_by_piece_and_all_of_them(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A piece is one device here: after each the loop does something else."""
-    monkeypatch.setattr(describing, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(describing, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(describing, "REST_SECONDS", 0.01)
     write_policies(tmp_path / "policies", [policy(1, device=f"ring-{number}") for number in range(6)])
     pieces: list[int] = []

@@ -20,6 +20,7 @@ from gateway.fleet.enrolled import FleetFiles
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetLink, FleetService
+from gateway.part import Message
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.signing import Keys
@@ -62,6 +63,10 @@ class Operator:
         )
         self.link.start()
         wait_until(lambda: self.connection.connected)
+
+    def reported(self, device: str, payload: bytes) -> None:
+        """Take a device's answer to a document."""
+        self.link.reported(device, Message(topic_of("policy_status", "home", device), payload))
 
     def pass_seconds(self, count: int = 1) -> None:
         """Let time pass, and work once a second."""
@@ -119,7 +124,7 @@ def test_a_rollout_from_the_registry_to_the_devices_and_back(broker: Mosquitto, 
         nonlocal answered
         while answered < len(devices.got):  # the network thread adds to them all the while
             name, payload, _ = devices.got[answered]
-            operator.link.reported(name, refused(payload) if name == "d007" else accepted(1))
+            operator.reported(name, refused(payload) if name == "d007" else accepted(1))
             answered += 1
         return rollouts.active() == []
 
@@ -203,8 +208,8 @@ def test_a_broker_that_lost_everything_gets_again_what_it_had_whether_it_was_ans
     broker: Mosquitto, path: Path, registry: Registry
 ) -> None:
     operator = sent_to_three(broker, path, registry)
-    operator.link.reported("d000", accepted(1))
-    operator.link.reported("d001", refused(b"signed 1"))
+    operator.reported("d000", accepted(1))
+    operator.reported("d001", refused(b"signed 1"))
     operator.pass_seconds()
     broker.stop()
     (broker.folder / "mosquitto.db").unlink()
@@ -278,11 +283,11 @@ def test_answers_that_are_none_and_devices_that_are_not_enrolled_are_counted(
     told: list[tuple[str, str]] = []
     operator = Operator(path, broker, refused=lambda *one: told.append(one))
     for payload in (b"", b"\x0b", b"\xff" * 100, accepted(1) + b"x"):
-        operator.link.reported("d000", payload)
+        operator.reported("d000", payload)
     assert [device for device, _ in told] == ["d000"] * 3
-    operator.link.reported("stranger", accepted(1))
+    operator.reported("stranger", accepted(1))
     operator.link.seen("stranger", ONLINE)
-    operator.link.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
+    operator.reported("d001", refused(b"an attacker's", following=1, reason="signature"))
     operator.pass_seconds()
     assert operator.counters["fleet_strangers"] == 2
     assert sum(operator.counters[one] for one in ("malformed", "wrong_type", "trailing_bytes", "unknown_schema")) >= 3
@@ -300,7 +305,7 @@ def test_a_locked_registry_stops_nothing_and_loses_nothing(
     operator.link._registry.db.execute("PRAGMA busy_timeout=20")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    operator.link.reported("d000", accepted(1))
+    operator.reported("d000", accepted(1))
     operator.link.seen("d000", ONLINE)
     operator.pass_seconds(3)
     assert operator.counters["fleet_errors"] == 3
@@ -347,7 +352,7 @@ def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without
     for part in range(3):
         for number in range(200 * part, 200 * part + 200):
             operator.link.seen(f"nobody{number}", ONLINE)
-            operator.link.reported(f"nobody{number}", accepted(1))
+            operator.reported(f"nobody{number}", accepted(1))
         sizes.append(held(operator.link))
     assert sizes[0] == sizes[1] == sizes[2]
     assert operator.counters["fleet_dropped"] == 3 * 2 * 200 - 2 * 100
@@ -403,7 +408,7 @@ def test_a_time_is_signed_only_by_a_clock_that_may_be_right(
         assert (bool(heard), held[-1]) == (signs, () if signs else ("",))
         doubting = Status(True, "0.1.0", 3, (StatusCode.GATEWAY_CLOCK,), ())
         for status, names in ((doubting, ("watch",)), (ONLINE, ())):
-            service.heard(topic_of("status", "home", "watch"), status.encode())
+            service.heard(Message(topic_of("status", "home", "watch"), status.encode()))
             service.pump()
             assert held[-1] == (*(() if signs else ("",)), *names)
     finally:

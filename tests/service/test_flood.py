@@ -13,8 +13,9 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from gateway.inbox import _AROUND, Inbox, Message
+from gateway.inbox import _AROUND, Inbox
 from gateway.loop import Gateway
+from gateway.part import Message
 from gateway.settings import GatewaySettings
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until

@@ -13,6 +13,7 @@ from fugu.contract.frames import Status
 from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Link
 from gateway.home_assistant import GATEWAY, HomeAssistant
+from gateway.part import Message
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener
@@ -96,9 +97,9 @@ def test_every_device_has_a_retained_document_and_so_has_the_gateway(scene: Scen
 
 def test_after_a_start_of_home_assistant_all_is_said_again_once_and_not_at_once(scene: Scene) -> None:
     scene.until_topics("watch", "ring", GATEWAY)
-    assert not scene.told.heard("fugu/2/home/watch/status", b"online")
+    assert not scene.told.heard(Message("fugu/2/home/watch/status", b"online"))
     for payload in (b"offline", b"online", b"online"):
-        assert scene.told.heard("homeassistant/status", payload)
+        assert scene.told.heard(Message("homeassistant/status", payload))
     scene.now = 4.9
     scene.told.pump()
     assert scene.counters["discovery"] == 3
@@ -152,12 +153,12 @@ def test_a_device_that_is_away_shows_so(scene: Scene, broker: Mosquitto) -> None
     assert scene.listener.state(entity) == "unavailable"
     for online in (True, False, True):
         status = Status(online=online, outbox_depth=0, agent_version="1", codes=(), streams=())
-        assert not scene.told.heard(topic_of("status", "home", "watch"), status.encode())
+        assert not scene.told.heard(Message(topic_of("status", "home", "watch"), status.encode()))
         scene.told.pump()
         shown = str(WATCH.guarantee.epsilon) if online else "unavailable"
         wait_until(lambda shown=shown: scene.listener.state(entity) == shown)
     assert scene.listener.state("sensor.home_ring_hr_epsilon") == "unavailable"
-    assert not scene.told.heard(topic_of("status", "home", "watch"), b"\xc1")
+    assert not scene.told.heard(Message(topic_of("status", "home", "watch"), b"\xc1"))
     del scene.devices["watch"]
     scene.told.renew()
     scene.until_topics("ring", GATEWAY)

@@ -15,8 +15,9 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
-from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest, Message
+from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest
 from gateway.journal import Arrivals, Received, Streams
+from gateway.part import Message
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
@@ -57,7 +58,7 @@ WRONG = [
 @pytest.mark.parametrize(("reason", "topic", "payload"), WRONG)
 def test_what_is_wrong_is_counted_under_its_reason(reason: str, topic: str, payload: bytes) -> None:
     counters: Counter[str] = Counter()
-    assert Ingest(catalogue(), counters).read(topic, payload) is None
+    assert Ingest(catalogue(), counters).read(Message(topic, payload)) is None
     assert counters == {"received": 1, reason: 1}
 
 
@@ -90,7 +91,7 @@ def test_messages_by_the_batch_are_taken_and_refused_as_they_are_one_by_one(seed
     messages = random_messages(generator)
     one_by_one, by_batch = Counter[str](), Counter[str]()
     single = Ingest(catalogue(), one_by_one, lambda: 5_000 * SECOND)
-    meanings = [single.read(*message) for message in messages]
+    meanings = [single.read(message) for message in messages]
     wanted = [one for one in meanings if isinstance(one, Received)]
     streams = Streams()
     ingest = Ingest(catalogue(), by_batch, lambda: 5_000 * SECOND, streams=streams)
@@ -113,7 +114,7 @@ def test_every_reason_of_the_contract_is_met() -> None:
 
 def test_a_frame_is_received_with_its_device_and_stream() -> None:
     counters: Counter[str] = Counter()
-    assert Ingest(catalogue(), counters).read(TOPIC, GOOD) == Received(
+    assert Ingest(catalogue(), counters).read(Message(TOPIC, GOOD)) == Received(
         "watch", "hr", SymbolFrame(1, -1, 0, bytes([0, 1, 1]))
     )
     assert counters == {"received": 1}
@@ -124,22 +125,22 @@ def test_the_largest_frame_is_not_oversized() -> None:
     frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)
     assert len(frame.encode()) == MAX_PAYLOAD_BYTES
     ingest = Ingest(catalogue([policy(table=table, chains=chains)]), Counter())
-    assert ingest.read(TOPIC, frame.encode()) == Received("watch", "hr", frame)
+    assert ingest.read(Message(TOPIC, frame.encode())) == Received("watch", "hr", frame)
 
 
 def test_a_symbol_above_its_table_is_refused_although_its_bits_could_be_one() -> None:
     ingest = Ingest(catalogue([policy(table=TERNARY, chains=BOUNDED)]), counters := Counter[str]())
-    assert ingest.read(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x00", bits=2).encode()) is not None
-    assert ingest.read(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x03", bits=2).encode()) is None
+    assert ingest.read(Message(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x00", bits=2).encode())) is not None
+    assert ingest.read(Message(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x03", bits=2).encode())) is None
     assert counters["symbol_out_of_range"] == 1
 
 
 def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
     last = 2**53
     ingest = Ingest(catalogue(), counters := Counter[str](), lambda: last * SECOND)
-    assert ingest.read(TOPIC, SymbolFrame(1, -1, last - 1, bytes(2)).encode()) is not None
+    assert ingest.read(Message(TOPIC, SymbolFrame(1, -1, last - 1, bytes(2)).encode())) is not None
     beyond = GOOD.replace((0).to_bytes(8, "big"), last.to_bytes(8, "big"))
-    assert ingest.read(TOPIC, beyond) is None
+    assert ingest.read(Message(TOPIC, beyond)) is None
     assert counters["out_of_range"] == 1
 
 
@@ -160,14 +161,14 @@ def test_a_frame_may_be_as_far_ahead_as_clocks_may_differ_and_no_tick_further(pe
             ("window/hr", WindowFrame(1, "level", -1, last, last, 1, 1, (1,)).encode()),
             ("symbols/place", replace(points, first=last - 1).encode()),
         ):
-            assert (ingest.read(f"fugu/2/home/watch/{topic}", payload) is None) == bool(refused), topic
+            assert (ingest.read(Message(f"fugu/2/home/watch/{topic}", payload)) is None) == bool(refused), topic
         assert counters["from_the_future"] == 3 * refused
 
 
 def test_a_gateway_whose_clock_is_not_set_says_so_and_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     ingest = Ingest(catalogue(), counters := Counter[str](), lambda: 0)
     for first in (10**9, 10**9 + 3):
-        assert ingest.read(TOPIC, SymbolFrame(1, first - 1, first, bytes(3)).encode()) is None
+        assert ingest.read(Message(TOPIC, SymbolFrame(1, first - 1, first, bytes(3)).encode())) is None
     assert counters == {"received": 2, "from_the_future": 2}
     (line,) = [record.getMessage() for record in caplog.records]
     assert "1000000002 s after this machine's clock, which says 1970-01-01 00:00:00 UTC" in line
@@ -176,8 +177,8 @@ def test_a_gateway_whose_clock_is_not_set_says_so_and_takes_nothing(caplog: pyte
 
 def test_only_a_birth_is_a_birth() -> None:
     ingest = Ingest(catalogue(), counters := Counter[str]())
-    assert ingest.read("fugu/2/home/watch/status", BIRTH) == "watch"
-    assert ingest.read("fugu/2/home/watch/status", WILL) is None
+    assert ingest.read(Message("fugu/2/home/watch/status", BIRTH)) == "watch"
+    assert ingest.read(Message("fugu/2/home/watch/status", WILL)) is None
     assert counters == {"received": 2}
 
 
@@ -241,7 +242,7 @@ def test_a_device_whose_messages_take_long_has_fewer_of_them_in_a_round() -> Non
         sizes.append(len(inbox.take(2_000, 0.0)))
         inbox.spent({"watch": seconds})
     assert sizes == [256, 2, 2, 4, 8, 16, 32], "10 ms each, then 10, then 5, and then none"
-    inbox.deliver([status._replace(topic=TOPIC.replace("watch", "ring"))] * 256)
+    inbox.deliver([Message(TOPIC.replace("watch", "ring"), BIRTH)] * 256)
     assert len(inbox.take(2_000, 0.0)) == 256 + 64, "that is not another device's"
 
 

@@ -6,6 +6,7 @@ import math
 import random
 import sqlite3
 import tempfile
+import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -27,13 +28,14 @@ from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
 from fugu.contract.sentences import instant
-from fugu.contract.topics import topic_of
+from fugu.contract.topics import parse_topic, topic_of
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel, PointEstimates
 from gateway.inbox import Ingest
 from gateway.journal import Arrivals, Heard, Received
+from gateway.part import Message
 from gateway.place_tables import TableSender, make_noise, policy_graph
 from gateway.recorder import Recorder
 from gateway.store.coverage import Place
@@ -448,7 +450,7 @@ def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
     for policy in (POLICY, symbol_policy()):
         known.add(policy)
     counters: Counter[str] = Counter()
-    meaning = Ingest(known, counters).read(topic, payload)
+    meaning = Ingest(known, counters).read(Message(topic, payload))
     assert meaning == (None if reason else Received("watch", "place", MeasureFrame.decode(payload)))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
@@ -507,6 +509,7 @@ class Sending:
     def __init__(self, folder: Path, *policies: MeasurePolicy) -> None:
         self.scene = Scene(folder / "s.sqlite", *policies)
         self.now = 1_900_000_000 * SECOND
+        self.seconds = 0.0
         self.wire = Wire()
         self.open()
 
@@ -515,13 +518,15 @@ class Sending:
         self.sender = TableSender(
             *(scene.store, scene.catalogue, scene.recorder, self.wire, scene.counters),  # type: ignore[arg-type]
             now_us=lambda: self.now,
+            seconds=lambda: self.seconds,
         )
 
     def reopen(self) -> None:
         self.scene.reopen()
         self.open()
 
-    def pump(self) -> list[TimedTable]:
+    def pump(self, seconds: float = 100.0) -> list[TimedTable]:
+        self.seconds += seconds
         self.sender.stored([Heard("watch", "place", 1, 0, 0)])
         self.sender.pump()
         return self.wire.take()
@@ -614,6 +619,41 @@ def test_a_store_that_is_lost_repeats_no_number(tmp_path: Path) -> None:
     new = second.pump()
     assert new
     assert not {table.number for table in old} & {table.number for table in new}
+
+
+def test_streams_whose_tables_take_long_wait_for_one_another_and_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each table takes a second: one stream is served at a time, in turn, and rests 20 times as long."""
+    devices = ("watch", "ring", "band")
+    sending = Sending(tmp_path, *(at_epoch(device=device) for device in devices))
+    publish = sending.wire.publish
+    passed = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: passed[0])
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        passed[0] += 1.0
+        return publish(*arguments, **options)
+
+    monkeypatch.setattr(sending.wire, "publish", slowly)
+
+    def served() -> list[str]:
+        sending.sender.pump()
+        topics = [parse_topic(topic).device for topic, _ in sending.wire.sent]
+        sending.wire.sent.clear()
+        return list(dict.fromkeys(topics))
+
+    turns = [served() for _ in devices]
+    assert sorted(device for turn in turns for device in turn) == sorted(devices)
+    assert all(len(turn) == 1 for turn in turns)
+    for device in devices:
+        sending.sender.born(device)
+    sending.seconds = 19.0
+    assert served() == []
+    assert not sending.sender.busy
+    sending.seconds = 600.0
+    assert [served() for _ in devices] == turns, "who has waited longest comes first"
+    assert served() == []
 
 
 def test_what_goes_wrong_with_one_stream_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

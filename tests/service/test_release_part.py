@@ -14,6 +14,7 @@ from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
 from gateway.describe import Describing
+from gateway.part import Message
 from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
@@ -97,7 +98,7 @@ def test_a_refusal_is_held_until_the_device_accepts_a_document(tmp_path: Path) -
     for reason, devices in (("guarantee", ["watch"]), ("", [])):
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", held[-1:]), ("home", [devices])):
-            describing.heard(topic_of("policy_status", fleet, "watch"), said.encode())
+            describing.heard(Message(topic_of("policy_status", fleet, "watch"), said.encode()))
             describing.pump()
             assert held[-1:] == expected
 

@@ -22,6 +22,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.inbox import Ingest
 from gateway.journal import Received
 from gateway.loop import Gateway
+from gateway.part import Message
 from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
@@ -80,7 +81,9 @@ def stored(path: Path) -> list[tuple[object, ...]]:
 )
 def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, reason: str | None) -> None:
     counters: Counter[str] = Counter()
-    meaning = Ingest(catalogue(POLICIES), counters).read(topic_of("window", "home", "watch", "hr"), made.encode())
+    meaning = Ingest(catalogue(POLICIES), counters).read(
+        Message(topic_of("window", "home", "watch", "hr"), made.encode())
+    )
     assert meaning == (None if reason else Received("watch", "hr", made))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
@@ -99,7 +102,7 @@ def test_a_window_that_its_policy_does_not_have_is_refused(made: WindowFrame, re
 )
 def test_a_message_that_is_no_window_is_counted_by_its_reason(topic: str, payload: bytes, reason: str) -> None:
     counters: Counter[str] = Counter()
-    assert Ingest(catalogue(POLICIES), counters).read(topic, payload) is None
+    assert Ingest(catalogue(POLICIES), counters).read(Message(topic, payload)) is None
     assert counters == Counter(["received", reason])
 
 
@@ -237,9 +240,9 @@ def test_of_windows_alone_no_symbols_are_expected_or_taken(tmp_path: Path) -> No
     (symbols,) = frames([10])
     counters: Counter[str] = Counter()
     ingest = Ingest(catalogue((only(),)), counters)
-    assert ingest.read(topic_of("symbols", "home", "watch", "hr"), symbols.encode()) is None
+    assert ingest.read(Message(topic_of("symbols", "home", "watch", "hr"), symbols.encode())) is None
     assert counters["wrong_kind"] == 1
-    one = ingest.read(topic_of("window", "home", "watch", "hr"), frame(5).encode())
+    one = ingest.read(Message(topic_of("window", "home", "watch", "hr"), frame(5).encode()))
     assert one == Received("watch", "hr", frame(5))
     here = scene(tmp_path, only())
     record(here, frame(5, -1))
@@ -255,6 +258,9 @@ def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> Non
     (symbols,) = frames([10], versions=[2])
     counters: Counter[str] = Counter()
     assert (
-        Ingest(catalogue(policies), counters).read(topic_of("symbols", "home", "watch", "hr"), symbols.encode()) is None
+        Ingest(catalogue(policies), counters).read(
+            Message(topic_of("symbols", "home", "watch", "hr"), symbols.encode())
+        )
+        is None
     )
     assert counters["wrong_kind"] == 1

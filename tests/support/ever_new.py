@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
+from tests.support.example_frames import REPORT
 from tests.support.loop_driver import DEVICES, START
 
 __all__ = ["GENERATORS", "MESSAGES"]
@@ -73,9 +75,20 @@ def counts() -> Messages:
         yield topic_of("window", "home", _device(number), stream), frame.encode()
 
 
+def reports() -> Messages:
+    """Reports to groups, of new windows, streams, versions and numbers."""
+    for number in range(MESSAGES):
+        stream = f"made-up-{number}" if number % 7 == 6 else "hr"
+        version = 10 + number if number % 13 == 12 else 1
+        group = f"made-up-{number}" if number % 3 else "street"
+        report = replace(REPORT, policy_version=version, window=group, previous=number - 1, number=number)
+        yield topic_of("report", "home", _device(number), stream), report.encode()
+
+
 GENERATORS: dict[str, Callable[[], Messages]] = {
     "{device}/status": statuses,
     "{device}/policy/status": answers,
     "{device}/symbols/{stream}": symbols,
     "{device}/window/{stream}": counts,
+    "{device}/report/{stream}": reports,
 }

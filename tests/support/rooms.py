@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
         *(_NUMBERS | {"fugu.places"}),
         *("gateway.journal", "gateway.location", "gateway.store"),
     },
-    "gateway.part": {"gateway.journal"},
+    "gateway.part": {"fugu.contract", "gateway.journal"},
     "gateway.recorder": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.store"},
     "gateway.publisher": {
         "fugu.contract",
@@ -61,7 +61,7 @@ ROOMS: dict[str, set[str]] = {
         "gateway.recorder",
         "gateway.store",
     },
-    "gateway.inbox": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.store"},
+    "gateway.inbox": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.part", "gateway.store"},
     "gateway.findings": {"fugu.contract"},
     "gateway.metrics": {"fugu.contract"},
     "gateway.describe": {*_EDGE, "gateway.estimates", "gateway.journal", "gateway.part", "gateway.store"},

@@ -56,24 +56,33 @@ class Site:
         self.parts[role] = self._start(role)
 
     def go_on(self, *, all_of_them: bool = False) -> None:
-        """Let those go on whose time has come: each finds that it was replaced, or cut off, and ends."""
+        """Let those go on whose time has come: each finds that it was replaced, or cut off, and ends.
+
+        One that was frozen before it had begun takes the place of its replacement, which is started again.
+        """
         for at, old in [*self.frozen]:
             if all_of_them:
                 wait_until(lambda at=at: time.monotonic() >= at, "the end of its time")
             if time.monotonic() >= at:
                 self.frozen.remove((at, old))
                 old.send(signal.SIGCONT)
+                wait_until(lambda old=old: old.has_ended() or self._restarted(), "the end of what was frozen")
                 assert old.ended() == 1, old.log
+
+    def _restarted(self) -> bool:
+        """Start again what has ended; always false."""
+        for role in ROLES:
+            if self.parts[role].has_ended():
+                self.parts[role] = self._start(role)
+        return False
 
     def settle(self) -> None:
         """Wait until each part works; one that lost the database has ended in order, and is started again."""
 
-        def works(role: str) -> bool:
-            if self.parts[role].has_ended():
-                self.parts[role] = self._start(role)
-            return "has started" in self.parts[role].log
+        def work() -> bool:
+            return self._restarted() or all("has started" in part.log for part in self.parts.values())
 
-        wait_until(lambda: all(works(role) for role in ROLES), "all parts")
+        wait_until(work, "all parts")
 
 
 @pytest.mark.soak

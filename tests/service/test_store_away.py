@@ -1,0 +1,64 @@
+"""A store that is away while a part is called: an error is counted, other parts are called, and the loop goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame
+from fugu.contract.topics import topic_of
+from fugu.host.database import AwayError
+from gateway.part import Part
+from tests.support.loop_driver import START, Driver
+
+CALLS = ("heard", "born", "stored", "connected", "renew", "pump", "acknowledged")
+
+
+class Away(Part):
+    """Asks a store that is away at one call."""
+
+    def __init__(self, call: str) -> None:
+        self.asked = 0
+        setattr(self, call, self._ask)
+
+    def _ask(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        raise AwayError("no connection")
+
+
+class Called(Part):
+    """Notes one call."""
+
+    def __init__(self, call: str) -> None:
+        self.calls = 0
+        setattr(self, call, self._note)
+
+    def _note(self, *_: Any, **__: Any) -> bool:
+        self.calls += 1
+        return False
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_store_that_is_away_at_any_call_of_a_part_stops_nothing(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Driver(tmp_path, monkeypatch, devices=4) as driver:
+        gateway = driver.gateway
+        for _ in range(3):
+            driver.round()
+        assert gateway.counters["store_errors"] == 0
+        away, after = Away(call), Called(call)
+        gateway._seats[call][:0] = [away, after]
+        status = Status(True, "1", 0, (), (StreamStatus("hr", 1, 1),)).encode()
+        frame = SymbolFrame(1, START - 1, START, bytes(4)).encode()
+        gateway._answered(1, True)
+        gateway._inbox.notify(None)
+        monkeypatch.setattr(gateway._enrolled, "refresh", lambda: True)
+        driver.deliver([(topic_of("status", "home", "d3"), status), (topic_of("symbols", "home", "d3", "hr"), frame)])
+        assert away.asked > 0
+        assert (after.calls > 0) == (call != "heard"), "the rest of a message that cannot be heard is not heard either"
+        assert gateway.counters["store_errors"] >= away.asked
+        assert not gateway.failed.is_set()
+        assert gateway.counters["stored"] == 1
