@@ -5,6 +5,7 @@ One name has one key, and one key one name. The site has no say in it: who could
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from fugu.contract.errors import FuguError, Reason
@@ -43,7 +44,8 @@ class Members:
             status = self.path.stat()
             seen = status.st_ino, status.st_mtime_ns, status.st_size
             if seen != self._seen:
-                self._digits = _parsed(self.path.read_text())
+                with self.path.open() as file:
+                    self._digits = _parsed(file)
                 self._seen = seen
         except FileNotFoundError:
             self._seen, self._digits = (), {}
@@ -80,16 +82,18 @@ class Members:
         write_secret(self.path, "".join(f"{name}: {text}\n" for name, text in sorted(members.items())))
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parsed(lines: Iterable[str]) -> dict[str, str]:
     members: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    keys: set[str] = set()
+    for number, line in enumerate(lines, 1):
         name, _, typed = line.partition(":")
         try:
             check_device_name(name)
             wanted = read_digits(typed)
         except (FuguError, ValueError):
             raise ValueError(f"line {number} is no name, a colon and 30 digits") from None
-        if name in members or wanted in members.values():
+        if name in members or wanted in keys:
             raise ValueError(f"line {number} has a name or a key that another line has")
         members[name] = wanted
+        keys.add(wanted)
     return members

@@ -461,7 +461,8 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
 def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") -> None:
     """Add the helper of groups of homes.
 
-    That is its account, and nothing else. Somebody runs it on a machine that is not the site's. It reads requests, and writes documents, keys and answers.
+    That is its account, and nothing else. Somebody runs it on a machine that is not the site's. It reads requests, and
+    writes documents, keys and answers.
 
     \b
     examples:

@@ -18,7 +18,7 @@ from edge_agent.sensors.opening import open_sensors
 from edge_agent.shares import device_key
 from fugu.contract.envelope import Envelope
 from fugu.contract.frames import Committed, StreamCommit, sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report, digits, numbers, pages, signed_total
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, digits, numbers, pages, signed_total
 from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.topics import parse_topic, topic_of
@@ -34,7 +34,9 @@ _INSERTED = {"document", "fleet", "helper"}
 class HelperProgram:
     """`fugu helper run` with the key of `tests.support.groups`, in a folder of its own."""
 
-    def __init__(self, folder: Path, broker: Broker, *documents: GroupDocument, members: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, broker: Broker, *documents: GroupDocument, members: dict[str, str], starts: bool = True
+    ) -> None:
         folder.mkdir(exist_ok=True)
         (folder / "root.key").write_bytes(b"h" * 32)
         (folder / "root.key").chmod(0o600)
@@ -47,7 +49,8 @@ class HelperProgram:
             lines += ["[[groups]]", *toml_lines(fields)]
         self.file.write_text("\n".join(lines) + "\n")
         self.log = folder / "helper.log"
-        self.start()
+        if starts:
+            self.start()
 
     def admit(self, members: dict[str, str]) -> None:
         """Write the list of members."""
@@ -137,7 +140,11 @@ class Leader:
 
     def ask(self, number: int, reports: Sequence[Report]) -> None:
         """Ask for the sum of these reports."""
-        for page in pages(self.document.digest, number, [report.sealed for report in reports]):
+        self.request(number, [report.sealed for report in reports])
+
+    def request(self, number: int, sealed: Sequence[SealedMasks]) -> None:
+        """Send the pages of a request."""
+        for page in pages(self.document.digest, number, sealed):
             wait_until(
                 lambda page=page: (
                     self._link.publish(topic_of("group_request", "home", self.document.name), page.encode()) is not None
