@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -28,11 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()
     try:
-        if not words or words[0] not in _BY_HAND:
-            return _run(words)
-        from edge_agent.commands import done
+        try:
+            if not words or words[0] not in _BY_HAND:
+                return _run(words)
+            from edge_agent.commands import done
 
-        print(done(words, input))
+            print(done(words, input))
+            return 0
+        finally:  # also where the parser ends the process
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except FuguError as error:
         print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)

@@ -143,6 +143,10 @@ def run(words: list[str]) -> int:
     """
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # the framework's own answer to it is a failure
+            raise ending.__context__ from None
+        raise
     except QuestionError as error:
         return _ask(error, as_json="--json" in words)
     except typer.Abort:

@@ -40,8 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     print_any_text()
     try:
-        code = guarded(lambda: _run(words))
-        sys.stdout.flush()
+        try:
+            code = guarded(lambda: _run(words))
+        finally:  # also where a parser ends the process
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -105,11 +107,13 @@ def _first_problem(error: ValueError) -> str:
     """
     from pydantic import ValidationError
 
+    from fugu.contract._document import problem_words
+
     if not isinstance(error, ValidationError):
         raise error
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
+    message = problem_words(first).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
 

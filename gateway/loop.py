@@ -186,7 +186,9 @@ class Gateway:
         with one line that says which policy, store or setting is wrong.
         """
         settings, duty = self._settings, self._duty
-        self._catalogue = catalogue = Catalogue.load(settings.policies, settings.fleet, duty.owns)
+        self._catalogue = catalogue = Catalogue.load(
+            settings.policies, settings.fleet, duty.owns, signed=settings.enrolled is not None
+        )
         duty.await_turn()
         self._check = HistoryCheck(settings.store)
         self._store = Store(settings.store, lease=duty.lease, shard=settings.shard)

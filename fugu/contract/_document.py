@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from fugu.contract.errors import PolicyError, refuse_unprintable
 
-__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "Printable", "first_problem", "read_document", "write_document"]
+__all__ = [
+    "FORMAT_NAME",
+    "Document",
+    "DocumentFile",
+    "Printable",
+    "first_problem",
+    "problem_words",
+    "read_document",
+    "write_document",
+]
 
 FORMAT_NAME: Final = "fugu/2"
 
@@ -52,7 +63,20 @@ _Read = TypeVar("_Read", bound=Document)
 def first_problem(error: ValidationError, whole: str) -> str:
     """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {problem_words(first)}"
+
+
+def problem_words(problem: ErrorDetails) -> str:
+    """Say what is wrong with a field."""
+    words = problem.get("ctx", {})
+    if problem["type"] == "union_tag_invalid":
+        kinds = str(words["expected_tags"]).replace("'", "")
+        near = get_close_matches(str(words["tag"]), kinds.split(", "), n=1)
+        meant = f"did you mean {near[0]}?" if near else f"it is one of {kinds}"
+        return f"no {str(words['discriminator']).strip(chr(39))} is called {words['tag']!r}: {meant}"
+    if problem["type"] == "union_tag_not_found":
+        return f"it has no {str(words['discriminator']).strip(chr(39))}"
+    return problem["msg"]
 
 
 def write_document(document: Document) -> bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from fugu.contract.errors import FuguError, Reason
 
-__all__ = ["create_private", "new_folder", "read_text", "write_public", "write_secret"]
+__all__ = ["create_private", "hold", "is_held", "new_folder", "read_text", "write_public", "write_secret"]
 
 
 class FileError(FuguError, reason=Reason.STORAGE):
@@ -42,6 +44,31 @@ def create_private(path: Path) -> None:
             os.fchmod(number, 0o600)
         finally:
             os.close(number)
+
+
+def hold(path: Path) -> TextIO | None:
+    """Hold a file until it is closed or the process ends; others may hold it too. `None` if it cannot be opened."""
+    create_private(path)
+    try:
+        file = path.open("a")
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return file
+
+
+def is_held(path: Path) -> bool | None:
+    """True if a process holds a file; `None` if this account cannot know."""
+    try:
+        with path.open("a" if path.exists() else "r") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
 
 
 def write_public(path: Path, content: str | bytes) -> None:

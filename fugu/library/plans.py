@@ -444,7 +444,6 @@ def plan(
     Raises:
         QuestionError: the recording can be read in more than one way; its `options` are the answers.
         FuguError: the recording does not fit, or cannot answer such a question. One line says what to do.
-        OSError: a file cannot be read.
     """
     with _python_words():
         _refuse_unknown(options)

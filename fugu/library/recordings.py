@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fugu.contract.errors import UsageError
+from fugu.contract.errors import UsageError, cause
 from fugu.recordings.columns import time_rank
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions
@@ -46,7 +46,6 @@ def read(recording: Source, **options: Any) -> Recording:
     Raises:
         QuestionError: it can be read in more than one way; its `options` are the answers.
         FuguError: it cannot be read; one line says what to do.
-        OSError: a file cannot be read.
     """
     how = read_options(**options)
     loaded, _ = recorded(recording, how)
@@ -63,7 +62,6 @@ def readings_of(sources: Sequence[Source], options: ReadOptions = AS_FOUND) -> R
     Raises:
         RecordingError: a recording does not fit: one line says what, where, and what to do.
         QuestionError: one can be read in more than one way.
-        OSError: a file cannot be read.
     """
     return joined([_readings(source, options) for source in sources])
 
@@ -83,13 +81,15 @@ def recorded(source: Source, options: ReadOptions) -> tuple[Loaded, bool]:
     Raises:
         UsageError: it is no recording, or nobody knows its times.
         RecordingError: it is of no form, or cannot be read.
-        OSError: it cannot be read.
     """
     match source:
         case Loaded():
             return source, True
         case str() | Path():
-            return load(Path(source), options), True
+            try:
+                return load(Path(source), options), True
+            except OSError as error:
+                raise RecordingError(f"{source}: {cause(error)}") from None
         case np.ndarray():
             if source.ndim != 1:
                 raise UsageError(f"an array of readings has one dimension, got {source.ndim}: give one column")

@@ -91,7 +91,7 @@ def _start(*, not_private: bool = False, browser: bool = True) -> int:
 
     A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
     leave and what that tells, and write the configuration of an agent, as fugu plan auto does. What is recorded or
-    uploaded is deleted at the end.
+    uploaded is deleted at the end; plan.html stays, and has pictures of it.
 
     \b
     examples:

@@ -12,7 +12,7 @@ from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
 from fugu.host import arguments
-from fugu.host.files import write_secret
+from fugu.host.files import is_held, write_secret
 from fugu_cli.app import JsonOption, command, command_group
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
@@ -22,7 +22,7 @@ from fugu_cli.view.fleet import read_document
 from fugu_cli.view.terminal import answer, say, show_table, warn
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.keys import Root
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Registry, serving
 from gateway.fleet.signing import read_pins
 
 app = command_group("A fleet: its keys, its devices, and their signed documents.")
@@ -241,7 +241,9 @@ def status(
             raise CommandError(f"no device of fleet {opened.fleet} is in group {group}")
         refusals = {one.device: one for one in view.every(opened.refusals)}
     rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
-    answer(as_json, lambda: {"fleet": opened.fleet, "devices": rows}, lambda: view.show_devices(devices, refusals))
+    gateway = is_held(serving(registry))
+    document = {"fleet": opened.fleet, "gateway": gateway, "devices": rows}
+    answer(as_json, lambda: document, lambda: view.show_devices(devices, refusals, gateway))
     wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."

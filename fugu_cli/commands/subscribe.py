@@ -11,7 +11,7 @@ from itertools import islice
 from fugu.host.process import Parser
 from fugu.mqtt import Reading, Subscription
 from fugu_cli.connection import BROKER_HELP, broker_of
-from fugu_cli.errors import CommandLineError
+from fugu_cli.errors import NOTHING, CommandLineError
 from fugu_cli.view.readings import reading_json, reading_line
 
 __all__ = ["main"]
@@ -30,7 +30,8 @@ _EPILOG = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print readings until a signal, a count or a timeout; 0 at any of these.
 
-    1 if the time is over without a reading because there was no connection, or the broker refused it.
+    1 if the time is over without a reading because there was no connection, or the broker refused it; 3 if there was
+    one, and nothing came.
 
     Raises:
         FuguError: a name, an address or a file of the connection cannot be used.
@@ -66,7 +67,12 @@ def _print_readings(options: argparse.Namespace) -> int:
                 print(reading_json(reading) if options.json else reading_line(reading), flush=True)
     finally:
         _report(subscription)
-    return 0 if arrived or not subscription.link.last_error else 1
+    if arrived:
+        return 0
+    if subscription.link.last_error:
+        return 1
+    print(f"fugu: nothing of fleet {options.fleet} came in {options.timeout:g} s: is that its name?", file=sys.stderr)
+    return NOTHING
 
 
 def _readings(subscription: Subscription, options: argparse.Namespace) -> Iterator[Reading]:

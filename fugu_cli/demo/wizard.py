@@ -76,7 +76,11 @@ _MOST_READ = 10 << 20
 """Of an upload that is read at once."""
 _FIELDS = ("do", "topic", "path", "local", "folder", *_QUESTION)
 _BEGIN = "Choose a file, or record a topic."
-_RUN = "Run it", "This is all that the sensor's machine needs. The recording is deleted when this program ends."
+_RUN = (
+    "Run it",
+    "This is all that the sensor's machine needs. The recording is deleted when this program ends. plan.html stays, "
+    "and has pictures of the recording: only you may read it.",
+)
 _STDIN = 'kind = "stdin"  # a reading a line'
 
 

@@ -121,8 +121,8 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
     }
 
 
-def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> None:
-    """Print devices, and how many of them stand how."""
+def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> None:
+    """Print devices, how many of them stand how, and whether a gateway runs here; `None` if that cannot be known."""
     rows = []
     for one in devices:
         refusal = refusals.get(one.name)
@@ -137,6 +137,8 @@ def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> Non
     counts = Counter(standing(one) for one in devices)
     parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
     say(f"{counted(len(devices))}: {', '.join(parts)}.")
+    if gateway is False:
+        say("No gateway runs with this registry here: nothing is sent to devices, and what they say is not heard.")
 
 
 def show_events(events: Sequence[Event], most: int) -> None:

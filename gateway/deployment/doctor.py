@@ -115,7 +115,7 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in found.secrets]
     if found.policies is not None:
-        findings += _policies(found.policies, found.fleet, time.time())
+        findings += _policies(found.policies, found.fleet, time.time(), signed=found.registry is not None)
         if found.releases is not None and any(found.policies.glob("*.json")):
             findings += _releases(found.releases, found.policies, found.fleet)
     connected = False
@@ -145,8 +145,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     return findings
 
 
-def _policies(folder: Path, fleet: str, now: float) -> Iterator[Finding]:
-    if folder.is_dir() and not any(folder.glob("*.json")):
+def _policies(folder: Path, fleet: str, now: float, *, signed: bool) -> Iterator[Finding]:
+    if signed and folder.is_dir() and not any(folder.glob("*.json")):
         yield Finding("policies", "ok", "none in files: they are in the fleet's registry")
         return
     try:

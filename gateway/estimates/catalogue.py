@@ -46,8 +46,18 @@ class Catalogue:
         self._verified: set[object] = set()
 
     @classmethod
-    def load(cls, directory: Path | None, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> Self:
-        """Read every `*.json` file of a directory, if any. Raises PolicyError or GuaranteeError with a file's name."""
+    def load(
+        cls,
+        directory: Path | None,
+        fleet: str,
+        owns: Callable[[str], bool] = lambda _device: True,
+        *,
+        signed: bool = False,
+    ) -> Self:
+        """Read every `*.json` file of a directory, if any; there may be none if policies are `signed`, in a registry.
+
+        Raises PolicyError or GuaranteeError with a file's name.
+        """
         catalogue = cls(fleet, owns)
         if directory is None:
             return catalogue
@@ -55,9 +65,10 @@ class Catalogue:
             files = sorted(path for path in directory.iterdir() if path.suffix == ".json")
         except OSError as error:
             raise PolicyError(f"cannot read the folder of policies {directory.name}: {cause(error)}") from None
-        if not files:
+        if not files and not signed:
             raise PolicyError(
-                f"the folder of policies {directory.name} holds no .json file: copy the policy of each device there"
+                f"the folder of policies {directory.name} holds no .json file: copy the policy of each device there, "
+                "or name the registry of signed ones in [signed]"
             )
         for path in files:
             try:

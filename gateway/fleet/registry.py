@@ -37,7 +37,7 @@ from gateway.fleet.entries import (
     checked_name,
 )
 
-__all__ = ["Device", "Registry"]
+__all__ = ["Device", "Registry", "serving"]
 
 _BUSY_SECONDS = 5.0
 _FINAL = """
@@ -138,6 +138,11 @@ class Device:
     agent_version: str
     desired: Desired | None
     reported: Reported | None
+
+
+def serving(path: Path) -> Path:
+    """The file that a gateway holds while it sends what a registry wants."""
+    return path.with_name(f"{path.name}.gateway")
 
 
 class Registry:

@@ -24,10 +24,11 @@ from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
+from fugu.host.files import hold
 from fugu.mqtt import Link
 from gateway.fleet.enrolled import Enrolled, FleetFiles
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
 from gateway.part import Message, Part
 
@@ -67,6 +68,7 @@ class FleetLink:
         refused: Callable[[str, Reason], None] = lambda _device, _reason: None,
     ) -> None:
         self._registry = Registry(path)
+        self._running = hold(serving(path))
         self._rollouts = Rollouts(self._registry)
         self._link = link
         self._counters = counters
@@ -113,6 +115,8 @@ class FleetLink:
         except RegistryError as error:  # devices' answers are retained: they come again
             _log.error("what devices said last is not in the registry: %s", error)
         self._registry.close()
+        if self._running is not None:
+            self._running.close()
 
     def seen(self, device: str, status: Status) -> None:
         """A device's birth, status or last will has arrived; of a second the newest counts, and a birth before it."""
