@@ -1,4 +1,4 @@
-.PHONY: papers dist addon demo demo-location test all-tests plain-tests quick quick-tests mutants soak bench docs constraints \
+.PHONY: papers dist addon demo demo-location pictures test all-tests plain-tests quick quick-tests mutants soak bench docs constraints \
     lint setup-demo setup-test
 
 # Tests wait as much as they compute: five at a time keep two cores busy.
@@ -16,6 +16,12 @@ export PYTHONDONTWRITEBYTECODE =
 
 demo: setup-demo
 	.venv/bin/fugu demo
+
+# The README's picture, of a new run: what it says in the README is to be written again then.
+pictures: setup-demo
+	.venv/bin/fugu demo --no-browser --out demo
+	cp demo/watch-N10.svg docs/pictures/night.svg
+	cp demo/watch-N10-dark.svg docs/pictures/night-dark.svg
 
 demo-location: setup-demo
 	.venv/bin/fugu demo walk

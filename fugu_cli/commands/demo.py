@@ -44,7 +44,7 @@ def _demo(
 
     Args:
         what ([hearts|walk]): Counts of three nights, or places.
-        out: Folder for report.html and everything that the run writes (default: demo).
+        out: Folder for pictures, logs, and the walk's report.html (default: demo).
         browser: Open the page of hearts.
         seconds: The walk ends when so many seconds' points have arrived.
         broker_kind: auto, mosquitto or embedded.

@@ -18,24 +18,25 @@ from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_cha
 from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import epsilon_to_odds
+from fugu.contract.stretches import Stretch
 from fugu.host.csv_file import csv_rows
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
 from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
-from fugu.privacy.quilts import group_dp_scale, mqm_exact
+from fugu_cli.view.lanes import time_marks
 
 __all__ = [
     "BEATS",
     "EPSILON",
+    "HEART",
     "RECORDINGS",
     "AnyFrame",
     "Replay",
@@ -54,6 +55,7 @@ RECORDINGS = Path(fugu.__file__).parent / "data"
 EPSILON = 1.0
 BEATS = 300
 """Heartbeats of a window, and of the running baseline."""
+HEART = "heart rate, beats a minute"
 BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
 
@@ -68,10 +70,9 @@ class Replay:
         values: (n,) what the sensor reads at each tick; NaN or `None` where nothing.
         states: (n,) their states, -1 where there is none, as before a running mean.
         transition: (k, k) the chain that an attacker believes who knows the habits.
-        steady: chains that never change, for quilts to be compared with; `None` without a comparison.
         of: what is counted, in words after "the share of time".
         tick: what a tick is called.
-        recorded: what was recorded.
+        recorded: what was recorded, with its unit.
     """
 
     name: str
@@ -80,10 +81,9 @@ class Replay:
     values: Floats | list[str | None]
     states: Ints
     transition: Floats
-    steady: BinaryChains | None = None
     of: str = "above the sleeper's own baseline"
     tick: str = "heartbeat"
-    recorded: str = "heart rate"
+    recorded: str = HEART
 
     topic: ClassVar[Literal["window", "symbols"]] = "window"
 
@@ -109,16 +109,13 @@ class Replay:
         return frame.first, frame.first + frame.length, frame
 
     def came(self, frames: Mapping[int, AnyFrame]) -> int:
-        """Number of values in frames."""
-        return len(frames)
+        """Number of values in frames, of those that are to come."""
+        return sum(first in self.windows for first in frames)
 
-    def results(
-        self, live: Mapping[int, AnyFrame], others: Mapping[int, AnyFrame] | None = None, *, attacked: bool = False
-    ) -> Results | None:
+    def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> Results | None:
         """Compare what arrived with the truth, and attack it: see `evaluate`."""
-        windows = {first: frame for first, frame in live.items() if isinstance(frame, WindowFrame)}
-        prepared = {first: frame for first, frame in (others or {}).items() if isinstance(frame, WindowFrame)}
-        return evaluate(self, windows, prepared, attacked=attacked)
+        windows = {first: frame for first, frame in frames.items() if isinstance(frame, WindowFrame)}
+        return evaluate(self, windows, attacked=attacked)
 
     @property
     def hours(self) -> float:
@@ -128,7 +125,59 @@ class Replay:
     @property
     def promise(self) -> float:
         """By how much the odds on a tick may change, at the most."""
-        return epsilon_to_odds(self.policy.guarantee.epsilon)
+        return epsilon_to_odds(self.tick_epsilon)
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Losses of a tick and of usual lengths of time."""
+        rows = self.policy.bound(self.policy.verify()).rows(self.policy.clock.period_us)
+        single = rows[0]._replace(name=self.tick)
+        return single, *(row for row in rows if row.name[0].isdigit())
+
+    @property
+    def tick_epsilon(self) -> float:
+        """Loss of a single tick."""
+        promise = self.policy.guarantee
+        return promise.epsilon if promise.stretch_ticks == 1 else self.stretches[0].epsilon
+
+    @property
+    def about(self) -> str:
+        """Name of the stretch that the promise is about."""
+        ticks = self.policy.guarantee.stretch_ticks
+        return next((row.name for row in self.stretches if row.ticks == ticks), self.tick)
+
+    def span(self, ticks: int) -> tuple[float, float]:
+        """Hours that are drawn when so many ticks have been read: all of them."""
+        return 0.0, self.states.size * self.hours
+
+    @cached_property
+    def marks(self) -> list[tuple[float, str]]:
+        """Words along the axis of time."""
+        return time_marks(self.states.size * self.hours)
+
+    @property
+    def drawn(self) -> str:
+        """Words for the picture of what leaves."""
+        return f"share of {self.tick}s {self.of} · dashes: truth, drawn here only"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parts of the day that a window counts apart; none where it counts all together."""
+        [window] = self.policy.windows
+        return () if window.query.blocks is None else tuple(window.query.blocks.labels)
+
+    @cached_property
+    def ordinary(self) -> Floats | None:
+        """(n,) ln of the factor by which symbols of ordinary randomised response change the odds on each tick.
+
+        For an attacker who uses all of them (forward-backward with the average chain of the class); `None` unless there
+        are two states.
+        """
+        if self.transition.shape != (2, 2):
+            return None
+        flip = round(2**32 / (1.0 + self.promise))
+        symbols = release_symbols(self.states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
+        return odds_change(symbols, Knowledge(self.transition, np.zeros_like(self.states)))
 
     @property
     def beginning(self) -> int:
@@ -157,13 +206,12 @@ class Replay:
         least = len(query.blocks.labels)
         return np.bincount(blocks[inside], minlength=least), np.bincount(blocks, minlength=least)
 
-    @cached_property
-    def prepared(self) -> Mapping[int, AnyFrame]:
-        """Frames of the first third of the windows, by first tick: simulated here, with the noise of the policy."""
+    def simulated(self) -> Mapping[int, AnyFrame]:
+        """Frames of all values, by first tick, as a device would send them: with the noise of the policy."""
         [window] = self.policy.windows
         frames, rng = dict[int, AnyFrame](), np.random.default_rng()
         success = -math.expm1(-1.0 / float(Fraction(window.scale)))
-        for first in self.windows[: -(-len(self.windows) // 3)]:
+        for first in self.windows:
             true, _ = self.counts(first)
             # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
             up, down = rng.geometric(success, (2, true.size))
@@ -196,29 +244,24 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
     plan = joint_plan(covered.chains, EPSILON, "universal", [WantedWindow("above", BEATS, ("above",))])
     epoch = time.time() - period * len(values) if epoch is None else epoch
     about = PolicyHeader(FLEET, f"watch-{name}", "heart-rate", BASELINE, period, epoch=round(epoch))
-    low, high = covered.low, covered.high
-    steady = BinaryChains(q=(low[0, 1], high[0, 1]), r=(low[1, 0], high[1, 0]))
     sensor = {"kind": "replay", "file": str(path.resolve()), "column": "value", "loop": False}
-    return Replay(
-        f"Sleeper {name}", build_window_policy(plan, about), sensor, values, states, covered.transition, steady
-    )
+    return Replay(f"Sleeper {name}", build_window_policy(plan, about), sensor, values, states, covered.transition)
 
 
 @dataclass(frozen=True)
 class Results:
-    """Windows of one replay that arrived, or were prepared; shares are in 0..1.
+    """Windows of one replay that arrived; shares are in 0..1.
 
     Attributes:
         hours: (w,) middle of each share.
         truth: (w,) the true shares, (w, g) flattened where windows have several counts.
         released: (w,) the shares that arrived.
-        live: how many windows really arrived; the others were prepared.
+        live: how many values arrived.
+        end: the tick after the last of them.
         band: half the width of a 95 % interval of a released share.
-        quilts: the same with the noise of quilts, for chains inside those of the class that do not change, and an
-            adversary who knows no state; `None` unless there are two states.
-        group: the same if all ticks of a window are protected as one; `None` likewise.
-        ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
-            tick, for an attacker who uses all of them (forward-backward with the average chain of the class).
+        ticks: (n,) the ticks that have a state.
+        ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each of
+            them; only of those before `end` while the replay goes on.
         ours: (n,) the same of the windows that arrived; `None` for counts by parts of the day.
         learner: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
             made to him; `None` while the replay goes on.
@@ -230,9 +273,9 @@ class Results:
     truth: Floats
     released: Floats
     live: int
+    end: int
     band: float
-    quilts: float | None
-    group: float | None
+    ticks: Ints
     ordinary: Floats | None
     ours: Floats | None
     learner: Floats | None
@@ -240,26 +283,14 @@ class Results:
     attackers: ClassVar[int] = len(COUNT_ATTACKERS)
 
     @property
-    def head(self) -> str:
-        """First line of the picture of use."""
-        [window] = self.replay.policy.windows
-        parts = ", for each part of the day" if window.blocks is not None else ""
-        return f"Useful: share of {window.length} {self.replay.tick}s{parts}"
+    def parts(self) -> tuple[str, ...]:
+        """Parts of the day."""
+        return self.replay.parts
 
     @property
-    def legend(self) -> tuple[str, str]:
-        """Words for the line that a subscriber gets, and for the true one."""
-        return "what a subscriber gets, with its 95 % band", "the truth, which stays on the device"
-
-    @property
-    def reaches(self) -> tuple[tuple[str, float | None], ...]:
-        """Half widths of the bands of several mechanisms under the same promise."""
-        return ("Fugu Edge", self.band), ("Markov quilts", self.quilts), ("group privacy", self.group)
-
-    @property
-    def axis_hours(self) -> float:
-        """Hours of the picture's axis."""
-        return self.replay.states.size * self.replay.hours
+    def off(self) -> str:
+        """Error of the values, in a few words."""
+        return f"off by {100 * self.error:.0f} points on average"
 
     def use(self) -> str:
         """Say in a sentence how far off what was released is."""
@@ -281,27 +312,19 @@ class Results:
 
     def beyond(self, changes: Floats) -> float:
         """The share of ticks on which odds change by more than is promised."""
-        return float((changes > self.replay.policy.guarantee.epsilon).mean())
+        return float((changes > self.replay.tick_epsilon).mean())
 
 
-def evaluate(
-    replay: Replay,
-    live: Mapping[int, WindowFrame],
-    others: Mapping[int, WindowFrame] | None = None,
-    *,
-    attacked: bool = False,
-) -> Results | None:
+def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: bool = False) -> Results | None:
     """Compare what arrived with the truth, and attack it; `None` if no whole window did.
 
     Args:
         replay: the recording.
-        live: windows that arrived, by first tick.
-        others: windows that were prepared, for those that have not arrived.
+        frames: windows that arrived, by first tick.
         attacked: run all attackers, not only the one who knows the habits; it takes a while.
     """
     [window] = replay.policy.windows
     policy, truths = replay.policy, {}
-    frames = {**(others or {}), **live}
     for at in sorted(set(replay.windows) & set(frames)):
         # Of a window in which the device has missed ticks nobody can say what was counted.
         if frames[at].observed == window.length:
@@ -314,44 +337,36 @@ def evaluate(
     parts = counts.shape[1] if window.query.blocks is not None else 1
     middles = first[:, None] + (np.arange(parts) + 0.5) * length / parts
     chosen = slice(None) if parts > 1 else slice(varied := int(np.argmax(true.std(axis=0))), varied + 1)
-    tail = -math.log(0.05) / length  # of Laplace noise of scale 1: as far as its 95 % reach
-    quilts = group = ordinary = None
-    segments, seen, epsilon = np.zeros_like(replay.states), replay.states >= 0, policy.guarantee.epsilon
-    knowledge = Knowledge(replay.transition, segments)
-    if replay.steady is not None:
-        quilts = tail * mqm_exact(replay.steady, None, epsilon).scale
-        group = tail * group_dp_scale(length, epsilon)
-    if replay.transition.shape == (2, 2):
-        flip = round(2**32 / (1.0 + replay.promise))
-        symbols = release_symbols(replay.states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
-        ordinary = odds_change(symbols, knowledge)[seen]
+    end = int(first[-1]) + length
+    known = replay.states.size if attacked else end
+    seen = np.flatnonzero(replay.states[:known] >= 0)
     ours = learned = None
     attacks: tuple[Attack, ...] = ()
     if parts == 1 and window.overlap == 1:
-        end = replay.states.size if attacked else int(first[-1]) + length
+        segments = np.zeros(known, dtype=np.int64)
         groups, names = window.groups(policy.discretiser.states), len(policy.discretiser.states)
-        present = seen[:end].astype(np.int64)
-        outputs = CountOutputs(counts, first, length, scale, groups, end, names, present)
-        knowledge = Knowledge(replay.transition, segments[:end])
-        ours = odds_change(outputs, knowledge)[seen[:end]]
+        present = (replay.states[:known] >= 0).astype(np.int64)
+        outputs = CountOutputs(counts, first, length, scale, groups, known, names, present)
+        knowledge = Knowledge(replay.transition, segments)
+        ours = odds_change(outputs, knowledge)[seen]
         if attacked:
-            attacks = attack(replay.states, segments, outputs, epsilon)
+            attacks = attack(replay.states, segments, outputs, policy.guarantee.epsilon)
             if (learner := furthest_learner(attacks)) is not None:
-                told = replace(knowledge, truth=replay.states)
-                learned = odds_change(outputs, told, COUNT_ATTACKERS[learner.attacker])[seen]
+                supervised = replace(knowledge, truth=replay.states)
+                learned = odds_change(outputs, supervised, COUNT_ATTACKERS[learner.attacker])[seen]
     return Results(
-        replay,
-        (middles * replay.hours).ravel(),
-        (true / ticks)[:, chosen].ravel(),
-        np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
-        len(set(truths) & set(live)),
-        window_error(scale, length).share_95 * parts,
-        quilts,
-        group,
-        ordinary,
-        ours,
-        learned,
-        attacks[0] if attacks else None,
+        replay=replay,
+        hours=(middles * replay.hours).ravel(),
+        truth=(true / ticks)[:, chosen].ravel(),
+        released=np.clip(counts / ticks, 0.0, 1.0)[:, chosen].ravel(),
+        live=len(truths),
+        end=known,
+        band=window_error(scale, length).share_95 * parts,
+        ticks=seen,
+        ordinary=None if replay.ordinary is None else replay.ordinary[seen],
+        ours=ours,
+        learner=learned,
+        attack=attacks[0] if attacks else None,
     )
 
 

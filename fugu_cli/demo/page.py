@@ -45,7 +45,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
+_SHARED = "dom.js", "lanes.js", "lanes.css"
+"""Of the live page: one drawing for both."""
 _REPORT = "report.html"
 _LEADS = (
     '<!doctype html><meta charset="utf-8"><title>Fugu</title><link rel="icon" href="data:,">'
@@ -67,10 +69,10 @@ class Page:
     """
 
     def __init__(self, *, browser: bool, posted: _Posted | None = None) -> None:
-        self._state: dict[str, Any] = {"pictures": {}, "replays": []}
-        self._files = {
-            f"/{one.name}": one.read_bytes() for one in (files("fugu_cli.demo") / "assets").iterdir() if one.is_file()
-        }
+        self._state: dict[str, Any] = {"replays": []}
+        own, shared = files("fugu_cli.demo") / "assets", files("gateway.page") / "assets"
+        assets = *own.iterdir(), *(shared / name for name in _SHARED)
+        self._files = {f"/{asset.name}": asset.read_bytes() for asset in assets if asset.is_file()}
         self._browser = browser
         self._drawn = 0
         self._posted = posted
@@ -106,12 +108,11 @@ class Page:
         before = [*self._state["replays"], {}][: max(at + 1, len(self._state["replays"]))]
         self.show(replays=[*before[:at], {**before[at], **fields}, *before[at + 1 :]])
 
-    def draw(self, **pictures: str) -> None:
-        """Show pictures, by name, in place of older ones."""
-        numbers = self._state["pictures"]
-        self._files |= {f"/{name}.svg": picture.encode() for name, picture in pictures.items()}
+    def draw(self, at: int, document: dict[str, Any]) -> None:
+        """Draw the lanes of a replay, in place of older ones."""
+        self._files[f"/lanes-{at}.json"] = json.dumps(document, allow_nan=False).encode()
         self._drawn += 1
-        self.show(pictures={**numbers, **dict.fromkeys(pictures, self._drawn)})
+        self.show_replay(at, drawn=self._drawn)
 
     def link(self, report: str) -> None:
         """Serve a report, and link it."""

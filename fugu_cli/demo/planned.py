@@ -8,7 +8,8 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from edge_agent.config_schema import Mqtt
 from edge_agent.sensors.opening import open_sensor
 from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
+from fugu.contract.verdicts import sure_words
 from fugu.host.files import write_secret
 from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.planning.auto import AutoPlan, plan_auto
@@ -41,7 +44,7 @@ from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError
-from fugu_cli.demo.session import show_replay, stream
+from fugu_cli.demo.session import draw_replay, stream
 from fugu_cli.demo.symbols import SymbolReplay
 from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu_cli.errors import NOTHING
@@ -53,7 +56,8 @@ _DAY = 86_400.0
 _MESSAGES = 90
 """At most so many of a replay of symbols."""
 _PLANNED = "The plan is below. If it is what you want, write the configuration."
-_PREPARED = "Nothing has left: what would leave was prepared on this machine, with the noise of the policy."
+_PREPARED = "What would leave"
+_NEAREST = "What would be nearest to useful"
 _NO_ANSWER = "there is no answer to this question"
 _PORT = 1884
 """Of the broker that has the readings, which is not the fleet's."""
@@ -91,7 +95,7 @@ def plan_and_replay(
         if (replay := _replay_of(plan, Path(folder))) is None:
             say(_NOT_REPLAYED)
         else:
-            show_replay(page, [replay])
+            draw_replay(page, 0, replay, 0)
             results, missing = _replayed(page, replay)
             stage = "all of it has been sent and attacked"
             for sentence in summary(results):
@@ -108,14 +112,15 @@ def plan_and_replay(
 def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:
     """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
     plan, offers = _shown_plan(page, path, readings, options)
-    with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-        if (replay := _replay_of(plan, Path(folder))) is not None:
-            show_replay(page, [replay])
-            page.show_replay(0, live=_PREPARED)
+    if plan.useful:
+        with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+            if (replay := _replay_of(plan, Path(folder))) is not None:
+                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated()))
+                page.show_replay(0, name=_PREPARED)
     shown = []
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
-        shown.append({"words": offer_line(offer, []).replace("--", ""), "options": texts})
+        shown.append({**_offered(offer, options), "options": texts})
     page.show(stage=_PLANNED if answers(plan) else _NO_ANSWER, done=0.0, ended=True, offers=shown)
     return plan
 
@@ -154,11 +159,64 @@ def _shown_plan(page: Page, path: Path, readings: Readings | None, options: Auto
             page.show(stage=f"planning: {part}", done=share)
 
         plan = find(question, progress=tell)
-        useful, private, *details = plan.verdict
-        page.show(verdict=f"{useful} {private}")
-        page.show_replay(0, details=details, said=["", "" if plan.useful else _NOTHING, ""])
+        page.show(verdicts=_verdicts(plan), details=plan.verdict[2:])
         page.link(plan.page())
-        return plan, [] if answers(plan) else offers_of(find, other_options(plan.details, options), tell)
+        if answers(plan):
+            return plan, []
+        _show_nearest(page, plan)
+        return plan, offers_of(find, other_options(plan.details, options), tell)
+
+
+def _show_nearest(page: Page, plan: Plan) -> None:
+    """Draw what is not useful, with the noise that it would have."""
+    details = plan.details
+    if not isinstance(details, AutoPlan):
+        return
+    near = (
+        [details.recommended]
+        if plan.useful
+        else [
+            one
+            for one in details.candidates
+            if one.kind in ("windows", "symbols") and one.devices == 1 and math.isfinite(one.expected_error)
+        ]
+    )
+    if not near:
+        return
+    nearest = min(near, key=lambda one: one.expected_error / max(one.guess_error, 1e-9))
+    with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+        replay = _replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
+        if replay is not None:
+            draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated()))
+            page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
+
+
+def _verdicts(plan: Plan) -> list[list[str]]:
+    """Two verdicts for the page: their look, their first words, and why."""
+    good = plan.useful, plan.privacy != "none"
+    told = [sentence.partition(": ") for sentence in plan.verdict[:2]]
+    return [
+        ["yes" if held else "no", first, f"{why[:1].upper()}{why[1:]}"]
+        for held, (first, _, why) in zip(good, told, strict=True)
+    ]
+
+
+def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
+    """An offer as a button, and what it gives up."""
+    words, other = offer
+    changed = {
+        field.name: getattr(other, field.name)
+        for field in fields(other)
+        if getattr(other, field.name) != getattr(options, field.name)
+    }
+    settings = ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in changed.items()
+    )
+    more = f"It is {words.partition(', for ')[0].replace(' instead', '')}."
+    if other.epsilon > options.epsilon:
+        before, after = sure_words(options.epsilon), sure_words(other.epsilon).removeprefix("from 50 % ")
+        more += f" What that gives up: somebody gets {before} now, and {after} then."
+    return {"words": f"Plan with {settings} instead", "more": more}
 
 
 def _planner(readings: Readings, path: Path, whose: Whose) -> Planner:
@@ -196,7 +254,7 @@ def _replay_of(plan: Plan, folder: Path) -> Replay | None:
         policy = policy.model_copy(update={"frame_ticks": max(policy.frame_ticks, -(-len(read) // _MESSAGES))})
     words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
-    return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, None, **words)
+    return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, **words)
 
 
 def _plain(readings: Readings, file: Path) -> Readings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import tempfile
@@ -14,35 +13,42 @@ from pathlib import Path
 from threading import Lock
 
 from firmware_sim.devices import write_config
+from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import Status
-from fugu.contract.stretches import Stretch
 from fugu.contract.topics import parse_topic, topic_of
-from fugu.library.auto_words import time_words
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.evaluation import AnyFrame, Replay, Results, load_night, read_night, summary
+from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_night, read_night, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.pictures import html_report, private_picture, reading_picture, useful_picture
 from fugu_cli.demo.processes import DemoError, gateway, start_broker
+from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
+from fugu_cli.view.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["run", "show_replay", "stream"]
-
+__all__ = ["draw_replay", "night_picture", "run", "show_recording", "stream"]
 
 NIGHTS = ("N10", "N05", "N07")
 """The most restless one first."""
+_OTHERS = {"learns": "Attacker, learning", "ordinary": "With ordinary noise"}
+_TITLE = "The night is shared. Every heartbeat stays in doubt."
+_SUB = (
+    "All that leaves this watch of its readings is green. An attacker who knows the sleeper's habits gets, about any "
+    "heartbeat, from 50 % to at most 73 % sure."
+)
 _TICK_SECONDS, _REPLAY_SECONDS = 0.001, 20.0
 """From tick to tick of a replay, unless it would then take longer than that."""
 _MOST_SECONDS = 600.0
+_TOLD_FROM = 0.03
+"""The share that is done from which on the time that is left is told."""
 _STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
 """A device of which nothing changes for so long is named, and then left out."""
 
 
 def run(out: Path, broker: str, *, browser: bool) -> int:
-    """Run the demo until the nights are over, and write its report; returns 1 if something is missing in it.
+    """Run the demo until the nights are over, and write a picture of each; returns 1 if something is missing in it.
 
     Args:
-        out: folder for `report.html`, its first two pictures, `useful.svg` and `private.svg`, and the processes' logs.
+        out: folder for two pictures of each night, light and dark, and the processes' logs.
         broker: "auto", "mosquitto" or "embedded".
         browser: open the page.
 
@@ -51,50 +57,75 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
     """
     out.mkdir(parents=True, exist_ok=True)
     with Page(browser=browser) as page:
-        page.show(title="Three nights of heartbeats, useful and private", stage="reading three nights")
+        page.show(title=_TITLE, sub=_SUB, about="three real nights, replayed", stage="reading three nights")
         say("reading three nights, and fitting a class of chains to each ...")
         for at, name in enumerate(NIGHTS):
             _, period, values = read_night(name)
-            page.show_replay(at, name=f"Sleeper {name}", live=f"{len(values)} heartbeats.")
-            page.draw(**{f"reading-{at}": reading_picture(values, period / 3600.0, 0, "heart rate")})
-        replays = []
+            page.show_replay(at, name=f"Night {at + 1}")
+            show_recording(page, at, values, period / 3600.0, HEART)
+        replays = list[Replay]()
         for name in NIGHTS:
+            page.show(stage=f"planning the noise of night {len(replays) + 1}")
             replays.append(load_night(name))
-            show_replay(page, replays)
+            draw_replay(page, len(replays) - 1, replays[-1], 0)
         name, seconds, nights, missing = stream(page, replays, out, broker)
-        report = html_report(nights, name, seconds, missing)
-        (out / "report.html").write_text(report)
-        (out / "useful.svg").write_text(useful_picture(nights[0]))
-        (out / "private.svg").write_text(private_picture(nights[0]))
-        for sentence in summary(nights[0])[:2]:
-            say(f"\n{sentence}")
-        say(f"\nthe other nights, and what attackers reached: {out / 'report.html'}")
+        for night in nights:
+            for look, dark in (("", False), ("-dark", True)):
+                (out / f"{night.replay.device}{look}.svg").write_text(night_picture(night, dark=dark), encoding="utf-8")
+        for night in nights:
+            say(f"\n{night.replay.name}", style="bold")
+            for sentence in summary(night):
+                say(sentence)
+        came, expected = (sum(counts) for counts in zip(*((n.live, n.replay.expected) for n in nights), strict=True))
+        say(f"\n{came} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of the nights are in {out}")
         for sentence in missing:
             say(f"missing: {sentence}")
-        page.link(report)
         page.show(stage="all three nights have been sent and attacked", ended=True)
         page.stay()
     return 1 if missing else 0
 
 
-def show_replay(page: Page, replays: Sequence[Replay]) -> None:
-    """Show what is recorded, the first windows as they were prepared, and what is promised."""
-    at = len(replays) - 1
-    replay = replays[at]
-    bound = replay.policy.bound(replay.policy.verify())
-    promise = _stretch_odds(bound.rows(replay.policy.clock.period_us), replay.tick, bound.epsilon(1))
-    page.show_replay(at, name=replay.name, promise=promise)
-    _draw(page, at, replay, _Device())
+def night_picture(night: Results, *, dark: bool) -> str:
+    """A picture of a whole night: what stays, what leaves, and what three attackers can say."""
+    replay = night.replay
+    lanes = [*replay_lanes(replay, replay.states.size, night)]
+    for name, lane in attacker_lanes(replay, night).items():
+        if name != "knows":
+            lanes[-1] = lanes[-1]._replace(marks=())
+            lanes.append(lane._replace(title=_OTHERS[name], height=140))
+    return lanes_svg(f"{replay.name}: what stays, what leaves, and what attackers can say", lanes, dark=dark)
 
 
-def _stretch_odds(stretches: Sequence[Stretch], tick: str, epsilon: float) -> list[str]:
-    """A sentence in odds for each of a tick, ten minutes and an hour; epsilon is that of a tick."""
-    told = [f"Any single {tick}: an attacker's odds on it change by a factor of at most {math.exp(epsilon):.2g}."]
-    for stretch in stretches:
-        if stretch.name in ("10 minutes", "1 hour"):
-            odds = f"an attacker's odds on how they were change by a factor of at most {math.exp(stretch.epsilon):.2g}"
-            told.append(f"Any {stretch.name}: {odds if stretch.protected else 'nothing is promised'}.")
-    return told
+def show_recording(page: Page, at: int, values: Floats | Sequence[str | None], hours: float, of: str) -> None:
+    """Draw a recording of which nothing has been read yet, and empty lanes below it."""
+    stays = readings_lane(values, hours, 0, of)
+    stays = stays._replace(number=f"{len(values):,}")
+    leaves = Lane(
+        *("leaves", "Leaves", "0", "nothing yet", "", 174, stays.span, (), (0.0, 1.0)),
+        *(percent_marks((0.0, 0.5, 1.0)), ()),
+    )
+    attacker = leaves._replace(
+        look="attacker",
+        title="Attacker",
+        number="–",
+        height=190,
+        marks=time_marks(stays.span[1]),
+        range=(0.5, 1.0),
+        levels=percent_marks((0.5, 0.75, 1.0)),
+    )
+    lanes = lanes_document([stays, leaves, attacker])
+    page.draw(at, {"lanes": lanes[:2], "attackers": {"knows": lanes[2]}, "waiting": True})
+
+
+def draw_replay(page: Page, at: int, replay: Replay, ticks: int, results: Results | None = None) -> None:
+    """Draw what has been read and has come of a replay."""
+    page.draw(
+        at,
+        {
+            **replay_document(replay, ticks, results),
+            "waiting": not replay.parts and (results is None or results.attack is None),
+        },
+    )
 
 
 @dataclass
@@ -105,7 +136,6 @@ class _Device:
     ticks: int = 0
     outbox_depth: int = 0
     error: str = ""
-    bytes: int = 0
     frames: dict[int, AnyFrame] = field(default_factory=dict)
 
 
@@ -138,7 +168,6 @@ class Subscriber:
                 else:
                     first, end, frame = self._replays[parsed.device].decode(payload)
                     device.frames[first] = frame
-                    device.bytes = len(payload)
                     device.ticks = max(device.ticks, end)
                 if (device.ticks, device.outbox_depth, len(device.frames)) != before:
                     device.moved = time.monotonic()
@@ -149,7 +178,7 @@ class Subscriber:
         """State of a device until now."""
         with self._lock:
             one = self.devices[device]
-            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, one.bytes, dict(one.frames))
+            return _Device(one.moved, one.ticks, one.outbox_depth, one.error, dict(one.frames))
 
     def stands(self, device: str, since: float) -> tuple[float, str]:
         """How many seconds nothing of a device has changed, of those since a moment, and where it stands."""
@@ -173,6 +202,7 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
         subscriber.link.start()
         stack.callback(subscriber.link.stop)
         say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
+        page.show(stage="starting a gateway and what it hears of")
         began = time.monotonic()
         serving, devices = _start(stack, replays, Path(folder), out, port)
         missing = _watch(page, subscriber, serving, devices, replays)
@@ -186,7 +216,7 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
             missing.append(f"nothing of {replay.device} reached the subscriber")
         else:
             results.append(found)
-            _draw(page, at, replay, subscriber.heard(replay.device), found)
+            draw_replay(page, at, replay, replay.states.size, found)
     if not results:
         raise DemoError(f"nothing of {replays[0].device} reached the subscriber")
     return name, seconds, results, missing
@@ -235,7 +265,7 @@ def _watch(
 
     A device that stands still is named, and after a while killed; returns a sentence for each.
     """
-    began = time.monotonic()
+    began = moving = time.monotonic()
     named, missing, drawn = dict[str, str](), list[str](), dict[str, int]()
     ticks = sum(replay.states.size for replay in replays)
     with working("replaying", measured=True) as progress:
@@ -254,16 +284,18 @@ def _watch(
                     missing.append(f"{device} stood still for {still:.0f} s and was ended: {where}")
                     _kill(devices.pop(device))
             heard = [subscriber.heard(replay.device) for replay in replays]
+            if not any(one.ticks for one in heard):
+                moving = time.monotonic()
             done = sum(min(one.ticks, replay.states.size) for one, replay in zip(heard, replays, strict=True)) / ticks
-            left = (time.monotonic() - began) * (1.0 - done) / done if done else None
+            left = (time.monotonic() - moving) * (1.0 - done) / done if done >= _TOLD_FROM else None
             came = sum(replay.came(one.frames) for one, replay in zip(heard, replays, strict=True))
-            stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} values have come"
+            stage = f"replaying: {came} of {sum(replay.expected for replay in replays)} numbers sent"
             page.show(stage=stage, done=done, left=left, stalled="; ".join(named.values()))
             progress(stage.partition(": ")[2], done)
             for at, (one, replay) in enumerate(zip(heard, replays, strict=True)):
-                if len(one.frames) > drawn.get(replay.device, 0):
-                    drawn[replay.device] = len(one.frames)
-                    _draw(page, at, replay, one)
+                if one.ticks > drawn.get(replay.device, 0):
+                    drawn[replay.device] = one.ticks
+                    draw_replay(page, at, replay, one.ticks, replay.results(one.frames))
             time.sleep(0.1)
     page.show(stalled="")
     return missing
@@ -280,23 +312,3 @@ def _over(
     if serving.poll() is not None:
         raise DemoError("the gateway has ended: see gateway.log")
     return None not in codes
-
-
-def _draw(page: Page, at: int, replay: Replay, heard: _Device, results: Results | None = None) -> None:
-    """Show what has come of a replay; where nothing has come yet, what was prepared."""
-    if results is None:
-        results = replay.results(heard.frames, replay.prepared)
-    pictures = {f"reading-{at}": reading_picture(replay.values, replay.hours, heard.ticks, replay.recorded)}
-    said: tuple[str, ...] = ()
-    if results is not None:
-        pictures[f"useful-{at}"] = useful_picture(results, results.axis_hours)
-        if results.ours is not None:
-            pictures[f"private-{at}"] = private_picture(results)
-        said = summary(results)
-    leaves = f"What leaves: {heard.bytes} bytes every {time_words(replay.every)}, measured. " if heard.bytes else ""
-    live = f"{replay.came(heard.frames)} of {replay.expected} values have come from the device."
-    if results is not None and replay.prepared and results.live < results.truth.size:
-        live += " The others in the picture were prepared: the same noise, drawn beforehand on this machine."
-    shown = f"{min(heard.ticks, replay.states.size)} of {replay.states.size} {replay.tick}s have been read."
-    page.draw(**pictures)
-    page.show_replay(at, live=live, said=[shown, leaves + "".join(said[:1]), " ".join(said[1:])])

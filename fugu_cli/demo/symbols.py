@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from fugu.attackers.evaluation import attack, furthest_learner, odds_change
 from fugu.attackers.learning import ATTACKERS
-from fugu.attackers.outputs import Knowledge, SymbolOutputs
+from fugu.attackers.outputs import Knowledge, SymbolOutputs, release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.contract.frames import SymbolFrame
 from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
@@ -19,7 +18,7 @@ from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
 __all__ = ["SymbolReplay", "SymbolResults"]
 
 _SHOWN = 300
-"""Ticks of the picture: the first ones."""
+"""Ticks of the picture: the newest ones."""
 
 
 @dataclass(frozen=True)
@@ -36,24 +35,9 @@ class SymbolResults(Results):
     attackers: ClassVar[int] = len(ATTACKERS)
 
     @property
-    def head(self) -> str:
-        """First line of the picture of use."""
-        return f"Useful: the state now, the first {self.truth.size} {self.replay.tick}s"
-
-    @property
-    def legend(self) -> tuple[str, str]:
-        """Words for the line that a subscriber gets, and for the true one."""
-        return "the filter's probability, from symbols so far", "the true state, which stays on the device"
-
-    @property
-    def reaches(self) -> tuple[tuple[str, float | None], ...]:
-        """None: a symbol has no band."""
-        return ()
-
-    @property
-    def axis_hours(self) -> float:
-        """Hours of the picture's axis."""
-        return float(self.hours[-1]) + 0.5 * self.replay.hours
+    def off(self) -> str:
+        """Share of ticks at which the state is right, in a few words."""
+        return f"a filter names the state rightly {100 * self.right:.0f} % of the time"
 
     def use(self) -> str:
         """Say in a sentence how often the state is named rightly."""
@@ -88,17 +72,32 @@ class SymbolReplay(Replay):
         """Number of symbols in frames."""
         return sum(len(frame.symbols) for frame in frames.values() if isinstance(frame, SymbolFrame))
 
-    @cached_property
-    def prepared(self) -> Mapping[int, AnyFrame]:
-        """None: symbols come at once."""
-        return {}
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """None: a symbol is of one tick."""
+        return ()
 
-    def results(
-        self, live: Mapping[int, AnyFrame], others: Mapping[int, AnyFrame] | None = None, *, attacked: bool = False
-    ) -> SymbolResults | None:
+    @property
+    def drawn(self) -> str:
+        """Words for the picture of what leaves."""
+        return f"probability of {self.of}, by a filter of the symbols, the newest {_SHOWN} {self.tick}s · dashes: truth"
+
+    def span(self, ticks: int) -> tuple[float, float]:
+        """Hours that are drawn when so many ticks have been read: the newest ones."""
+        end = min(max(ticks, _SHOWN), self.states.size)
+        return max(end - _SHOWN, 0) * self.hours, end * self.hours
+
+    def simulated(self) -> Mapping[int, AnyFrame]:
+        """One frame of all symbols, as the policy would draw them."""
+        if self.policy.table is None:
+            return {}
+        symbols = release_symbols(self.states, self.policy.table, np.random.default_rng()).symbols
+        return {0: SymbolFrame(1, -1, 0, bytes(np.maximum(symbols, 0).astype(np.uint8).tolist()))}
+
+    def results(self, frames: Mapping[int, AnyFrame], *, attacked: bool = False) -> SymbolResults | None:
         """Filter the symbols that arrived, compare with the truth, and attack them; `None` if none did."""
         symbols = np.full(self.states.size, -1, dtype=np.int64)
-        for first, frame in live.items():
+        for first, frame in frames.items():
             if isinstance(frame, SymbolFrame):
                 come = np.frombuffer(frame.symbols, dtype=np.uint8)[: max(0, symbols.size - first)]
                 symbols[first : first + come.size] = come
@@ -120,17 +119,17 @@ class SymbolReplay(Replay):
             if (learner := furthest_learner(attacks)) is not None:
                 known = Knowledge(self.transition, segments, truth=truth)
                 learned = odds_change(outputs, known, ATTACKERS[learner.attacker])[seen]
-        shown = np.flatnonzero(seen)[:_SHOWN]
+        shown = np.flatnonzero(seen)[-_SHOWN:]
         counts = np.bincount(truth[seen], minlength=2)
         return SymbolResults(
             replay=self,
             hours=np.asarray((shown + 0.5) * self.hours, dtype=np.float64),
             truth=truth[shown].astype(np.float64),
             released=beliefs[shown, 1],
-            live=end,
+            live=int((symbols >= 0).sum()),
+            end=end,
             band=0.0,
-            quilts=None,
-            group=None,
+            ticks=np.flatnonzero(seen),
             ordinary=None,
             ours=ours,
             learner=learned,

@@ -9,11 +9,12 @@ from fugu_cli.commands.auto_plan import question_asked, reading_asked
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import RECORDINGS
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.pictures import reading_picture
 from fugu_cli.demo.processes import find_mosquitto
+from fugu_cli.demo.session import show_recording
 
-__all__ = ["recorded", "run", "show_recording"]
+__all__ = ["recorded", "run", "show_readings"]
 
+_NOT_YET = [["", "Useful?", "It is being planned."], ["", "Private?", "It is being planned."]]
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 
 
@@ -28,8 +29,10 @@ def run(file: Path | None, options: AutoOptions, *, not_private: bool, browser: 
     readings = recorded(path, options)
     find_mosquitto("auto")
     with Page(browser=browser) as page:
-        page.show(title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0)
-        show_recording(page, readings)
+        page.show(
+            title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0, verdicts=_NOT_YET
+        )
+        show_readings(page, readings)
         from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
         return plan_and_replay(page, path, readings, options, not_private=not_private)
@@ -46,11 +49,9 @@ def recorded(path: Path, options: AutoOptions) -> Readings | None:
     return readings if readings.period else None  # which is refused where nobody has said it
 
 
-def show_recording(page: Page, readings: Readings | None) -> None:
-    """Show a recording on the page, as its first part."""
-    page.show_replay(0, name="The whole recording", said=["", "It is being planned.", ""])
-    if readings is None:
-        page.show_replay(0, live="Places, which are not drawn here.")
-        return
-    page.show_replay(0, live=f"{len(readings.segments)} readings of column {readings.column}.")
-    page.draw(**{"reading-0": reading_picture(readings.values, readings.period / 3600.0, 0, readings.column)})
+def show_readings(page: Page, readings: Readings | None) -> None:
+    """Draw a recording, if it is no places."""
+    page.show_replay(0, name="The whole recording")
+    if readings is not None:
+        hours, of = readings.period / 3600.0, readings.column
+        show_recording(page, 0, readings.values, hours, of)

@@ -38,12 +38,13 @@ from fugu.host.database import STORE
 from fugu.library.recordings import read
 from fugu.mqtt import Broker
 from fugu.recordings.errors import QuestionError
+from fugu_cli.commands.auto_plan import answers
 from fugu_cli.commands.doctor import of_gateway
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.topic_sensor import topic_sensor
-from fugu_cli.demo.trial import recorded, show_recording
+from fugu_cli.demo.trial import recorded, show_readings
 from fugu_cli.errors import CommandError, fault
 from fugu_cli.view.terminal import say
 
@@ -94,7 +95,7 @@ def run(*, not_private: bool, browser: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="fugu-start-") as folder:
         wizard = _Wizard(Path(folder), not_private=not_private, browser=browser)
         with wizard.page as page:
-            page.show(title="From a sensor to private values", stage=_BEGIN, stalled="", ask=True)
+            page.show(title="From a sensor to private values", stage=_BEGIN, stalled="", ask=True, step=1)
             try:
                 with suppress(KeyboardInterrupt):
                     wizard.serve()
@@ -196,18 +197,18 @@ class _Wizard:
 
     def _tell_of(self, path: Path) -> None:
         """Say what an upload is, as `fugu read` does, or ask; a large one is read when it is planned from."""
-        stage, stalled, offers = "", "", list[dict[str, Any]]()
+        stage, stalled, offers, understood = "", "", list[dict[str, Any]](), list[str]()
         try:
             stage = _here(path)
             if path.stat().st_size <= _MOST_READ:
-                stage = " ".join([stage, *read(path).summary])
+                understood = [*read(path).summary]
         except QuestionError as error:
             stalled, offers = _line(error), _answers(error, dict.fromkeys(_FIELDS, ""))
         except (FuguError, OSError) as error:
             if path not in self._uploads:  # a newer one is there, and tells of itself
                 return
             stalled = _line(error)
-        self.page.show(stage=stage, stalled=stalled, offers=offers)
+        self.page.show(stage=stage, stalled=stalled, offers=offers, understood=understood, step=2)
 
     def _delete_older(self) -> None:
         """Delete uploads that nothing will be planned from; the lock is held."""
@@ -258,7 +259,7 @@ class _Wizard:
                 stage = (
                     f"recording: {count} messages have come.{full}{lost} After a day or more, show what would leave."
                 )
-                self.page.show(stage=stage, stalled=live.trouble)
+                self.page.show(stage=stage, stalled=live.trouble, step=2 if count else 1)
                 time.sleep(_POLL_SECONDS)
         self.page.show(stalled="")
 
@@ -269,12 +270,13 @@ class _Wizard:
         if self._recording is None:
             raise CommandError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
-        cleared: dict[str, Any] = {"verdict": "", "replays": [], "pictures": {}, "offers": []}
+        cleared: dict[str, Any] = {"verdicts": [], "replays": [], "details": [], "offers": [], "step": 2}
         self.page.show(stage="reading", paste=None, report=None, **cleared)
         options = _options(asked)
         readings = recorded(self._recording, options)
-        show_recording(self.page, readings)
+        show_readings(self.page, readings)
         self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
+        self.page.show(step=3 if answers(self._plan) else 2)
 
     def _write(self, asked: dict[str, str]) -> None:
         """Write the plan's files, with the topic in the place of the recording."""

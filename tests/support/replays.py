@@ -12,13 +12,21 @@ from tests.support.browser import Browser
 SECRET = "17.25"
 """A reading of the recording."""
 LAYOUT = """
+const shown = (one) => one.checkVisibility() && one.getClientRects().length;
 const box = (one) => { const at = one.getBoundingClientRect(); return [at.left, at.top, at.right, at.bottom]; };
-const all = (what) => [...document.querySelectorAll(what)].filter((one) => one.offsetParent !== null).map(box);
 const root = document.documentElement;
+const texts = [...document.querySelectorAll(".plot")].filter(shown).map((plot) => ({
+  plot: box(plot), texts: [...plot.querySelectorAll("text")].map((one) => [box(one), one.textContent]),
+}));
+const own = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+const words = [...document.querySelectorAll("body *")].filter((one) => shown(one) && own(one));
 return {
-  beyond: root.scrollWidth - root.clientWidth, figures: all("figure"), images: all("img"), blocks: all("main > *"),
-  clipped: [...document.querySelectorAll("h1, h2, h3, p, li, figcaption")].filter(
-    (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline").length,
+  beyond: root.scrollWidth - root.clientWidth, texts,
+  lanes: [...document.querySelectorAll(".lane")].filter(shown).map(box),
+  blocks: [...document.querySelectorAll("main > *")].filter(shown).map(box),
+  small: words.filter((one) => parseFloat(getComputedStyle(one).fontSize) < 12).map((one) => one.textContent),
+  clipped: words.filter((one) => !one.closest("svg, pre, select") && getComputedStyle(one).display !== "inline"
+    && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent),
 };
 """
 
@@ -32,19 +40,26 @@ def recorded(folder: Path, stay: float, ticks: int) -> Path:
     return folder / "history.csv"
 
 
-def check_layout(browser: Browser, width: int, columns: int) -> None:
-    """Nothing is beyond the window or cut off, and nothing lies on anything else."""
+def apart(boxes: list[list[float]]) -> bool:
+    """True if no box lies on another, but for half a pixel of rounding."""
+    return all(
+        left >= other[2] - 0.5 or right <= other[0] + 0.5 or top >= other[3] - 0.5 or bottom <= other[1] + 0.5
+        for number, (left, top, right, bottom) in enumerate(boxes)
+        for other in boxes[number + 1 :]
+    )
+
+
+def check_layout(browser: Browser, width: int) -> None:
+    """Nothing is beyond the window, cut off or too small, nothing is on anything else, and words are in pictures."""
     found: dict[str, Any] = browser.run(LAYOUT)
     assert found["beyond"] <= 0, width
-    assert found["clipped"] == 0, width
-    assert all(0 <= left < right <= width for left, _, right, _ in found["figures"] + found["images"]), width
-    assert max(right - left for left, _, right, _ in found["images"]) <= 640
-    for boxes in (found["figures"], found["blocks"]):
-        for number, (left, top, right, bottom) in enumerate(boxes):
-            for other in boxes[number + 1 :]:
-                assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1], width
-    for figure, image in zip(found["figures"], found["images"], strict=True):
-        assert figure[0] < image[0] < image[2] < figure[2]
-        assert figure[1] < image[1] < image[3] < figure[3]
-    rows = np.array([top for _, top, _, _ in found["figures"]])
-    assert max((rows == top).sum() for top in rows) == columns, width
+    assert found["clipped"] == found["small"] == [], width
+    assert all(0 <= left < right <= width for left, _, right, _ in found["lanes"]), width
+    assert apart(found["blocks"]), width
+    assert apart(found["lanes"]), width
+    for picture in found["texts"]:
+        left, top, right, bottom = picture["plot"]
+        for (x, y, end, low), words in picture["texts"]:
+            assert left - 0.5 <= x < end <= right + 0.5, (width, words)
+            assert top - 0.5 <= y < low <= bottom + 0.5, (width, words)
+        assert apart([box for box, _ in picture["texts"]]), (width, picture["texts"])

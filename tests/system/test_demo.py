@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
@@ -24,15 +23,15 @@ from fugu.attackers.evaluation import Attack
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.topics import topic_of
+from fugu.contract.verdicts import most_sure
 from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
 from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
 from fugu_cli.demo.page import Page
-from fugu_cli.demo.pictures import _LEFT as LEFT
-from fugu_cli.demo.pictures import _RIGHT as RIGHT
-from fugu_cli.demo.pictures import FACTORS, html_report, private_picture, reading_picture, useful_picture
 from fugu_cli.demo.processes import DemoError
+from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_lanes, stretches_lane
 from fugu_cli.demo.session import Subscriber
+from fugu_cli.view.lanes import Lane, lanes_svg
 
 FLEET = "demo"
 PROMISE = math.exp(EPSILON)
@@ -91,12 +90,10 @@ def test_windows_are_held_against_the_recording(replay: Replay, night: Results) 
     assert (BEATS * (night.released - night.truth)).round(9).tolist() == list(OFF)
     assert night.error == pytest.approx(sum(map(abs, OFF)) / len(OFF) / BEATS)
     assert night.band == pytest.approx(3 * float(Fraction(replay.policy.windows[0].scale)) / BEATS, rel=0.1)
-    assert night.quilts is not None
-    assert night.band < night.quilts < (night.group or 0.0) == pytest.approx(math.log(20))
     assert night.inside == 0.75
     assert night.ordinary is not None
     assert night.ours is not None
-    assert len(night.ordinary) == len(night.ours) == len(replay.states) - BEATS
+    assert len(night.ordinary) == len(night.ours) == len(night.ticks) == len(replay.states) - BEATS
 
 
 def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(night: Results) -> None:
@@ -116,18 +113,18 @@ def test_no_whole_window_is_no_result(replay: Replay) -> None:
     assert evaluate(replay, frames(window(replay, 0, 0), window(replay, 3, 0, observed=299))) is None
 
 
-def test_a_third_is_prepared_with_the_noise_of_the_policy_and_gives_way_to_what_comes(replay: Replay) -> None:
-    ready = replay.prepared
-    assert list(ready) == list(replay.windows)[: -(-len(replay.windows) // 3)]
-    off = [one.counts[0] - int(replay.counts(first)[0][0]) for first, one in ready.items()]
+def test_what_would_leave_is_simulated_with_the_noise_of_the_policy(replay: Replay) -> None:
+    ready = replay.simulated()
+    assert list(ready) == list(replay.windows)
+    counts = [frame.counts[0] for frame in ready.values() if isinstance(frame, WindowFrame)]
+    off = [count - int(replay.counts(first)[0][0]) for first, count in zip(ready, counts, strict=True)]
     scale = float(Fraction(replay.policy.windows[0].scale))
-    assert 0.3 * scale < np.abs(off).mean() < 3.0 * scale  # of about 18 draws, whose mean is the scale
-    came = evaluate(replay, frames(window(replay, 2, 100_000)), ready)
-    assert came is not None
-    assert (came.live, len(came.hours), came.released[1]) == (1, len(ready), 1.0)
-    alone = evaluate(replay, {}, ready)
-    assert alone is not None
-    assert alone.live == 0
+    assert 0.4 * scale < np.abs(off).mean() < 2.0 * scale  # of 55 draws, whose mean is the scale
+
+
+def test_only_values_that_are_to_come_are_counted(replay: Replay) -> None:
+    came = {first: window(replay, first // BEATS, 0) for first in (0, *replay.windows, replay.windows[-1] + BEATS)}
+    assert replay.came(came) == replay.expected == len(replay.windows)
 
 
 def drawn(night: Results) -> Results:
@@ -138,8 +135,8 @@ def drawn(night: Results) -> Results:
         truth=np.array([0.25, 0.5, 1.0]),
         released=np.array([0.2, 0.6, 0.9]),
         band=0.1,
-        quilts=0.4,
-        group=3.0,
+        live=3,
+        ticks=np.arange(5) * 300,
         ordinary=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
         ours=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
         learner=np.log([1.0, 1.2, 1.5, 3.0, 9.0]),
@@ -147,62 +144,67 @@ def drawn(night: Results) -> Results:
     )
 
 
-def paths(picture: str, kind: str) -> Iterator[list[tuple[float, float]]]:
-    """The points of all paths of a kind."""
-    for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}path"):
-        if element.get("class", "") == kind:
-            yield [(float(x), float(y)) for x, y in re.findall(r"([\d.]+)[ ,]([\d.]+)", element.get("d", ""))]
+def shapes(lane: Lane, look: str) -> list[tuple[float, ...]]:
+    """The numbers of a shape of a lane."""
+    return [point for shape in lane.shapes if shape.look == look for point in shape.points]
 
 
-def words(picture: str) -> str:
-    """What a picture says."""
-    root = ElementTree.fromstring(picture)
-    return " | ".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
+def test_the_lanes_show_the_numbers_of_the_night(replay: Replay, night: Results) -> None:
+    stays, leaves, attacker = replay_lanes(replay, 5000, drawn(night))
+    assert (stays.number, leaves.number, attacker.number) == ("5,000", "3", "58 %")
+    assert stays.span == leaves.span == attacker.span == (0.0, replay.states.size * replay.hours)
+    read, later = ([at for at, _, _ in shapes(stays, look)] for look in ("raw", "later"))
+    assert max(read) < 5000 * replay.hours <= min(later)
+    assert stays.range == (np.min(replay.values), np.max(replay.values))  # type: ignore[type-var]
+    assert shapes(leaves, "truth") == [(0.0, 0.25), (2.0, 0.5), (4.0, 1.0)]
+    assert shapes(leaves, "got") == shapes(leaves, "point") == [(0.0, 0.2), (2.0, 0.6), (4.0, 0.9)]
+    assert shapes(leaves, "within") == [(0.0, pytest.approx(0.1), pytest.approx(0.3)), (2.0, 0.5, 0.7), (4.0, 0.8, 1.0)]
+    assert leaves.words == "of 55 numbers, off by 8 points on average"
+    assert attacker.words == "sure at most, about any one heartbeat, from a 50 % start"
+    assert shapes(attacker, "promise") == [(pytest.approx(PROMISE / (1 + PROMISE)),)]
+    assert [sure for _, sure in shapes(attacker, "sure")] == pytest.approx(
+        [x / (1 + x) for x in (1, 1.1, 1.3, 1.3, 1.4)]
+    )
+    assert shapes(attacker, "beyond") == []
 
 
-def test_the_useful_picture_shows_the_numbers_of_the_night(night: Results) -> None:
-    picture = useful_picture(drawn(night))
-    [truth], [released] = ([p for p in paths(picture, kind) if len(p) == 3] for kind in ("", "got"))
-    for points, shares in ((truth, (0.25, 0.5, 1.0)), (released, (0.2, 0.6, 0.9))):
-        assert [x for x, _ in points] == pytest.approx([LEFT, (LEFT + RIGHT) / 2, RIGHT], abs=0.1)
-        assert [(318 - y) / 208 for _, y in points] == pytest.approx(shares, abs=0.001)
-    [band] = [points for points in paths(picture, "band") if len(points) == 6]
-    assert [(318 - y) / 208 for _, y in band] == pytest.approx([0.3, 0.7, 1.0, 0.8, 0.5, 0.1], abs=0.001)
-    for said in ("± 10 %", "± 40 %", "± 300 %", "50 %", "100 %"):
-        assert said in words(picture)
-    ends = [float(end) for end in re.findall(r'class="bar.*?H([\d.]+)', picture)]
-    assert [(end - 146) / 290 for end in ends] == pytest.approx([0.1, 0.4, 1.0], abs=0.001)
+def test_the_promise_is_to_one_who_knows_the_habits_and_the_others_get_beyond_it(
+    replay: Replay, night: Results
+) -> None:
+    lanes = attacker_lanes(replay, drawn(night))
+    assert [*lanes] == ["knows", "learns", "ordinary"]
+    for name, share, beyond in (("learns", "90 %", 2), ("ordinary", "95 %", 3)):
+        lane = lanes[name]
+        assert (lane.number, len(shapes(lane, "beyond")), shapes(lane, "promise")) == (share, beyond, [])
+        assert lane.words.endswith(f"above the line for {20 * beyond} %")
+        [(said,)] = [(shape.words,) for shape in lane.shapes if shape.look == "nobody"]
+        assert said == "the promise to one who knows the habits: 73 %"
+    assert [*attacker_lanes(replay, replace(drawn(night), learner=None))] == ["knows", "ordinary"]
+    assert [*attacker_lanes(replay, None)] == ["knows"]
 
 
-def test_the_private_picture_shows_the_numbers_of_the_night(night: Results) -> None:
-    picture = private_picture(drawn(night))
-    unit = (RIGHT - 20) / math.log(40)
-    for kind, factors in (
-        ("dots bad", (1, 2, 5, 10, 20)),
-        ("dots good", (1, 1.1, 1.3, 1.3, 1.4)),
-        ("dots learner", (1, 1.2, 1.5, 3, 9)),
-    ):
-        [dots] = paths(picture, kind)
-        assert [math.exp((x - 20) / unit) for x, _ in dots] == pytest.approx(factors, rel=0.002)
-    [[(promise, _)]] = paths(picture, "promise")
-    assert math.exp((promise - 20) / unit) == pytest.approx(PROMISE, rel=0.002)
-    said = words(picture)
-    assert "the promise, habits known: at most × 2.7" in said
-    assert "60 % of heartbeats beyond × 2.7, up to × 20" in said
-    assert "knows the habits: | no heartbeat beyond × 2.7, at most × 1.4" in said
-    assert "learns the habits (no promise): | 40 % of heartbeats beyond × 2.7, up to × 9.0" in said
-    assert "learns the habits" not in words(private_picture(replace(drawn(night), learner=None)))
-    assert [f"× {factor} " in said for factor in FACTORS] == [True] * 5 + [False] * 3
-    broken = private_picture(replace(drawn(night), ours=np.log([1.0, 1.0, 1.0, 1.0, 200.0])))
-    assert "20 % of heartbeats beyond × 2.7, up to × 200" in words(broken)
+def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Replay) -> None:
+    lane = stretches_lane(replay.stretches, replay.about)
+    assert lane.number == "73 %"
+    bars = shapes(lane, "most") + shapes(lane, "bare")
+    assert [high for _, _, _, high in bars] == pytest.approx([most_sure(one.epsilon) for one in replay.stretches[:6]])
+    assert [words for _, words in lane.marks][:3] == ["heartbeat", "10 min", "1 h"]
+    assert lane.words.endswith("from a 50 % start; not protected: 10 min, 1 h, 8 h")
 
 
-def test_a_picture_of_a_long_night_is_small(night: Results) -> None:
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_picture_of_a_long_night_is_small_and_needs_nothing_else(replay: Replay, night: Results, dark: bool) -> None:
     many = np.linspace(0.0, 3.0, 30_000)
-    assert len(private_picture(replace(night, ordinary=many, ours=many))) < 100_000
+    long = replace(night, ordinary=many, ours=many, ticks=np.arange(30_000) // 2)
+    picture = lanes_svg("a & b", replay_lanes(replay, 20_000, long), dark=dark)
+    assert len(picture) < 100_000
+    root = ElementTree.fromstring(picture)
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == "a & b"
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
+    assert "prefers-reduced-motion:no-preference" in picture
 
 
-def test_the_sentences_and_the_report_say_the_same(night: Results) -> None:
+def test_the_sentences_say_the_same(night: Results) -> None:
     one = drawn(night)
     useful, private, habits, attacker = summary(one)
     assert "off by 8.3 points on average (a share of 40 % reads 32 to 48 %), and 100 % of them by at most 10" in useful
@@ -214,12 +216,6 @@ def test_the_sentences_and_the_report_say_the_same(night: Results) -> None:
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
     assert attacker.endswith("epsilon allows 73.1 %, if the readings are in the class.")
-    report = html_report([one, night], "broker", 1.0)
-    assert report.count("<svg") == 4
-    assert report.index("<svg") < 1500, "pictures first"
-    assert useful in report
-    assert f"received {2 * len(OFF)} of {2 * len(night.replay.windows)}" in report
-    assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
 def heard(subscriber: Subscriber, status: Status) -> None:
@@ -232,22 +228,14 @@ def moving(ticks: int) -> Status:
     return Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, ticks),))
 
 
-def test_what_leaves_is_measured_from_what_was_published(replay: Replay, tmp_path: Path) -> None:
+def test_only_frames_of_the_device_are_kept_and_each_once(replay: Replay) -> None:
     """The subscriber is fed as the broker would feed it, without one."""
     subscriber, frame = Subscriber(Broker(port=1), [replay]), window(replay, 4, 0)
     heard(subscriber, moving(1234))
     for payload in (frame.encode(), frame.encode(), b"\x05"):
         subscriber.link.on_message(topic_of("window", FLEET, "watch-N05", "heart-rate"), payload, False)
     one = subscriber.heard("watch-N05")
-    assert (one.frames, one.ticks, one.bytes) == ({1200: frame}, 1500, len(frame.encode()))
-    page = Page(browser=False)
-    session._draw(page, 0, replay, one)
-    page._server.server_close()
-    [shown] = page._state["replays"]
-    every = session.time_words(BEATS * replay.policy.clock.period_us / 1e6)
-    assert f"What leaves: {len(frame.encode())} bytes every {every}, measured." in shown["said"][1]
-    assert shown["live"].startswith(f"1 of {len(replay.windows)} values have come from the device. The others")
-    assert "prepared" in shown["live"]
+    assert (one.frames, one.ticks) == ({1200: frame}, 1500)
 
 
 def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(
@@ -268,12 +256,14 @@ def test_a_device_stands_where_it_was_heard_last_whatever_its_will_says(
 
 
 def test_a_recording_is_drawn_whatever_its_readings_are() -> None:
-    numbers = reading_picture(np.array([1.0, np.nan, 3.0, 2.0]), 0.5, 2, "a & b")
-    names = reading_picture(["on", None, "off", "on"], 24.0, 4, "door")
-    assert len(list(paths(numbers, "read"))) == len(list(paths(numbers, "later"))) == 1
-    assert list(paths(names, "later")) == []
-    assert "a & b" in words(numbers)
-    assert "off | on" in words(names)
+    numbers = readings_lane(np.array([1.0, np.nan, 3.0, 2.0]), 0.5, 2, "a & b")
+    names = readings_lane(["on", None, "off", "on"], 24.0, 4, "door")
+    empty = readings_lane(np.array([np.nan, np.nan]), 1.0, 0, "nothing")
+    assert shapes(numbers, "raw") == [(0.0, 1.0, 1.0)]
+    assert shapes(numbers, "later") == [(1.0, 3.0, 3.0), (1.5, 2.0, 2.0)]
+    assert numbers.levels == [(1.0, "1"), (3.0, "3")]
+    assert (shapes(names, "later"), names.levels) == ([], [(0.0, "off"), (1.0, "on")])
+    assert shapes(empty, "later") == []
 
 
 def test_a_gateway_that_ends_ends_the_demo(replay: Replay) -> None:
@@ -299,6 +289,7 @@ def test_a_device_that_stands_still_is_named_and_the_demo_goes_on_without_it(
     page = Page(browser=False)
     alarms: list[str] = []
     monkeypatch.setattr(page, "show", lambda **fields: alarms.append(fields.get("stalled", "")))
+    monkeypatch.setattr(page, "draw", lambda *_: None)
     with ExitStack() as stack:
         serving, stopped, goes_on = (
             stack.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
@@ -336,11 +327,6 @@ def test_a_process_that_does_not_end_is_killed_and_named(
         assert processes._end(still, "gateway", tmp_path / "gateway.log") == 0
         assert still.returncode == -signal.SIGKILL
     assert capsys.readouterr().out.startswith("gateway did not end within 0 s and was killed: see ")
-
-
-def test_what_did_not_come_is_in_the_report(night: Results) -> None:
-    report = html_report([night], "broker", 1.0, ["watch-N07 stood still for 60 s & was ended"])
-    assert "<li>Missing: watch-N07 stood still for 60 s &amp; was ended.</li>" in report
 
 
 def test_where_there_is_no_broker_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:

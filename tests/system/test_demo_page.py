@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import http.client
+import re
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
@@ -18,16 +20,37 @@ import pytest
 from fugu_cli.demo import session
 from fugu_cli.demo.evaluation import Replay, load_night
 from fugu_cli.demo.page import Page
+from fugu_cli.demo.replay_lanes import replay_lanes, stretches_lane
 from fugu_cli.demo.session import NIGHTS
+from fugu_cli.view.lanes import Plot, lanes_document, room_beside
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import Browser
 from tests.support.replays import check_layout
 
-WIDTHS = {390: 1, 800: 2, 1920: 3}
-"""Widths of a window, and how many figures stand beside one another there."""
-LOOKS = ((390, False), (800, False), (1920, False), (1920, True))
-"""Every width, and the dark colours at one."""
-LOADED = "return [...document.querySelectorAll('img')].every((one) => one.naturalWidth === 560)"
+WIDTHS = (390, 800, 1200, 1920)
+SHIFTS = """
+const done = arguments[arguments.length - 1];
+let sum = 0;
+const add = (seen) => { for (const one of seen.getEntries()) sum += one.value; };
+new PerformanceObserver(add).observe({ type: "layout-shift", buffered: true });
+requestAnimationFrame(() => setTimeout(() => done(sum)));
+"""
+MOST_SHIFTS, MOST_WORDS = 0.1, 170
+FIRST_SCREEN = """
+const all = [...document.querySelectorAll("body *")];
+const seen = all.filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < innerHeight);
+const texts = seen.flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3));
+return texts.map((node) => node.data).join(" ");
+"""
+PATHS = """
+const paths = (lane) => [...lane.querySelectorAll("path.shape")].map((one) => one.getAttribute("d"));
+return [...document.querySelectorAll(".lane")].map(paths);
+"""
+PRESS = """
+[...document.querySelectorAll(".choice button")].find((one) => one.textContent === arguments[0]).click();
+"""
+PRESSED = "return [...document.querySelectorAll('.choice [aria-pressed=true]')].map((one) => one.textContent)"
+LOADED = "return performance.getEntriesByType('resource').some((one) => one.name.includes(arguments[0]))"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +79,7 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
     entrance = page.address.partition(f"{page._server.server_port}")[2]
     assert page.address.startswith("http://127.0.0.1:")
     assert page._server.server_address[0] == "127.0.0.1"
-    for path in ("/", "/state", "/page.js", "/reading-0.svg", "/?token=", "/?token=wrong"):
+    for path in ("/", "/state", "/page.js", "/lanes.js", "/lanes-0.json", "/?token=", "/?token=wrong"):
         assert ask(page, path)[0] == 403, path
     status, body, headers = ask(page, entrance, Sec_Fetch_Site="cross-site")  # as of a page that is a file
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -73,7 +96,7 @@ def test_whoever_has_no_token_gets_nothing_and_a_token_is_for_one_browser(page: 
     assert ask(page, Cookie=cookie, Origin="http://evil.example")[0] == 403
     assert ask(page, Cookie=cookie, Origin=f"http://{here}")[0] == 200
     for site in ("cross-site", "same-site"):
-        for path in ("/", "/state", "/page.js", "/reading-0.svg"):
+        for path in ("/", "/state", "/page.js", "/lanes.js", "/lanes-0.json"):
             assert ask(page, path, Cookie=cookie, Sec_Fetch_Site=site)[0] == 403, path
     assert ask(page, entrance, Host="evil.example")[0] == 421
     headers = ask(page, "/", Cookie=cookie)[2]
@@ -171,49 +194,146 @@ def test_an_address_that_two_have_ends_the_program(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: list[Replay]) -> None:
+    night = nights[0]
+    frames = dict(night.simulated())
+    some = {first: frames[first] for first in list(frames)[:40]}
     with Page(browser=False) as page:
-        page.show(title="Three nights", stage="replaying", done=0.4, left=30)
-        for count in (1, 2):
-            session.show_replay(page, nights[:count])
-        browser.open(page.address)
-        wait_until(lambda: browser.count("img:not([hidden])") == 6 and browser.run(LOADED), "prepared pictures")
-        assert "token" not in browser.run("return location.href")
-        assert "replaying, about 30 s left" in browser.text("#stage")
-        assert browser.run("return document.querySelector('progress').value") == 0.4
-        assert "0 of 88 values have come from the device. The others in the picture were prepared" in browser.text()
-        assert "Any single heartbeat: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
-        assert "Any 10 minutes: " in browser.text()
-        assert "Any 1 hour: nothing is promised" in browser.text()
-        for width, dark in LOOKS:
-            browser.look(width, dark=dark)
-            check_layout(browser, width, WIDTHS[width])
-            assert (max(pixel(browser, "img")) < 80) == dark, "pictures follow the colours of the page"
-            if width == 390 or dark:
-                assert browser.violations() == []
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-        check_layout(browser, 1920, 2)
-        assert pixel(browser, "img") == pixel(browser, "main") == (255, 255, 255)
+        page.show(title=session._TITLE, sub=session._SUB, about="three real nights, replayed", stage="reading")
+        page.show_replay(0, name="Night 1")
+        page.show_replay(1, name="Night 2")
+        session.show_recording(page, 0, night.values, night.hours, night.recorded)
+        session.show_recording(page, 1, nights[1].values, nights[1].hours, nights[1].recorded)
         browser.look(1200, dark=False)
-
-        some = nights[0].prepared
-        arrived = session._Device(ticks=1500, bytes=74, frames={at: some[at] for at in list(some)[:4]})
-        session._draw(page, 0, nights[0], arrived)
-        page.show(stalled="watch-N10 has stood still", report="report.html")
+        browser.open(page.address)
+        wait_until(lambda: browser.text(".stays .number") == "26,923", "the recording")
+        assert "token" not in browser.run("return location.href")
+        assert browser.text(".leaves .number") == "0"
+        page.show(stage="replaying: 40 of 143 numbers sent", done=0.4, left=30)
+        session.draw_replay(page, 0, night, 12_300, night.results(some))
+        wait_until(lambda: browser.text(".leaves .number") == "40", "what has come")
+        assert "replaying: 40 of 143 numbers sent · 30 s left" in browser.text("#stage")
+        assert browser.run("return document.querySelector('progress').value") == 0.4
+        assert browser.text(".stays .number") == "12,300"
+        assert line_of(browser, "promise") == "the promise: at most 73 %"
+        assert pressed(browser) == ["knows the habits", "Night 1"]
+        session.draw_replay(page, 0, night, night.states.size, night.results(frames, attacked=True))
+        page.show(ended=True, stage="all has come")
+        wait_until(
+            lambda: browser.text("#stage") == "all has come" and browser.text(".leaves .number") == "88", "the end"
+        )
+        assert browser.driver.execute_async_script(SHIFTS) < MOST_SHIFTS
+        shown = browser.run(FIRST_SCREEN).split()
+        assert len([word for word in shown if any(map(str.isalnum, word))]) <= MOST_WORDS, shown
+        for choice, line in (("learns them", "one who knows the habits: 73 %"), ("ordinary noise", "habits: 73 %")):
+            choose(browser, choice)
+            assert line_of(browser, "nobody").endswith(line)
+            assert browser.count(".attacker.beyond") == 1
+            assert float(browser.text(".attacker .number").split()[0]) > 73
+            check_layout(browser, 1200)
+        choose(browser, "knows the habits")
+        for width in WIDTHS:
+            for dark in (False, True) if width in (390, 1920) else (False,):
+                browser.look(width, dark=dark)
+                check_layout(browser, width)
+                assert (max(pixel(browser, "main")) < 80) == dark, "the page follows the colours that are asked for"
+                if width == 390 or dark:
+                    assert browser.violations() == []
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        check_layout(browser, 1920)
+        browser.look(1200, dark=False)
+        choose(browser, "Night 2")
+        wait_until(lambda: browser.text(".stays .number") == "16,859", "another night")
+        page.show(
+            stalled="watch-N10 has stood still", paste=["On your sensor", "Paste it.", "fugu agent"], details=["all"]
+        )
         page.link("<!doctype html><title>x</title><h1>all of it</h1>")
-        wait_until(lambda: "What leaves: 74 bytes every 4" in browser.text(), "what came")
-        assert "4 of 88 values have come" in browser.text()
-        assert browser.text("[role=alert]") == "watch-N10 has stood still"
-        page.show(stalled="", ended=True, stage="all has come", paste=["On your sensor", "Paste it.", "fugu agent"])
-        wait_until(lambda: browser.text("#stage") == "all has come", "the end")
+        wait_until(lambda: browser.text("[role=alert]") == "watch-N10 has stood still", "an alarm")
         assert browser.text("pre") == "fugu agent"
-        check_layout(browser, 1200, 3)
+        check_layout(browser, 1200)
         assert browser.complaints() == []
+        browser.run("document.getElementById('details').open = true")
         browser.click("#report a")
         assert browser.text("h1") == "all of it"
         browser.run("history.back()")
-        wait_until(lambda: browser.count("img:not([hidden])") == 6, "the page again", instead=browser.text)
+        wait_until(lambda: browser.text(".stays .number") == "26,923", "the page again", instead=browser.text)
+        browser.run("document.querySelector('#hidden a').click()")
+        wait_until(lambda: "no promise hides them" in browser.text("#habits"), "what is not hidden")
     wait_until(lambda: "has ended" in browser.text("#stage"), "a word about the end")
-    assert browser.count("img:not([hidden])") == 6
+    assert browser.text(".leaves .number") == "88"
+
+
+def line_of(browser: Browser, look: str) -> str:
+    """Words of a line in the attacker's lane."""
+    return str(browser.run(f"return document.querySelector('.attacker text.{look}')?.textContent"))
+
+
+def choose(browser: Browser, words: str) -> None:
+    """Press a switch."""
+    browser.run(PRESS, words)
+
+
+def pressed(browser: Browser) -> list[str]:
+    """The switches that are pressed."""
+    return list(browser.run(PRESSED))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("font", ["DejaVu Sans", "Liberation Sans"])
+def test_words_of_a_promise_have_room_whatever_its_epsilon_and_the_font(
+    browser: Browser, nights: list[Replay], font: str
+) -> None:
+    night = nights[1]
+    shares, stretches = ([row._replace(epsilon=epsilon) for row in night.stretches] for epsilon in (0.5, 5.0))
+    with Page(browser=False) as page:
+        page.show(title="Promises", stage="here")
+        replays = [of_epsilon(night, epsilon) for epsilon in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)]
+        for at, replay in enumerate(replays):
+            page.show_replay(at, name=f"{replay.policy.guarantee.epsilon:g}")
+            session.draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated()))
+        for at, rows in enumerate((shares, stretches), len(replays)):
+            page.show_replay(at, name=f"rows {at}")
+            stays, leaves, _ = replay_lanes(night, 0, None)
+            lane = stretches_lane(rows, night.about)
+            page.draw(at, {"lanes": lanes_document([stays, leaves]), "attackers": {"knows": lanes_document([lane])[0]}})
+        browser.open(page.address)
+        wait_until(lambda: browser.count(".choice button") > 8, "switches")
+        browser.run(f"document.styleSheets[0].insertRule('*, svg.plot text {{ font-family: \"{font}\" !important }}')")
+        for at in range(len(replays) + 2):
+            browser.run("document.querySelectorAll('#which button')[arguments[0]].click()", at)
+            wait_until(lambda at=at: browser.run(LOADED, f"lanes-{at}.json"), "its numbers")
+            for width in WIDTHS:
+                browser.look(width, dark=False)
+                check_layout(browser, width)
+
+
+def of_epsilon(replay: Replay, epsilon: float) -> Replay:
+    """A replay that promises another epsilon about a tick; the noise stays."""
+    promise = replay.policy.guarantee.model_copy(update={"epsilon": epsilon})
+    return replace(replay, policy=replay.policy.model_copy(update={"guarantee": promise}))
+
+
+@pytest.mark.long
+def test_a_browser_and_a_file_have_the_same_points(browser: Browser, nights: list[Replay]) -> None:
+    night = nights[1]
+    results = night.results(night.simulated())
+    lanes = replay_lanes(night, 9000, results)
+    with Page(browser=False) as page:
+        page.show(title="Two drawings", stage="here")
+        page.show_replay(0, name="A night")
+        session.draw_replay(page, 0, night, 9000, results)
+        browser.look(1100, dark=False)
+        browser.open(page.address)
+        wait_until(lambda: browser.count("path.shape") > 8, "a picture")
+        drawn = browser.run(PATHS)
+        width = browser.run("return document.querySelector('.plot').parentNode.clientWidth")
+    for lane, paths in zip(lanes, drawn, strict=True):
+        plot = Plot(lane, width, room_beside(lanes))
+        assert len(paths) == len(lane.shapes)
+        for shape, path in zip(lane.shapes, paths, strict=True):
+            ours, theirs = (
+                [float(number) for number in re.findall(r"[\d.]+", text)] for text in (plot.path(shape), path)
+            )
+            assert theirs == pytest.approx(ours, abs=0.11), (lane.title, shape.look)
 
 
 def pixel(browser: Browser, selector: str) -> tuple[int, ...]:

@@ -170,7 +170,8 @@ def test_a_recording_that_can_be_read_in_two_ways_has_a_button_for_each(tmp_path
         visitor.ask("POST", "/upload?name=one.csv", "\n".join(["time,sensor,value", *one, ""]).encode())
         state = visitor.state()
         assert (state["stalled"], state["offers"]) == ("", [])
-        assert "readings in column value, times in column time" in state["stage"]
+        assert "readings in column value, times in column time" in " ".join(state["understood"])
+        assert state["step"] == 2
     asked = dict.fromkeys(wizard._FIELDS, "") | {"as_it_is": "codes", "rows": "samples", "only": "a=b,c=d"}
     question = QuestionError("order", "", [Option(("--as-it-is", "order"), ""), Option(("--events",), "")])
     answers = [offer["options"] for offer in wizard._answers(question, asked)]
@@ -378,22 +379,23 @@ def test_from_a_file_to_an_agent_that_checks(
     assert browser.violations() == []
     browser.type("input[name=file]", str(history))
     wait_until(lambda: "history.csv is here" in browser.text("#stage"), "the upload")
-    for name, text in (("topic", "lab/door"), ("local", f"127.0.0.1:{broker.port}"), ("folder", "wrist")):
-        browser.run("document.querySelector(arguments[0]).value = ''", f"[name={name}]")
-        browser.type(f"[name={name}]", text)
-    browser.click("summary")
+    browser.run("document.getElementById('topic').open = true")
+    overwrite(browser, topic="lab/door", local=f"127.0.0.1:{broker.port}")
+    wait_until(lambda: "readings in column value" in browser.text("#understood"), "what was understood")
+    browser.click("#more summary")
     browser.type("[name=threshold]", "10")
     browser.type("[name=protect]", "single")
     browser.type("[name=epsilon]", "\n")  # by keyboard alone
     wait_until(lambda: "The plan is below" in browser.text("#stage") or browser.text("#stalled"), "a plan")
     assert browser.text("#stalled") == ""
-    assert browser.text("#verdict").startswith("Useful: the share ")
-    wait_until(lambda: browser.count("figure img:not([hidden])") == 3, "three pictures")
-    assert "Any single tick: an attacker's odds on it change by a factor of at most 2.7" in browser.text()
-    for width, columns, dark in ((390, 1, True), (1200, 3, False)):
+    assert browser.count(".verdict.yes") == 2
+    assert "from 50 % to at most 73 % sure" in browser.text("#verdicts")
+    wait_until(lambda: browser.count(".lane path.got") == 1, "what would leave")
+    for width, dark in ((390, True), (1200, False)):
         browser.look(width, dark=dark)
-        check_layout(browser, width, columns)
+        check_layout(browser, width)
         assert browser.violations() == []
+    overwrite(browser, folder="wrist")
     write(browser, broker.port)
     wait_until(lambda: "that of the fleet" in browser.text("#stalled"), "a refusal")
     assert not (tmp_path / "wrist").exists()
@@ -401,6 +403,7 @@ def test_from_a_file_to_an_agent_that_checks(
     wait_until(lambda: "written" in browser.text("#stage"), "files")
     assert browser.text("pre") == "fugu agent run wrist/agent.toml"
     assert browser.violations() == []
+    browser.run("document.getElementById('details').open = true")
     browser.click("#report a")
     assert browser.text("h1").startswith("Useful: the share ")
     browser.open(f"http://{started.host}/")
@@ -428,6 +431,13 @@ def test_from_a_file_to_an_agent_that_checks(
     assert "every guarantee holds" in done.stdout
 
 
+def overwrite(browser: Browser, **fields: str) -> None:
+    """Type into fields of the form, in place of what is there."""
+    for name, text in fields.items():
+        browser.run("document.querySelector(arguments[0]).value = ''", f"[name={name}]")
+        browser.type(f"[name={name}]", text)
+
+
 def write(browser: Browser, port: int) -> None:
     """Write the configuration for a fleet with a broker on a port of this machine, by keyboard."""
     browser.run("document.querySelector('[name=broker]').value = arguments[0]", f"127.0.0.1:{port}")
@@ -442,7 +452,9 @@ def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) 
     assert started.do("plan", threshold="10", protect="tick", epsilon="0.2") == 202
     wait_until(lambda: "no answer" in (state := started.state())["stage"] or state["stalled"], "a no")
     state = started.state()
-    assert state["verdict"].startswith("Not useful: ")
+    assert state["verdicts"][0][:2] == ["no", "Not useful"]
+    assert state["replays"][0]["name"] == "What would be nearest to useful"
+    assert "gives up: somebody gets from 50 % to at most 55 % sure now, and to at most" in state["offers"][0]["more"]
     assert started.do("write") == 202
     wait_until(lambda: "no plan to write" in started.state()["stalled"], "a refusal")
     assert all("fugu" not in one["words"] and one["options"]["threshold"] == "10.0" for one in state["offers"])

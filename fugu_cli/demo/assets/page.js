@@ -1,68 +1,104 @@
-// Asks how far it is, and shows the newest pictures; what has come stays when the program has ended.
+// Asks how far it is, and draws the newest numbers; what has come stays when the program has ended.
 
 import { ask } from "/ask.js";
+import { make, put } from "/dom.js";
+import { Lanes } from "/lanes.js";
 
 const PAUSE = 400;
+const WHO = { knows: "knows the habits", learns: "learns them", ordinary: "ordinary noise" };
 const element = (id) => document.getElementById(id);
-const drawn = new Map();
+const lanes = new Lanes();
+let [chosen, who, drawn, shown, waits] = [0, "knows", "", null, 0];
 
-function text(node, words) {
-  if (node.textContent !== (words ?? "")) node.textContent = words ?? "";
-}
+element("replay").append(lanes.root);
 
 function list(node, lines) {
-  if (node.children.length !== lines.length) node.replaceChildren(...lines.map(() => document.createElement("li")));
-  lines.forEach((line, at) => text(node.children[at], line));
+  if (node.dataset.lines === JSON.stringify(lines)) return;
+  node.dataset.lines = JSON.stringify(lines);
+  node.replaceChildren(...lines.map((line) => make("li", {}, line)));
 }
 
-function replay(one, at, pictures) {
-  const all = element("replays");
-  if (at >= all.children.length) all.append(document.querySelector("template").content.cloneNode(true));
-  const section = all.children[at];
-  text(section.querySelector("h2"), one.name);
-  text(section.querySelector(".live"), one.live);
-  list(section.querySelector(".promise"), one.promise ?? []);
-  list(section.querySelector("details ul"), one.details ?? []);
-  section.querySelector("details").hidden = !one.details?.length;
-  ["reading", "useful", "private"].forEach((kind, place) => {
-    const figure = section.querySelectorAll("figure")[place];
-    const name = `${kind}-${at}`;
-    text(figure.querySelector("figcaption"), one.said?.[place]);
-    figure.querySelector("img").alt = one.said?.[place] ?? "";
-    figure.querySelector("img").hidden = !pictures[name];
-    if (pictures[name] && drawn.get(name) !== pictures[name]) {
-      drawn.set(name, pictures[name]);
-      figure.querySelector("img").src = `/${name}.svg?${pictures[name]}`;
-    }
+// Buttons of which one is pressed.
+function choice(node, buttons, pressed, choose) {
+  node.hidden = buttons.length < 2;
+  if (node.children.length !== buttons.length) {
+    node.replaceChildren(...buttons.map(([key]) => make("button", { type: "button", onclick: () => choose(key) })));
+  }
+  buttons.forEach(([key, words, disabled], at) => {
+    const button = node.children[at];
+    put(button, words);
+    button.disabled = Boolean(disabled);
+    button.setAttribute("aria-pressed", String(key === pressed));
   });
+}
+
+function draw() {
+  if (!shown) return;
+  const { attackers } = shown;
+  if (!attackers[who]) who = "knows";
+  const several = Object.keys(attackers).length > 1 || shown.waiting;
+  const buttons = several ? Object.keys(WHO).filter((key) => key !== "ordinary" || attackers.ordinary).map((key) => [key, WHO[key], !attackers[key]]) : [];
+  choice(element("who"), buttons, who, (key) => { who = key; draw(); });
+  lanes.show([...shown.lanes, attackers[who]]);
+  lanes.root.lastChild.classList.toggle("beyond", attackers[who].shapes.some(({ look, points }) => look === "beyond" && points.length));
+}
+
+function verdicts(all) {
+  element("verdicts").hidden = !all?.length;
+  if (element("verdicts").dataset.all === JSON.stringify(all)) return;
+  element("verdicts").dataset.all = JSON.stringify(all);
+  element("verdicts").replaceChildren(...(all ?? []).map(([look, first, more]) => make("div", { class: `verdict ${look}` }, make("b", {}, first), make("p", {}, more))));
 }
 
 function left(seconds) {
   if (seconds === undefined || seconds === null) return "";
-  return seconds < 90 ? `, about ${Math.ceil(seconds)} s left` : `, about ${Math.ceil(seconds / 60)} min left`;
+  return seconds < 90 ? ` · ${Math.ceil(seconds)} s left` : ` · ${Math.ceil(seconds / 60)} min left`;
 }
 
-function show(state) {
-  text(element("stage"), `${state.ended ? "" : "● "}${state.stage ?? "starting …"}${state.ended ? "" : left(state.left)}`);
+async function show(state) {
+  put(element("stage"), `${state.ended ? "" : "● "}${state.stage ?? "starting …"}${state.ended ? "" : left(state.left)}`);
   element("done").value = state.ended ? 1 : state.done ?? 0;
-  if (state.title) text(element("title"), state.title);
-  text(element("verdict"), state.verdict);
-  text(element("stalled"), state.stalled);
-  element("stalled").hidden = !state.stalled;
+  if (state.title) put(element("title"), state.title);
+  document.title = `${state.title ?? "Fugu"} – Fugu Edge`;
+  for (const id of ["about", "sub", "stalled"]) {
+    put(element(id), state[id] ?? "");
+    element(id).hidden = !state[id];
+  }
+  verdicts(state.verdicts);
   element("report").hidden = !state.report;
-  (state.replays ?? []).forEach((one, at) => replay(one, at, state.pictures));
-  ["h2", ".quiet", "pre"].forEach((part, at) => text(element("paste").querySelector(part), state.paste?.[at]));
+  list(element("details").querySelector("ul"), state.details ?? []);
+  element("details").hidden = !state.details?.length;
+  const replays = state.replays ?? [];
+  element("replay").hidden = element("switches").hidden = !replays.length && Boolean(state.ask);
+  if (chosen >= replays.length) chosen = 0;
+  choice(element("which"), replays.map(({ name }, at) => [at, name]), chosen, (at) => { chosen = at; follow(); });
+  ["h2", "p", "pre"].forEach((part, at) => put(element("paste").querySelector(part), state.paste?.[at] ?? ""));
   element("paste").hidden = !state.paste;
   ask(state);
-}
-
-async function follow() {
-  try {
-    show(await (await fetch("/state")).json());
-    setTimeout(follow, PAUSE);
-  } catch {
-    text(element("stage"), "The program has ended. This is what had come.");
+  const version = `/lanes-${chosen}.json?${replays[chosen]?.drawn}`;
+  if (replays[chosen]?.drawn && drawn !== version) {
+    shown = await (await fetch(version)).json();
+    drawn = version;
+    document.querySelector("main").hidden = false;  // before it is drawn, as it has no width without
+    draw();
   }
+  document.querySelector("main").hidden = false;
 }
 
+// A page that somebody has come back to asks again; one whose program has ended goes on to ask, less often.
+async function follow() {
+  clearTimeout(waits);
+  let pause = PAUSE;
+  try {
+    await show(await (await fetch("/state")).json());
+  } catch {
+    put(element("stage"), "The program has ended. This is what had come.");
+    pause = 5 * PAUSE;
+  }
+  clearTimeout(waits);
+  waits = setTimeout(follow, pause);
+}
+
+element("hidden").querySelector("a").addEventListener("click", () => { element("habits").open = true; });
+addEventListener("pageshow", ({ persisted }) => persisted && follow());
 follow();

@@ -1,0 +1,252 @@
+"""Lanes of a replay: its recording, what has left, and what attackers can say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fugu.chains.arrays import Floats
+from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
+from fugu.contract.verdicts import most_sure
+from fugu_cli.demo.evaluation import Replay, Results
+from fugu_cli.view.lanes import (
+    Lane,
+    Shape,
+    lanes_document,
+    percent_marks,
+)
+
+__all__ = ["attacker_lanes", "readings_lane", "replay_document", "replay_lanes", "stretches_lane"]
+
+_COLUMNS = 480
+"""Of a recording: of each the least and the largest reading are drawn."""
+_MOST_DOTS = 1200
+_MOST_NAMES = 5
+_ATTACKERS = {
+    "knows": "who knows the habits",
+    "learns": "who learns the habits",
+    "ordinary": "who knows the habits, with ordinary noise",
+}
+_SCALES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def replay_document(replay: Replay, ticks: int, results: Results | None) -> dict[str, Any]:
+    """Everything that the page draws of a replay.
+
+    Args:
+        replay: the recording.
+        ticks: that have been read.
+        results: of what has arrived; `None` before the first value.
+    """
+    stays, leaves, _ = replay_lanes(replay, ticks, results)
+    attackers = attacker_lanes(replay, results)
+    return {
+        "lanes": lanes_document([stays, leaves]),
+        "attackers": {name: lanes_document([lane])[0] for name, lane in attackers.items()},
+        "summary": "" if results is None else results.use(),
+    }
+
+
+def replay_lanes(replay: Replay, ticks: int, results: Results | None) -> tuple[Lane, Lane, Lane]:
+    """Three lanes: what stays, what leaves, and the attacker who knows the habits."""
+    span = replay.span(ticks if results is None else results.end)
+    stays = readings_lane(replay.values, replay.hours, ticks, replay.recorded, span)
+    stays = stays._replace(words=f"{replay.tick}s, on the device")
+    leaves = _leaves(replay, results, span)
+    return stays, leaves, attacker_lanes(replay, results)["knows"]
+
+
+def readings_lane(
+    values: Floats | Sequence[str | None], hours: float, ticks: int, of: str, span: tuple[float, float] | None = None
+) -> Lane:
+    """Readings over time, of which the first `ticks` have been read; names are levels, from the lowest on.
+
+    Args:
+        values: (n,) numbers, NaN where there is none; or names.
+        hours: from one to the next.
+        ticks: that have been read.
+        of: what is recorded.
+        span: hours that are drawn; by default all.
+    """
+    if isinstance(values, np.ndarray):
+        numbers, names = values, list[str]()
+    else:
+        names = sorted({value for value in values if value is not None})
+        numbers = np.array([np.nan if value is None else names.index(value) for value in values])
+    seen = numbers[~np.isnan(numbers)]
+    low, high = (float(seen.min()), float(seen.max())) if seen.size else (0.0, 1.0)
+    if low == high:
+        low, high = low - 1.0, high + 1.0
+    whole = span or (0.0, numbers.size * hours)
+    first, last = (min(max(round(end / hours), 0), numbers.size) for end in whole)
+    edges = np.linspace(first, last, min(last - first, _COLUMNS) + 1).astype(np.int64).tolist()
+    columns = []
+    for begin, end in pairwise(edges):
+        part = numbers[begin:end][~np.isnan(numbers[begin:end])]
+        if part.size:
+            columns.append((begin * hours, float(part.min()), float(part.max())))
+    read = min(ticks, numbers.size) * hours
+    shapes = (
+        Shape("range", "later", [one for one in columns if one[0] >= read]),
+        Shape("range", "raw", [one for one in columns if one[0] < read]),
+    )
+    levels = [(float(level), name[:12]) for level, name in enumerate(names)]
+    if not names or len(names) > _MOST_NAMES:
+        ends = {low: f"{low:.3g}", high: f"{high:.3g}"}
+        levels = [(value, names[int(value)][:12] if names else words) for value, words in ends.items()]
+    return Lane(
+        *("stays", "Stays", f"{min(ticks, numbers.size):,}", "readings, on the device", of, 140),
+        *(whole, (), (low, high), levels, shapes),
+    )
+
+
+def _leaves(replay: Replay, results: Results | None, span: tuple[float, float]) -> Lane:
+    """Values that arrived, with its band and the truth: over time, or by parts of the day."""
+    came = 0 if results is None else results.live
+    noun = "profile" if replay.parts else "number"
+    noun += "s" * (replay.expected != 1)
+    words = f"of {replay.expected:,} {noun}" + (f", {results.off}" if results is not None else "")
+    blank = Lane(
+        *("leaves", "Leaves", f"{came:,}", words, replay.drawn, 174),
+        *(span, (), (0.0, 1.0), percent_marks((0.0, 0.5, 1.0)), ()),
+    )
+    if results is None:
+        return blank
+    if results.parts:
+        return _profile(blank, results)
+    most = max(float(results.truth.max()), float(results.released.max()))
+    top = next(scale for scale in _SCALES if most <= scale)
+    hours, released, truth = results.hours.tolist(), results.released.tolist(), results.truth.tolist()
+    got = [*zip(hours, released, strict=True)]
+    within = [(at, max(share - results.band, 0.0), min(share + results.band, top)) for at, share in got]
+    shapes = [
+        Shape("band", "within", within if results.band else ()),
+        Shape("line", "truth", [*zip(hours, truth, strict=True)]),
+        Shape("line", "got", got),
+        Shape("dots", "point", got if len(got) <= _COLUMNS / 2 else ()),
+        Shape("dots", "point newest", got[-1:]),
+    ]
+    return blank._replace(range=(0.0, top), levels=percent_marks((0.0, top / 2, top)), shapes=shapes)
+
+
+def _profile(blank: Lane, results: Results) -> Lane:
+    """The newest profile, a bar for each part of the day."""
+    parts = results.parts
+    released, truth = (one.reshape(-1, len(parts))[-1].tolist() for one in (results.released, results.truth))
+    most = max(*released, *truth)
+    top = next(scale for scale in _SCALES if min(most, 1.0) <= scale)
+    bars, within, rules = [], [], []
+    for at, (share, true) in enumerate(zip(released, truth, strict=True)):
+        bars.append((at + 0.2, at + 0.8, 0.0, share))
+        within.append((at + 0.475, at + 0.525, max(share - results.band, 0.0), min(share + results.band, top)))
+        rules.append((at + 0.1, at + 0.9, true, true))
+    shapes = Shape("bars", "bar", bars), Shape("bars", "reach", within), Shape("bars", "truth", rules)
+    return blank._replace(
+        span=(0.0, float(len(parts))),
+        height=190,
+        marks=[(at + 0.5, part) for at, part in enumerate(parts)],
+        range=(0.0, top),
+        levels=percent_marks((0.0, top / 2, top)),
+        shapes=shapes,
+        middles=True,
+    )
+
+
+def attacker_lanes(replay: Replay, results: Results | None) -> dict[str, Lane]:
+    """Lanes of attackers, by who they are; only what has been computed."""
+    if results is not None and results.ours is None:
+        return {"knows": stretches_lane(replay.stretches, replay.about)}
+    changes = {"knows": None, "learns": None, "ordinary": None} | (
+        {} if results is None else {"knows": results.ours, "learns": results.learner, "ordinary": results.ordinary}
+    )
+    return {
+        name: _odds_lane(replay, name, odds, results)
+        for name, odds in changes.items()
+        if odds is not None or name == "knows"
+    }
+
+
+def _odds_lane(replay: Replay, name: str, changes: Floats | None, results: Results | None) -> Lane:
+    """Lane of one attacker: his certainty of each tick, from even odds."""
+    promise = most_sure(replay.tick_epsilon)
+    at = "promise" if name == "knows" else "nobody"
+    made = (
+        f"{'the promise: at most' if at == 'promise' else 'the promise to one who knows the habits:'} {_sure(promise)}"
+    )
+    shapes = [Shape("zone", "allowed", [(0.5, promise)])] if at == "promise" else []
+    number, words = "–", f"sure at most, about any one {replay.tick}, from a 50 % start"
+    if changes is not None and results is not None:
+        sure = 1.0 / (1.0 + np.exp(-np.abs(changes)))
+        ticks = results.ticks[: sure.size]
+        first, last = (round(end / replay.hours) for end in replay.span(results.end))
+        inside = np.flatnonzero((ticks >= first) & (ticks < last))
+        chosen = inside[:: max(1, -(-inside.size // _MOST_DOTS))]
+        if inside.size:
+            chosen = np.union1d(chosen, inside[[np.argmax(sure[inside])]])
+        dots = [*zip(((ticks[chosen] + 0.5) * replay.hours).tolist(), sure[chosen].tolist(), strict=True)]
+        limit = promise * (1.0 + 1e-9)
+        shapes += [
+            Shape("dots", "sure", [one for one in dots if one[1] <= limit]),
+            Shape("dots", "beyond", [one for one in dots if one[1] > limit]),
+        ]
+        number = _sure(float(sure.max()))
+        if beyond := float((sure > limit).mean()):
+            words += f"; above the line for {100 * beyond:.0f} %"
+    shapes.append(Shape("level", at, [(promise,)], made))
+    return Lane(
+        *(
+            "attacker",
+            "Attacker",
+            number,
+            words,
+            f"one {_ATTACKERS[name]} · 50 %: a coin flip",
+            190,
+        ),
+        *(replay.span(0 if results is None else results.end), replay.marks, (0.5, 1.0)),
+        *(percent_marks((0.5, 0.75, 1.0)), shapes),
+    )
+
+
+def stretches_lane(stretches: Sequence[Stretch], about: str) -> Lane:
+    """Lane of the certainty that anybody may get at most about stretches of several lengths, by the promise."""
+    shown = stretches[:6]
+    bars, bare = list[tuple[float, ...]](), list[tuple[float, ...]]()
+    for at, one in enumerate(shown):
+        bar = (at + 0.2, at + 0.8, 0.5, most_sure(one.epsilon))
+        (bars if one.epsilon <= LARGEST_PROTECTED else bare).append(bar)
+    promised = next((one for one in shown if one.name == about), shown[0])
+    longer = ", ".join(_short(one.name) for one in shown if one.epsilon > LARGEST_PROTECTED)
+    words = f"sure at most, about any {about.removeprefix('1 ')}, from a 50 % start"
+    words += f"; not protected: {longer}" if longer else ""
+    level = most_sure(promised.epsilon)
+    return Lane(
+        *(
+            "attacker",
+            "Attacker",
+            _sure(level),
+            words,
+        ),
+        *("the most that the promise allows, about stretches of time; 50 %: a coin flip", 190),
+        *((0.0, float(len(shown))), [(at + 0.5, _short(one.name)) for at, one in enumerate(shown)]),
+        *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
+        [
+            Shape("bars", "most", bars),
+            Shape("bars", "bare", bare),
+            Shape("level", "promise", [(level,)], f"the promise: at most {_sure(level)}"),
+        ],
+        True,
+    )
+
+
+def _short(name: str) -> str:
+    for long, short in ((" minutes", " min"), (" minute", " min"), (" hours", " h"), (" hour", " h")):
+        name = name.replace(long, short)
+    return name
+
+
+def _sure(share: float) -> str:
+    """A probability in percent, with no 100 that is none."""
+    return f"{100 * share:.0f} %" if share < 0.97 else f"{min(100 * share, 99.9):.1f} %"
