@@ -6,7 +6,7 @@ import json
 import shlex
 import tempfile
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -272,7 +272,9 @@ def ledger(
 
     Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
     of each stream has lost is held against what the audience is promised. The store knows which releases were
-    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not.
+    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not. It also
+    knows how many ticks lie between those of a policy that allowed more and those of a later one that allows less;
+    without a store they count as none.
 
     Without --policies and --releases the ledger alone says what its charges are for: who can write to it can change
     that. The output says what was believed.
@@ -293,7 +295,7 @@ def ledger(
         releases (FILE): The gateway's configuration: what audiences are promised.
     """
     from gateway.audit.ledger import audit_ledger
-    from gateway.releases.setup import ledger_problem
+    from gateway.releases.setup import histories_in, ledger_problem
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
@@ -307,7 +309,9 @@ def ledger(
         promises = None
         if config is not None:
             promises = {name: one.promise for name, one in config.audiences.items()}
-        found = audit_ledger(opened, broker, trusted, promises)
+        with ExitStack() as stack:
+            history = None if store is None else stack.enter_context(histories_in(store_of(store), ""))
+            found = audit_ledger(opened, broker, trusted, promises, history)
     found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
     tell_ledger_audit(as_json, found, location.name)
     return 1 if found.problems else 0

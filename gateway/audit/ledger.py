@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
+from fugu.contract.history import SLACK, History, quiet_from
 from fugu.contract.leakage import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.rounding import float_up
@@ -37,6 +38,8 @@ from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
 
+Histories = Callable[[str, str], History]
+"""By device and stream, its ticks."""
 _LONGEST = 4096
 """Ticks that are followed one by one."""
 
@@ -103,6 +106,7 @@ def audit_ledger(
     broker: Path | None = None,
     policies: Iterable[AnyPolicy] = (),
     promises: Mapping[str, Promise] | None = None,
+    history: Histories | None = None,
 ) -> LedgerAudit:
     """Recompute the worst epsilon of every stretch from all that a ledger says. FuguError if a file cannot be read.
 
@@ -111,6 +115,8 @@ def audit_ledger(
         policies: every version that was in force, from a source that is no part of the ledger; if there are none,
             classes of chains, noise tables and windows are the ledger's own.
         promises: what each audience is promised; `None` for what the ledger says.
+        history: of a device's stream, by what its gateway has stored; without it nobody knows how many ticks lay
+            between those of a policy that allowed more and those of one that allows less.
     """
     accounts = BrokerFolder.open(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
@@ -122,8 +128,14 @@ def audit_ledger(
     told: dict[Key, list[Told]] = defaultdict(list)
     for one in found.told:
         told[one.key].append(one)
-    streams = tuple(max(map(_stream_loss, several), key=_excess) for _, several in sorted(told.items()))
-    readers = tuple(_reader_losses(accounts, found.told))
+    after = {key: list(_after_louder(several, history)) for key, several in sorted(told.items())}
+    streams = tuple(
+        max((_with_slack(_stream_loss(one), leaks=leaks) for one, leaks in several), key=_excess)
+        for several in after.values()
+    )
+    every = [pair for several in after.values() for pair in several]
+    leaking = {one for one, leaks in every if leaks}
+    readers = tuple(_reader_losses(accounts, [one for one, _ in every], leaking))
     problems = (*found.problems, *differing, *(_stream_problem(one) for one in streams if one.wrong))
     problems += tuple(_reader_problem(one) for one in readers if one.wrong)
     given, alone = "from what the auditor gave", "by the ledger alone"
@@ -131,6 +143,7 @@ def audit_ledger(
         f"classes of chains, noise tables and windows: {given if trusted else alone}",
         f"what audiences are promised: {alone if promises is None else given}",
         f"which ticks were released, sums and noise: {alone}",
+        f"which ticks were drawn: {'from the store' if history is not None else 'nothing was given'}",
     )
     return LedgerAudit(found.entries, found.accounts, streams, readers, problems, believed)
 
@@ -163,6 +176,38 @@ def _reader_problem(loss: ReaderLoss) -> str:
 
 def _amount(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
+
+
+def _after_louder(told: Sequence[Told], history: Histories | None) -> Iterator[tuple[Told, bool]]:
+    """What was told under each allowance of an account, in order; whether a slack is to be added for ticks before.
+
+    Louder ticks before leak over a change. Where they are not known to be far enough, all count as such.
+    """
+    for number, one in enumerate(told):
+        louder = [before for before in told[:number] if before.charge > one.charge]
+        if not louder:
+            yield one, False
+        elif one.mechanism == "chain" and history is not None and _far_enough(one, louder, history):
+            yield one, True
+        else:
+            yield one._replace(charge=max(before.charge for before in louder), runs=()), False
+
+
+def _far_enough(told: Told, louder: Sequence[Told], history: Histories) -> bool:
+    excess = Fraction(max(before.charge for before in louder) - told.charge, PER_NAT)
+    slack, loud = SLACK * Fraction(told.promise.epsilon), max(before.last for before in louder)
+    try:
+        classes = classes_of(told.chains)
+    except (ValidationError, ValueError):  # `verify` says so of the allowance
+        return False
+    since = quiet_from(history(told.key.device, told.key.stream), classes, loud, excess, slack)
+    return since is not None and since <= told.first
+
+
+def _with_slack(loss: StreamLoss, *, leaks: bool) -> StreamLoss:
+    if not leaks or loss.epsilon is None:
+        return loss
+    return loss._replace(epsilon=float_up(Fraction(loss.epsilon) + SLACK * Fraction(loss.promise.epsilon)))
 
 
 def _stream_loss(told: Told) -> StreamLoss:
@@ -235,8 +280,10 @@ def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
     return corner_chains(known_chains(chains))
 
 
-def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterator[ReaderLoss]:
-    """The bounds of all readers, and of those who were readers once.
+def _reader_losses(
+    accounts: Iterable[Account], told: Sequence[Told], leaking: Container[Told] = ()
+) -> Iterator[ReaderLoss]:
+    """The bounds of all readers, and of those who were readers once; to what is `leaking` a slack is added.
 
     What was told of streams that move together counts as one, whichever of them each audience was told about.
     """
@@ -252,7 +299,10 @@ def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterato
         for members, mine in sorted(streams.items(), key=lambda one: together_name(one[0])):
             device, _, stream = together_name(members).partition("/")
             audiences = tuple(sorted({one.key.audience for one in mine}))
-            yield ReaderLoss(account.name, device, stream, audiences, limit, _joint(mine, limit))
+            epsilon = _joint(mine, limit)
+            if epsilon is not None and any(one in leaking for one in mine):
+                epsilon = float_up(Fraction(epsilon) + SLACK * Fraction(limit.epsilon))
+            yield ReaderLoss(account.name, device, stream, audiences, limit, epsilon)
 
 
 def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:

@@ -30,7 +30,7 @@ from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
 from gateway.audit.access import Listed
 from gateway.location import Location
-from gateway.releases.setup import history_in
+from gateway.releases.setup import histories_in
 
 __all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 
@@ -214,7 +214,11 @@ def policy_statement(
     stated = tuple(_stated(claim) for claim in claims)
     others = tuple(_alternatives(given)) if isinstance(policy, Policy) else ()
     digest = hashlib.sha256(content).hexdigest()
-    when = _when(policy, None if store is None else history_in(store, policy))
+    history = None
+    if store is not None:
+        with histories_in(store, policy.fleet) as histories:
+            history = histories(policy.device, policy.stream)
+    when = _when(policy, history)
     return Statement(policy, digest, tuple(outputs), stated, told, windows, others, tuple(found), when)
 
 

@@ -338,6 +338,7 @@ class Told(NamedTuple):
         tick: the first such, as the device numbers it.
         runs: all charges of the account, if nothing else counts for it: no base, no other stream, no other allowance
             that anything was told under, no clock that was set. Else empty.
+        first, last: of the ticks that were told of while the allowance was in force.
     """
 
     key: Key
@@ -349,6 +350,8 @@ class Told(NamedTuple):
     charge: int
     tick: int
     runs: tuple[ChargedTicks, ...]
+    first: int = -1
+    last: int = -1
 
 
 class Audit(NamedTuple):
@@ -382,6 +385,12 @@ class _Account:
     def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
         if self.told and charge > self.told[-1].charge:
             self.told[-1] = self.told[-1]._replace(charge=charge, tick=_first_peak(near, first))
+
+    def reach_ticks(self, first: int, last: int) -> None:
+        if self.told:
+            told = self.told[-1]
+            first = first if told.first < 0 else min(told.first, first)
+            self.told[-1] = told._replace(first=first, last=max(told.last, last))
 
     def history(self) -> list[Told]:
         """The releases under each allowance, with all charges if there is nothing else."""
@@ -472,6 +481,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
+            account.reach_ticks(first, last)
             if problem := _period_problem(account, row["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             if policies and (problem := _made_by(account, policies, row["inputs"], paid)):

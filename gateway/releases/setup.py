@@ -15,14 +15,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.history import History, Noise, history_of
-from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
@@ -45,7 +44,7 @@ from gateway.store.store import Released, Store
 
 __all__ = [
     "ReleaseRecord",
-    "history_in",
+    "histories_in",
     "ledger_problem",
     "open_releases",
     "release_now",
@@ -315,15 +314,16 @@ def open_releases(
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
 
 
-def history_in(location: Location, policy: AnyPolicy) -> History:
-    """The ticks of a policy's stream, and of those that move with it, as a gateway has stored them; empty without any.
+@contextmanager
+def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str], History]]:
+    """Give the ticks of a stream, and of those that move with it, as a gateway has stored them; empty without any.
 
     Raises FuguError if the store cannot be read.
     """
-    catalogue = Catalogue(policy.fleet)
+    catalogue = Catalogue(fleet)
     with closing(Store(location, create=False)) as store:
         catalogue.retire(store.policy_documents())
-        return _stored(store, catalogue, policy.device, policy.stream)
+        yield partial(_stored, store, catalogue)
 
 
 def _stored(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:

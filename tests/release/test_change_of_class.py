@@ -10,8 +10,11 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.policy import Policy
+from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import PER_NAT, Key
+from gateway.releases.maker import Maker
+from gateway.releases.setup import histories_in
 from tests.support.changing_noise import leakages, stretch_losses
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import frames, policy
@@ -80,4 +83,46 @@ def test_the_refusal_names_the_tick(tmp_path: Path, caplog: pytest.LogCaptureFix
     tick = int(found[-1].rpartition("again from tick ")[2].split()[0])
     assert tick > 40
     assert math.isfinite(tick)
+    scene.ledger.close()
+
+
+def audited(scene: Bench, *, with_store: bool) -> StreamLoss:
+    """What `fugu check ledger` finds that the audience was told about the stream."""
+    with histories_in(scene.scene.path, "home") as histories:
+        (loss,) = audit_ledger(scene.ledger, history=histories if with_store else None).streams
+    return loss
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["releases stop", "releases go on"])
+def test_an_audit_counts_what_leaks_from_before_a_wider_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
+    """With the store that knows which ticks were drawn; without one no tick lies between for certain."""
+    if not obeys:
+        monkeypatch.setattr(Maker, "_refuse_loud", lambda *_: None)
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
+    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
+    scene.scene.record(*made[:4])
+    released(scene)
+    assert audited(scene, with_store=True) == audited(scene, with_store=False)
+    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
+    scene.ledger.close()
+    scene.scene.policies = scene.fleet
+    scene.scene.reopen()
+    scene.open()
+    scene.scene.record(*made[4:])
+    first = released(scene)[3]
+    spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(KEY).allowance
+    steps = np.array([(spent / PER_NAT,) * 2] * 60 + [(0.0, 0.0)] * (first - 60) + [(allowed / PER_NAT,) * 2] * 2000)
+    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
+    truth = stretch_losses(past, future[::-1], steps, 1)[first:].max()
+    found = audited(scene, with_store=True)
+    assert found.epsilon is not None
+    assert truth <= found.epsilon
+    assert found.wrong is not obeys
+    assert (truth > 1.0) is not obeys
+    alone = audited(scene, with_store=False)
+    assert alone.wrong
+    assert alone.epsilon is not None
+    assert truth <= alone.epsilon
     scene.ledger.close()
