@@ -49,8 +49,9 @@ class Site:
         self.parts[role] = self._start(role)
 
     def freeze(self, role: str, seconds: float) -> None:
-        """Freeze a part, and start another one in its place."""
+        """Freeze a part that has begun, else it would be the newest when it goes on, and start another in its place."""
         old = self.parts[role]
+        wait_until(lambda: "has started" in old.log or old.has_ended(), role)
         old.send(signal.SIGSTOP)
         self.frozen.append((time.monotonic() + seconds, old))
         self.parts[role] = self._start(role)
