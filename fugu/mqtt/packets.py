@@ -120,8 +120,10 @@ def header(data: bytes, at: int) -> Header | None:
 
 
 def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
-    """Take plain publications (whole, well-formed, at QoS 0 or 1, without properties); return where others begin.
+    """Take plain publications (whole, well-formed, at QoS 0 or 1, with a topic); return where others begin.
 
+    Properties of MQTT 5 are passed over unread: whoever publishes may add as many as a packet holds, and nothing of
+    ours depends on one.
     Bodies of at most `most` bytes go to `messages`, acknowledgements of what came at QoS 1 to `answers`. ValueError: a
     length has more than four bytes.
     """
@@ -142,8 +144,9 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
         identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
         if command & _AT_QOS_1:
             payload += 2
-        payload += five
-        if payload > stop or (five and data[payload - 1]) or identity == begin + 2:
+        if five:
+            payload = payload + 1 if payload < stop and not data[payload] else _after_properties(data, payload, stop)
+        if payload > stop or identity == begin + 2:
             break
         try:
             topic = data[begin + 2 : identity].decode()
@@ -155,6 +158,17 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
         messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
         at = stop
     return at
+
+
+def _after_properties(data: bytes, at: int, stop: int) -> int:
+    """Where a block of properties ends that begins there; beyond `stop` if it has no length."""
+    length = 0
+    for place in range(min(_LENGTH_BYTES, stop - at)):
+        byte = data[at + place]
+        length |= (byte & 127) << 7 * place
+        if byte < 128:
+            return at + place + 1 + length
+    return stop + 1
 
 
 def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool) -> bytearray:
