@@ -179,7 +179,7 @@ def _amount(epsilon: float | None) -> str:
 
 
 def _after_louder(told: Sequence[Told], history: Histories | None) -> Iterator[tuple[Told, bool]]:
-    """What was told under each allowance of an account, in order; whether a slack is to be added for ticks before.
+    """Give what was told under each allowance of an account, in order, and if a slack is to be added for ticks before.
 
     Louder ticks before leak over a change. Where they are not known to be far enough, all count as such.
     """
