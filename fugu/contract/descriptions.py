@@ -15,6 +15,8 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
+from fugu.contract.group_frames import digits
+from fugu.contract.groups import SharedWindow
 from fugu.contract.history import UNCHANGED, Dated, History, dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.message import limited
@@ -150,6 +152,27 @@ class DescribedWindow(Asking):
         return self.query.groups(names if self.states == EACH else self.states)
 
 
+class DescribedSum(Document):
+    """A sum over the homes of a group, to which the device reports its share.
+
+    Attributes:
+        length: of a window, in ticks.
+        states: labels whose ticks are counted.
+        helper: the 30 digits of its helper's key.
+        honest: so many homes have to be real and honest for the guarantee to be true.
+        least: homes that are in every sum.
+        condition: the same in a sentence.
+    """
+
+    name: Annotated[Printable, Field(max_length=32)]
+    length: int = Field(ge=1)
+    states: tuple[Label, ...]
+    helper: Annotated[Printable, Field(max_length=35)]
+    honest: int = Field(ge=1)
+    least: int = Field(ge=1)
+    condition: Sentence
+
+
 class PlaceGrid(Document):
     """Where on the earth the states, or the measurements, of a stream are.
 
@@ -203,6 +226,7 @@ class DescribedVersion(Document):
         frame_ticks: ticks in a message of the device.
         table: for each state cumulative thresholds over 2^32, the distribution of its symbols; none without symbols.
         windows: that the device counts.
+        sums: over homes, to which it reports shares; the guarantees have their conditions.
         place: for streams of places.
         chains: the class of chains that the guarantee is for, as in the policy; none of points.
         chain_class: the same in a sentence.
@@ -227,6 +251,7 @@ class DescribedVersion(Document):
     frame_ticks: int = Field(ge=1, le=4096)
     table: Annotated[tuple[tuple[Annotated[int, Field(ge=0, le=2**32)], ...], ...], Field(max_length=255)] | None
     windows: Annotated[tuple[DescribedWindow, ...], Field(max_length=16)]
+    sums: Annotated[tuple[DescribedSum, ...], Field(max_length=16)]
     place: PlaceGrid | None
     chains: ChainClass | None
     chain_class: Sentence
@@ -327,15 +352,17 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
         "place": place_grid(policy),
         **dict.fromkeys(("unit", "table", "chains", "windows_guarantee", "point_epsilon")),
         "windows": (),
+        "sums": (),
     }
     if isinstance(policy, Policy):
         whole = policy.guarantee
         period, alone = policy.clock.period_us, policy.windows_guarantee
         stretches, counted = _rows(policy.bound(), period, whole.epsilon), policy.windows_bound()
         fields |= {
-            "kind": "windows" if policy.table is None else "both" if policy.windows else "symbols",
+            "kind": "windows" if policy.table is None else "both" if policy.counted else "symbols",
             "table": None if policy.table is None else policy.table.rows,
             "windows": tuple(_window(window, policy.discretiser.states) for window in policy.windows),
+            "sums": tuple(map(_sum, policy.sums)),
             "chains": policy.chains,
             "guarantee": _promise(whole.epsilon, whole.adversary, stretches, dated(policy, history)),
             "windows_guarantee": alone
@@ -351,7 +378,9 @@ def _fields(policy: AnyPolicy, history: History, *, confirmed: bool) -> dict[str
         promise = _promise(told.epsilon, told.adversary, stretches, dated(policy, history))
         fields |= {"kind": "points", "unit": policy.unit or None, "guarantee": promise, "point_epsilon": policy.epsilon}
     chain_class = class_sentence(fields["chains"])
-    return fields | {"chain_class": chain_class, "does_not_protect": _unprotected_sentence(stretches)}
+    conditions = [shared.condition for shared in policy.sums] if isinstance(policy, Policy) else []
+    unprotected = "; ".join([_unprotected_sentence(stretches), *conditions])
+    return fields | {"chain_class": chain_class, "does_not_protect": unprotected}
 
 
 @lru_cache(maxsize=256)  # policies of a fleet promise few different things
@@ -409,6 +438,19 @@ def _finite(epsilon: float) -> float | None:
 def _window(window: Window, labels: tuple[str, ...]) -> DescribedWindow:
     states: Each | tuple[str, ...] = EACH if window.states == EACH else tuple(labels[i] for i in window.counted(labels))
     return DescribedWindow(states=states, **window.model_dump(exclude={"states", "mechanism"}))
+
+
+def _sum(shared: SharedWindow) -> DescribedSum:
+    group = shared.group
+    return DescribedSum(
+        name=group.name,
+        length=group.length,
+        states=group.count,
+        helper=digits(bytes.fromhex(group.helper)),
+        honest=group.honest,
+        least=group.least,
+        condition=shared.condition,
+    )
 
 
 def place_grid(policy: AnyPolicy) -> PlaceGrid | None:

@@ -205,6 +205,15 @@ class SharedWindow(Document):
         """Loss that it adds to each tick, in nats; rounded up."""
         return self.group.rate
 
+    @property
+    def condition(self) -> str:
+        """Sentence without which no epsilon of a policy with this sum is told."""
+        helper = digits(bytes.fromhex(self.group.helper))
+        return (
+            f"of sum {self.name} that is true if its helper ({helper}) keeps its word and {self.group.honest} of its "
+            "homes are real and honest; otherwise the exact count can be seen"
+        )
+
 
 class GroupPin(Document):
     """The owner's terms for taking part in a group, written on the device only (`fugu-agent join`).

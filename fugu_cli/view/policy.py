@@ -67,6 +67,8 @@ def _policy_document(
             stretches = stretch_documents(_rows(policy, policy.windows_bound(alone)))
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
+    if policy.sums:
+        document["sums"] = {one.name: {"rate": str(one.rate), "condition": one.condition} for one in policy.sums}
     if recorded is not None:
         document["recording"] = {
             **recorded._asdict(),
@@ -139,6 +141,8 @@ def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Recor
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"
         )
+    for shared in policy.sums:
+        print(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
 
 
 def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.descriptions import Description, describe
 from fugu.contract.envelope import Envelope, key_name, sign
 from fugu.contract.errors import FrameError, TrustError
 from fugu.contract.fleet_documents import Role, verified
@@ -193,3 +194,14 @@ def test_an_answer_has_a_sum_or_a_reason() -> None:
 def test_sums_mod_a_word_are_the_signed_sums() -> None:
     values = [-5, 7, 2**63 - 1, -(2**62)]
     assert signed_total(numbers(packed(values))) == sum(values)
+
+
+def test_no_epsilon_of_a_sum_is_described_without_its_condition() -> None:
+    described = describe(member_policy("watch", shared()))
+    (one,) = described.sums
+    assert (one.name, one.honest, one.least, one.helper) == ("street", 3, 3, digits(PUBLIC))
+    assert one.condition == shared().condition
+    assert one.condition in described.does_not_protect
+    assert digits(PUBLIC) in one.condition
+    assert "otherwise the exact count can be seen" in one.condition
+    assert Description.decode(described.encode()) == described
