@@ -52,6 +52,8 @@ _SESSION = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 20000"
 )
+STOPPED_SECONDS = 30.0
+"""After so long without a word in a transaction the server ends it: a frozen process kept all others from beginning."""
 _HOLD_SECONDS = 0.1
 """For how long the server may hold what a process had that was killed."""
 _TAKE_SECONDS = 5.0
@@ -255,6 +257,8 @@ class PostgresDatabase:
             connection.execute(_SESSION.format(durable, wait))
             if self._read_only:
                 connection.execute("SET default_transaction_read_only = on")
+            else:
+                connection.execute(f"SET idle_in_transaction_session_timeout = {round(STOPPED_SECONDS * 1000)}")
             if self._server.part and (schema := _own_schema(connection, self._server)) is not None:
                 connection.execute(SQL("SET search_path = {}").format(Identifier(schema)))
         except BaseException:

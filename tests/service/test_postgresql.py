@@ -69,6 +69,27 @@ def test_a_connection_that_breaks_in_a_transaction_leaves_nothing_of_it(store: S
     assert store.policy_documents() == []
 
 
+@pytest.mark.long
+def test_a_process_that_stops_in_a_transaction_keeps_nobody_from_writing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the transaction of one that was frozen, and all of it is gone."""
+    monkeypatch.setattr(postgresql, "STOPPED_SECONDS", 0.5)
+    frozen, other = Store(server), Store(server)
+
+    def stopped() -> None:
+        with frozen.transaction():
+            frozen.add_policy(1, 1, "of the frozen one")
+            other.add_policy(1, 2, "of the other one")  # waits for the write lock, for 5 seconds at most
+
+    with pytest.raises(AwayError):
+        stopped()
+    assert other.policy_documents() == ["of the other one"]
+    wait_until(lambda: works(frozen), "a connection")
+    frozen.close()
+    other.close()
+
+
 def test_a_statement_that_fails_in_a_transaction_fails_all_of_it(store: Store) -> None:
     def swallowed() -> None:
         with store.transaction():
