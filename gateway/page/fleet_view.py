@@ -34,6 +34,8 @@ Condition = Literal["sick", "away", "well"]
 _CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
+MOST_BYTES = 32 << 20
+"""Of what all devices said last, as it came; what is made of it takes a few times as much memory."""
 _MOST_WAVES = 5
 _MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
@@ -85,6 +87,11 @@ class Member:
     policy_status: tuple[bytes, float] = (b"", 0.0)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of its newest statuses as they came."""
+        return len(self.status[0]) + len(self.policy_status[0])
+
+    @property
     def waits(self) -> bool | None:
         """True if it has not judged the document that it was sent; `None` if that cannot be known."""
         return None if self.wanted is None or self.running is None else self.wanted != self.judged
@@ -106,6 +113,7 @@ class FleetView:
         self.left_out = 0
         self._versions: dict[str, int | None] = {}
         self._members: dict[str, Member] = {}
+        self._bytes = 0
         self._sorted: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
 
     def take(self, topic: Topic, payload: bytes, now: float) -> None:
@@ -114,8 +122,8 @@ class FleetView:
             if topic.kind == "health":
                 self.health = Health.decode(payload)
             elif not payload:
-                if topic.kind == "status":
-                    self._members.pop(topic.device, None)
+                if topic.kind == "status" and (gone := self._members.pop(topic.device, None)) is not None:
+                    self._bytes -= gone.bytes
             elif (member := self._member(topic.device)) is not None:
                 self._learn(member, topic.kind, payload, now)
         except FuguError:
@@ -174,6 +182,11 @@ class FleetView:
         return self._members[name]
 
     def _learn(self, member: Member, kind: str, payload: bytes, now: float) -> None:
+        before = member.bytes
+        replaced = {"status": member.status, "policy_status": member.policy_status}.get(kind)
+        if replaced is not None and self._bytes - len(replaced[0]) + len(payload) > MOST_BYTES:
+            self.left_out += 1
+            return
         if kind == "status":
             status = Status.decode(payload)
             member.status = payload, now
@@ -195,6 +208,7 @@ class FleetView:
                     self._versions.clear()
                 self._versions[member.wanted] = _version(envelope.payload)
             member.wanted_version = self._versions[member.wanted]
+        self._bytes += member.bytes - before
 
     def _in_order(self) -> list[tuple[Condition, Member]]:
         if self._sorted[0] != self.changes:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 
 import msgpack
+import pytest
 
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.frames import PolicyStatus, Status, StreamStatus
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import parse_topic, topic_of
+from gateway.page import fleet_view
 from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
@@ -116,3 +118,26 @@ def test_pages_and_what_is_no_message() -> None:
     assert conditions(view, search="D11") == {f"d11{i}": "well" for i in range(10)}
     take(view, topic_of("status", "home", "d000"), b"\x03\x00")
     assert view.left_out == 1
+
+
+def test_what_devices_say_is_bounded_in_bytes_and_who_says_no_more_than_before_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, empty = FleetView(), (Status(True, "1", 0, (), ()), PolicyStatus(1, b"", "", "", 0, False))
+    streams = tuple(StreamStatus(f"{part:064d}", 1, 1) for part in range(64))
+    large = Status(True, "1", 0, (), streams)
+    monkeypatch.setattr(fleet_view, "MOST_BYTES", 3 * len(large.encode()) + 100)
+    for name in "abcde":
+        take(view, topic_of("status", "home", name), large.encode())
+    heard = [name for name in "abcde" if view.statuses(name)]
+    assert (heard, view.left_out) == (["a", "b", "c"], 2)
+    take(view, topic_of("status", "home", "a"), large.encode())
+    assert view.left_out == 2, "as many bytes as before"
+    take(view, topic_of("policy_status", "home", "d"), empty[1].encode())
+    take(view, topic_of("status", "home", "b"), b"")
+    take(view, topic_of("status", "home", "c"), empty[0].encode())
+    for name in "de":
+        take(view, topic_of("status", "home", name), large.encode())
+    take(view, topic_of("status", "home", "c"), large.encode())
+    heard = [name for name in "abcde" if "status" in view.statuses(name)]
+    assert (heard, view.statuses("c")["status"][0]) == (["a", "c", "d", "e"], empty[0].encode())
