@@ -105,16 +105,11 @@ def _first_problem(error: ValueError) -> str:
 
     Any other error is one of programming, is raised again, and keeps its traceback.
     """
-    from pydantic import ValidationError
+    from fugu.contract._document import problem_of
 
-    from fugu.contract._document import problem_words
-
-    if not isinstance(error, ValidationError):
+    if (problem := problem_of(error)) is None:
         raise error
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = problem_words(first).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    return problem
 
 
 def _fail(message: str, code: int) -> int:

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import Status
-from fugu.contract.sentences import loss_words
+from fugu.contract.stretches import STRETCHES, Stretch
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
+from fugu.contract.verdicts import promised_words
 from fugu.mqtt import Link
 from gateway.part import Message, Part
 
@@ -107,6 +108,14 @@ def _document(
 _WHEN = ("guarantee.since", "guarantee.until", "guarantee.outside")
 
 
+_MOST_SURE = (
+    "{% if value_json.guarantee.epsilon is number %}"
+    "{{ (100 / (1 + 2.718281828 ** (0 - value_json.guarantee.epsilon))) | round(1, 'ceil') }}"
+    "{% else %}100.0{% endif %}"
+)
+"""How sure anybody becomes of a secret that was as likely as not, in per cent."""
+
+
 @cache
 def _program_version() -> str:
     return version("fugu-edge")
@@ -115,18 +124,19 @@ def _program_version() -> str:
 def _components(one: Description) -> dict[str, Component]:
     """Entities about a tick or a stretch, with its protection in words; and their values."""
     ticks = one.guarantee.stretch_ticks
-    what = f"{one.stream} epsilon per {'tick' if ticks == 1 else f'{ticks} ticks in a row'}"
-    lost = {
-        row.name: f"'{loss_words(row.epsilon)}; {loss_words(row.floor, '')} if all else is as it was'"
+    seconds = dict(STRETCHES)
+    rows = [
+        Stretch(row.name, row.ticks, math.inf if row.epsilon is None else row.epsilon, row.floor, seconds.get(row.name))
         for row in one.guarantee.stretches
-        if row.ticks > 1 or ticks > 1
-    }
+    ]
+    promise = promised_words(one.guarantee.epsilon, ticks, rows)
     found = {
-        "epsilon": _entity(
-            *("sensor", what, topic_of("description", one.fleet, one.device, one.stream)),
-            "{{ value_json.guarantee.epsilon }}",
-            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN) | lost,
-            unit_of_measurement="nats",
+        "privacy": _entity(
+            *("sensor", f"{one.stream} privacy", topic_of("description", one.fleet, one.device, one.stream)),
+            _MOST_SURE,
+            {"promise": _literal(promise)}
+            | _said("guarantee.epsilon", "guarantee.adversary", "confirmed", "protects", "does_not_protect", *_WHEN),
+            unit_of_measurement="%",
             entity_category="diagnostic",
             icon="mdi:shield-lock-outline",
         )
@@ -182,7 +192,7 @@ def _counted(one: Description) -> dict[str, Component]:
                 names = window.named(one.states)
                 every = {f".{index}": (f"_{name}", f"{of} {name}") for index, name in enumerate(names)}
         parts = f" * {len(every)}" if window.blocks else ""
-        number = f"(100 * {{}}{parts} / value_json.observed) | round(2)"
+        number = _useful(f"(100 * {{}}{parts} / value_json.observed) | round(2)")
         for key, (ending, of) in every.items():
             members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
             numbers = {name: number.format(member) for name, member in members.items()}
@@ -203,7 +213,7 @@ def _estimated(one: Description) -> dict[str, Component]:
     found = {}
     for index, label in _shown(one.states):
         member = _member(f"share_{label}")
-        value = f"{{% if {member} is defined %}}{{{{ (100 * {member}) | round(2) }}}}{{% endif %}}"
+        value = _if_useful(f"{member} is defined", f"(100 * {member}) | round(2)")
         name, seconds = f"{one.stream} share of {label}", one.frame_ticks * one.period_seconds
         found[f"share.{index}"] = _number(name, topic, value, attributes, seconds, "%")
     return found
@@ -225,7 +235,8 @@ def _points(one: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
     topic = topic_of("estimate", one.fleet, one.device, one.stream)
     if one.place is not None:
-        attributes = _said("latitude", "longitude", "time", "useful") | {"gps_accuracy": "value_json.accuracy"}
+        attributes = _said("time", "useful") | {"gps_accuracy": "value_json.accuracy"}
+        attributes |= {name: _useful(f"value_json.{name}") for name in ("latitude", "longitude")}
         more = {"source_type": "gps", "icon": "mdi:map-marker-radius"}
         return {"place": _entity("device_tracker", one.stream, topic, "", attributes, **more)}
     value = _entity(
@@ -237,6 +248,15 @@ def _points(one: Description) -> dict[str, Component]:
         **({"unit_of_measurement": one.unit} if one.unit else {}),
     )
     return {"value": value}
+
+
+def _if_useful(condition: str, value: str) -> str:
+    """A value of messages that meet a condition; it is unknown where the plan found it no better than a guess."""
+    return f"{{% if {condition} %}}{{{{ {_useful(value)} }}}}{{% endif %}}"
+
+
+def _useful(value: str) -> str:
+    return f"{value} if value_json.useful else None"
 
 
 def _shown(states: tuple[str, ...]) -> list[tuple[int, str]]:

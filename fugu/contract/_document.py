@@ -18,6 +18,7 @@ __all__ = [
     "DocumentFile",
     "Printable",
     "first_problem",
+    "problem_of",
     "problem_words",
     "read_document",
     "write_document",
@@ -64,6 +65,15 @@ def first_problem(error: ValidationError, whole: str) -> str:
     """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {problem_words(first)}"
+
+
+def problem_of(error: ValueError) -> str | None:
+    """The first field that is wrong in a document, and why; `None` if the error is of another kind."""
+    if not isinstance(error, ValidationError):
+        return None
+    first = error.errors(include_url=False, include_input=False)[0]
+    where, words = ".".join(map(str, first["loc"])), problem_words(first).removeprefix("Value error, ")
+    return f"{where}: {words}" if where else words
 
 
 def problem_words(problem: ErrorDetails) -> str:

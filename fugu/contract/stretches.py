@@ -18,7 +18,7 @@ from fugu.contract.rounding import float_up
 from fugu.contract.windows import Counted, total_rate
 from fugu.core.clocks import LATE_US
 
-__all__ = ["LARGEST_PROTECTED", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
+__all__ = ["LARGEST_PROTECTED", "STRETCHES", "Ceiling", "Stretch", "StretchBound", "StretchTicks", "stretch_ticks"]
 
 STRETCHES = (("10 minutes", 600), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""

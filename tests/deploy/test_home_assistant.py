@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from tests.support.processes import policy
 from tests.support.shipped import DENIED, Shipped, fugu
 
 WATCH = describe(policy(epoch_us=0, period_us=60_000_000))
+SURE = str(math.ceil(1000 / (1 + math.exp(-(WATCH.guarantee.epsilon or 0.0)))) / 10)
+"""How sure anybody becomes at most, in per cent."""
 HOME_ASSISTANT = Account(name="ha", role="home-assistant")
 
 
@@ -39,13 +42,13 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
         told = HomeAssistant("home", link, store, lambda: {"watch": [WATCH]}, Counter())
         told.pump()
         wait_until(lambda: len(listener.documents) == 2)
-        entity = "sensor.home_watch_hr_epsilon"
+        entity = "sensor.home_watch_hr_privacy"
         assert listener.state(entity) == "unavailable"
         link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
         link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
         told.heard(Message(topic_of("status", "home", "watch"), Status(True, "1", 0, (), ()).encode()))
         told.pump()
-        wait_until(lambda: listener.state(entity) == str(WATCH.guarantee.epsilon))
+        wait_until(lambda: listener.state(entity) == SURE)
         other = "fugu/2/home/watch/symbols/hr"
         assert shipped.publish("watch", other) == 0
         link.publish(topic_of("health", "home"), b'{"online": false}', retain=True)

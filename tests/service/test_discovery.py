@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -84,19 +85,23 @@ def test_a_share_is_a_measurement_in_percent_that_expires() -> None:
     assert share["state_class"] == "measurement"
     assert share["state_topic"] == "fugu/2/home/estimate/watch/hr"
     assert share["expire_after"] == 3 * 600
-    assert value(share, ESTIMATE.encode()) == "75.0"
+    assert value(share, replace(ESTIMATE, useful=True).encode()) == "75.0"
+    assert value(share, replace(ESTIMATE, useful=False).encode()) == "None", "no better than a guess: it is unknown"
     assert attributes(share, ESTIMATE.encode())["useful"] is False
 
 
 def test_what_the_device_has_counted_is_shown_with_its_interval_and_not_the_symbols() -> None:
     found = components(COUNTED)
-    assert found.keys() == {"hr.epsilon", "hr.window.hour"}
+    assert found.keys() == {"hr.privacy", "hr.window.hour"}
     share = found["hr.window.hour"]
     assert share["state_topic"] == "fugu/2/home/count/watch/hr"
     assert share["expire_after"] == 3 * 3600
     assert value(share, COUNT.encode()) == "50.0"
     shown = attributes(share, COUNT.encode())
     assert (shown["low"], shown["high"], shown["confidence"], shown["useful"]) == (20.0, 80.0, 0.95, True)
+    noise = replace(COUNT, useful=False).encode()
+    assert value(share, noise) == "None"
+    assert (attributes(share, noise)["low"], attributes(share, noise)["high"]) == (None, None)
 
 
 def test_of_several_windows_each_takes_its_own_messages() -> None:
@@ -180,10 +185,14 @@ def test_a_measurement_has_its_unit_and_interval() -> None:
 
 
 def test_what_a_tick_may_tell_stands_beside_what_is_protected() -> None:
-    component = components(SYMBOLS)["hr.epsilon"]
+    component = components(SYMBOLS)["hr.privacy"]
     assert component["entity_category"] == "diagnostic"
-    assert value(component, SYMBOLS.encode()) == str(SYMBOLS.guarantee.epsilon)
+    epsilon = SYMBOLS.guarantee.epsilon
+    assert epsilon is not None
+    assert float(value(component, SYMBOLS.encode())) == math.ceil(1000 / (1 + math.exp(-epsilon))) / 10
     shown = attributes(component, SYMBOLS.encode())
+    assert shown["epsilon"] == epsilon
+    assert shown["promise"].startswith("Private: about any single tick, from 50 % to at most ")
     assert shown["protects"] == SYMBOLS.protects
     assert shown["does_not_protect"] == SYMBOLS.does_not_protect
 
@@ -219,7 +228,7 @@ def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> No
     states = tuple(labels)
     found = components(named(states, useful_for="state"))
     shares = {label: (index + 1) / sum(range(1, len(states) + 1)) for index, label in enumerate(states)}
-    payload = replace(ESTIMATE, state=states[-1], shares=shares).encode()
+    payload = replace(ESTIMATE, state=states[-1], shares=shares, useful=True).encode()
     for key, component in found.items():
         if key.startswith("hr.share."):
             assert value(component, payload) == str(round(100 * shares[states[int(key.rpartition(".")[2])]], 2))
@@ -236,7 +245,7 @@ def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> No
 
 
 def test_many_states_make_no_entities() -> None:
-    assert components(named(tuple(f"c{x}" for x in range(MOST_STATES + 1)))).keys() == {"hr.epsilon"}
+    assert components(named(tuple(f"c{x}" for x in range(MOST_STATES + 1)))).keys() == {"hr.privacy"}
     every = COUNTED.windows[0].model_copy(update={"states": tuple(f"c{x}" * 16 for x in range(20))})
     found = components(COUNTED.model_copy(update={"states": every.states, "windows": (every,)}))
     assert "20 states" in found["hr.window.hour"]["name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.support.home_assistant import Listener
 from tests.support.processes import policy
 
 WATCH, RING = (describe(policy(epoch_us=0, period_us=60_000_000, device=name)) for name in ("watch", "ring"))
+SURE = str(math.ceil(1000 / (1 + math.exp(-(WATCH.guarantee.epsilon or 0.0)))) / 10)
+"""How sure anybody becomes at most, in per cent."""
 TOPICS = {name: discovery_topic("home", name) for name in ("watch", "ring", GATEWAY)}
 
 
@@ -87,9 +90,9 @@ def test_every_device_has_a_retained_document_and_so_has_the_gateway(scene: Scen
     late.link.stop()
     assert late.problems == []
     assert set(scene.listener.components()) == {
-        "sensor.home_watch_hr_epsilon",
+        "sensor.home_watch_hr_privacy",
         "sensor.home_watch_hr_share_1",
-        "sensor.home_ring_hr_epsilon",
+        "sensor.home_ring_hr_privacy",
         "sensor.home_ring_hr_share_1",
         "binary_sensor.home_health_alarm",
     }
@@ -146,7 +149,7 @@ def test_a_component_that_is_no_more_is_said_to_be_none(scene: Scene) -> None:
 
 
 def test_a_device_that_is_away_shows_so(scene: Scene, broker: Mosquitto) -> None:
-    entity = "sensor.home_watch_hr_epsilon"
+    entity = "sensor.home_watch_hr_privacy"
     scene.until_topics("watch", "ring", GATEWAY)
     scene.link.publish(topic_of("health", "home"), b'{"online": true}', retain=True)
     scene.link.publish(topic_of("description", "home", "watch", "hr"), WATCH.encode(), retain=True)
@@ -155,9 +158,9 @@ def test_a_device_that_is_away_shows_so(scene: Scene, broker: Mosquitto) -> None
         status = Status(online=online, outbox_depth=0, agent_version="1", codes=(), streams=())
         assert not scene.told.heard(Message(topic_of("status", "home", "watch"), status.encode()))
         scene.told.pump()
-        shown = str(WATCH.guarantee.epsilon) if online else "unavailable"
+        shown = SURE if online else "unavailable"
         wait_until(lambda shown=shown: scene.listener.state(entity) == shown)
-    assert scene.listener.state("sensor.home_ring_hr_epsilon") == "unavailable"
+    assert scene.listener.state("sensor.home_ring_hr_privacy") == "unavailable"
     assert not scene.told.heard(Message(topic_of("status", "home", "watch"), b"\xc1"))
     del scene.devices["watch"]
     scene.told.renew()
