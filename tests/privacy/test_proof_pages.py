@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.proofs import PRIVACY, PROOFS, ROOT, headings, one_line, sentence_pattern
 
-OURS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "gateway", "papers")
+OURS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "fugu_helper", "gateway", "papers")
 PAGES = [PRIVACY, *PROOFS]
 PARTS = ["Statement", "Assumptions", "Proof", "Code", "Tests", "Command"]
 NOT_SAID = re.compile(r"^\| (?:N\d\d|heart rate|activity|power|\|)[^\n]*$|^```.*?^```$", re.MULTILINE | re.DOTALL)

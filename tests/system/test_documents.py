@@ -18,6 +18,7 @@ import pytest
 from scipy.stats import gamma
 
 from firmware_sim.devices import simulate_recording
+from fugu.contract.groups import SharedWindow
 from fugu.mqtt import Broker
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
@@ -220,6 +221,23 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
     assert "exposure" not in (tmp_path / "background.log").read_text()
 
 
+def test_summing_homes(tmp_path: Path) -> None:
+    """What people read to one another and type in is piped here."""
+    settings = Settings(fleet="home", hosts=("gw.example",), port=8883)
+    BrokerFolder.create(tmp_path / "broker", settings, datetime.now(UTC))
+    (tmp_path / "agent.toml").write_text(
+        'fleet = "home"\ndevice = "home-7"\noutbox = "outbox.sqlite"\nceiling = 1.0\n'
+        '[[streams]]\npolicy = "policy.json"\nsensor = { kind = "stdin" }\n'
+    )
+    typed = {"fugu-agent join": "fugu helper digits helper/helper.toml | fugu-agent join"}
+    typed |= {"fugu helper admit": "fugu-agent key agent.toml | fugu helper admit"}
+    with Page("docs/together.md", tmp_path, typed) as page:
+        assert page.run() == 6
+    assert SharedWindow.model_validate_json(page.said[page.said.index("{") : page.said.rindex("}") + 1])
+    assert "[[groups]]" in (tmp_path / "agent.toml").read_text()
+    assert (tmp_path / "helper" / "members").read_text().startswith("home-7: ")
+
+
 @pytest.mark.parametrize("whole", only([False], [False, True]))
 def test_reproducing(tmp_path: Path, whole: bool) -> None:
     less = {} if whole else {"papers erratum-bdp newest-policy-graphs --quick": "papers --list"}
@@ -312,6 +330,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "releases",
         "reproduce",
         "subscribe",
+        "together",
         *(proof.stem for proof in PROOFS),
     ):
         assert commands == []
