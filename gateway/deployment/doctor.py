@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -135,7 +136,7 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
     findings += _mosquitto(version)
     if found.broker is not None:
         for process, config in _brokers(found.broker.port):
-            findings += [*_running(process, config, version), *_shared(process)]
+            findings += [*_running(process, config, version), *_shared(process), *_helpers(process)]
     for name in ("fugu-gateway.service", "fugu-broker.service"):
         findings += checks.unit(name)
     if found.broker is not None:
@@ -300,6 +301,29 @@ def _shared(process: Path) -> Iterator[Finding]:
             yield Finding("broker's subscriptions", "FAIL", text)
             return
     yield Finding("broker's subscriptions", "ok", "no account has shared many of them, as far as the log goes back")
+
+
+def _helpers(process: Path) -> Iterator[Finding]:
+    """Warn of a group's helper that connects from an address of this machine, by the log of a Mosquitto."""
+    log = _log(process) or ""
+    names = set(re.findall(r"^(?:\d+: )?(\S+) [012] fugu/2/[^/]+/group/[^/]+/request$", log, re.MULTILINE))
+    for name in sorted(names):
+        came = re.findall(rf"New client connected from (\S+):\d+ as {re.escape(name)} ", log)
+        if came and _is_own(came[-1]):
+            text = f"{printable(name)[:64]} connects from this machine: site and helper together see single homes"
+            yield Finding("helper of a group", "warn", f"{text}; let somebody else run it, elsewhere")
+        elif came:
+            text = f"{printable(name)[:64]} connects from {came[-1]}; whose machine that is cannot be told from here"
+            yield Finding("helper of a group", "ok", text)
+
+
+def _is_own(address: str) -> bool:
+    """True if this machine has an address: only then may a socket be bound to it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as trial, contextlib.suppress(OSError):
+        trial.bind((address.strip("[]"), 0))
+        return True
+    return False
 
 
 def _log(process: Path) -> str | None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.topics import topic_of
+from fugu.host.checks import Finding
+from gateway.deployment import doctor
+from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Shipped
 
 REPORT = topic_of("report", "home", "watch", "hr")
@@ -62,6 +65,21 @@ def test_an_account_writes_and_reads_what_it_has_to_and_nothing_else(fleet: Ship
         assert retained == topics, name
     for name, topics in READ.items():
         assert heard(fleet, name) == topics | (EVERYBODY if name != "helper" else set()), name
+
+
+@pytest.mark.long
+def test_doctor_warns_of_a_helper_on_the_brokers_machine_and_cannot_know_more(fleet: Shipped) -> None:
+    def found() -> list[Finding]:
+        return [one for process, _ in doctor._brokers(fleet.port) for one in doctor._helpers(process)]
+
+    assert found() == []
+    with fleet.client("helper") as helper:
+        helper.subscribe(REQUEST)
+        wait_until(found, "the helper in the broker's log")
+    (finding,) = found()
+    assert finding.verdict == "warn"
+    assert "let somebody else run it" in finding.text
+    assert [doctor._is_own(address) for address in ("127.0.0.1", "::1", "192.0.2.1")] == [True, True, False]
 
 
 def heard(fleet: Shipped, name: str) -> set[str]:

@@ -73,7 +73,7 @@ class Home:
     """A home whose readings are all of one state, with a policy file of its own."""
 
     def __init__(self, folder: Path, name: str, broker: Broker, window: SharedWindow, reading: float) -> None:
-        self.name = name
+        self.name, self.reading = name, reading
         folder.mkdir()
         self.outbox = folder / "outbox.sqlite"
         policy = member_policy(name, window, guarantee=Guarantee(epsilon=1e5, adversary="informed"))
@@ -103,6 +103,16 @@ class Home:
         self.thread = threading.Thread(target=self.agent.run, daemon=True)
         self.thread.start()
 
+    def start_program(self) -> None:
+        """Run the agent's own program."""
+        with (self.config.parent / "agent.log").open("a") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(self.config)], stderr=log)
+
+    def kill(self) -> None:
+        """End the program at once."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
     def stop(self) -> None:
         """End the agent in order."""
         self.agent.stop()
@@ -115,6 +125,7 @@ class Leader:
     def __init__(self, broker: Broker, document: GroupDocument) -> None:
         self.document = document
         self.reports: dict[int, dict[str, Report]] = defaultdict(dict)
+        self.sets: dict[int, list[list[Report]]] = defaultdict(list)
         self.answers: list[OpeningAnswer] = []
         self.heard: list[tuple[str, bytes]] = []
         self._link = Link(
