@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["UNITS", "Clock", "clock_of", "floats", "is_date", "is_time_of_day", "looks_like_time", "some_floats"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXCEL_DAYS = 25_569.0
-"""Days from Excel's first day to 1970."""
-UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "days": "days, as in Excel"}
+_FIRST_DAYS, _NOW_DAYS = (25_569.0, 719_529.0, 2_440_587.5), 20_000.0
+"""Days from the first of Excel, of MATLAB and of astronomers to 1970, and from there to our years."""
+UNITS = {
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+    "days": "days, as in Excel",
+}
 _SIZES = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _SECONDS, _STEP = 1e11, 1e3
 """Seconds since 1970, in 3,000 years: a time beyond is in milliseconds; and so on."""
@@ -31,6 +37,11 @@ _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})([.,]\d+)?)?(?:\s*([AaPp])\.?(?:[Mm]\.?)?)
 _DATE = re.compile(rf"{_DAY}(?:[ T,]+{_TIME})?")
 _DAY_ONLY, _TIME_OF_DAY = re.compile(_DAY), re.compile(_TIME)
 _OFFSET = re.compile(r"\s+([-+]\d\d:?\d\d)(\s+[A-Z]{3,4})?$")
+_SPELLED = re.compile(
+    r"(?:[A-Za-z]{3,9},? +)?(?:(\d{1,2})[ -]([A-Za-z]{3})[a-z]*[ ,-]+|([A-Za-z]{3})[a-z]* +(\d{1,2}),? +)(\d{4})"
+    r"(?:[ ,T]+(.*?)\s*(Z|GMT|UTC|[-+]\d\d:?\d\d)?)?"
+)
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _COMPACT = re.compile(r"((?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))((?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?")
 """Dates in digits alone, which are no seconds or milliseconds of these years."""
 _LAST_MONTH, _FOUR, _DAY_SECONDS = 12, 4, 86_400
@@ -91,7 +102,7 @@ def _float(cell: str) -> float:
 def is_date(cell: str) -> bool:
     """Return whether a cell is a date, with a time of day or without."""
     cell = cell.strip()
-    if _DATE.fullmatch(cell):
+    if _DATE.fullmatch(cell) or _spelled(cell):
         return True
     if not any(sign in cell for sign in "-:T"):
         return False
@@ -111,6 +122,8 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
         numbers = some_floats(cells) if unit is None else floats(cells)
         if unit is not None or np.isfinite(numbers).mean() >= _MOST:
             return _numbers(numbers, unit)
+    if any(map(_spelled, cells[:1])):
+        cells = [*map(_spelled, cells)]
     read = _dates_by(cells, unit)
     if read is None:
         times, offsets = _all_iso(cells, zone)
@@ -120,6 +133,20 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
     local, order, ambiguous = read
     times = _unix_times(local, zone)
     return Clock(times, _ORDERS.get(order, "dates"), True, True, (), _twice(times, zone), ambiguous)
+
+
+def _spelled(cell: str) -> str:
+    """A date with its month's name as ISO 8601, empty if it is none: 01-Mar-2026 10:00, or Mar 1, 2026 10:00 AM."""
+    match = _SPELLED.fullmatch(cell.strip())
+    name = "" if match is None else (match[2] or match[3]).lower()
+    if match is None or name not in _MONTHS:
+        return ""
+    seconds = _seconds_of_day(match[6] or "")
+    day = _midnight(_DAY_ONLY.fullmatch(f"{match[5]}-{_MONTHS.index(name) + 1}-{match[1] or match[4]}"), "yy/mm")
+    if math.isnan(day + seconds):
+        return ""
+    zone = {"Z": "+00:00", "GMT": "+00:00", "UTC": "+00:00"}.get(match[7], match[7]) or ""
+    return (_EPOCH + timedelta(seconds=day + seconds)).replace(tzinfo=None).isoformat() + zone
 
 
 def _in_digits(cells: Sequence[str]) -> list[str]:
@@ -135,7 +162,12 @@ def _numbers(numbers: Floats, unit: str | None) -> Clock:
     if unit is None:
         size = float(np.median(usable)) if usable.size else 0.0
         unit = next((name for place, name in enumerate(_SIZES) if size < _SECONDS * _STEP**place), "ns")
-    times = (numbers - _EXCEL_DAYS) * 86_400.0 if unit == "days" else numbers / _SIZES[unit]
+    if unit == "days":
+        size = float(np.median(usable)) if usable.size else 0.0
+        first = min(_FIRST_DAYS, key=lambda first: abs(size - first - _NOW_DAYS))
+        times = (numbers - first) * 86_400.0
+    else:
+        times = numbers / _SIZES[unit]
     times = np.where(np.isfinite(times) & (np.abs(times) < _SECONDS), times, np.nan)
     if unit == "days":  # days have fewer digits than times: to the millisecond
         times = np.round(times, 3)
@@ -178,7 +210,7 @@ def _all_iso(cells: Sequence[str], zone: ZoneInfo | None) -> tuple[Floats, set[s
 def _iso_date(cell: str) -> datetime | None:
     """A date in ISO 8601, also with UTC or a space before its offset; None if it is none."""
     try:
-        return datetime.fromisoformat(_OFFSET.sub(r"\1", cell.strip().replace(" UTC", "Z").replace(" GMT", "Z")))
+        return datetime.fromisoformat(_OFFSET.sub(r"\1", cell.strip()).replace(" UTC", "Z").replace(" GMT", "Z"))
     except ValueError:
         return None
 

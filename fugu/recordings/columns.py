@@ -37,6 +37,7 @@ _TIMES = (
     *("epoch", "unixtime", "unix_time", "t"),
 )
 """Usual names of a column that says when, in small letters and without an underscore before; the best come first."""
+_UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
 _UNSURE = ("t", "ts", "date", "epoch")
 """Names that are of other things as well: they are taken for times only if their cells look like times."""
 _VALUES = ("value", "state")
@@ -45,6 +46,7 @@ _KEY = re.compile(
     r"|measurement|field|series|meter|tag|friendly_name|appliance|unit|type|user|person|participant|trace)"
     r"([ _-]?(id|name|no|nr|number))?|.*[ _-]id"
 )
+_HHMM, _YYYYMMDD = re.compile(r"([01]\d|2[0-3])([0-5]\d){1,2}"), re.compile(r"(19|20)\d\d(0\d|1[0-2])[0-3]\d")
 _MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
 _UNITS = (*UNITS, "dd/mm", "mm/dd")
 _LOOKED_AT = 200
@@ -89,7 +91,13 @@ def time_rank(name: str) -> int | None:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().lstrip("_")
+    return _UNIT_OF_NAME.sub("", name.strip().lower().lstrip("_"))
+
+
+def _unit_of_name(name: str) -> str | None:
+    """The unit that the name of a column of numbers ends in, as time_ms or Time [ms]."""
+    match = _UNIT_OF_NAME.search(name.strip().lower())
+    return None if match is None or match[1] not in UNITS else match[1]
 
 
 def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
@@ -112,7 +120,8 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
     for wanted_name in _TIMES:
         for name, cells in columns.items():
             if _plain(name) == wanted_name and (wanted_name not in _UNSURE or looks_like_time(cells)):
-                return _joined(table, file, name, None)
+                written = _unit_of_name(name)
+                return _joined(table, file, name, written if written and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
     if len(dates) > 1 and table.changes is None:
         options = [Option(("--time", name), "its times") for name in dates]
@@ -123,6 +132,12 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
 def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
     cells = table.columns[name]
+    if _all(cells, _HHMM.fullmatch) and any(_all(theirs, _YYYYMMDD.fullmatch) for theirs in table.columns.values()):
+        cells = [":".join(re.findall("..", cell.strip())) for cell in cells]
+        days = next(other for other, theirs in table.columns.items() if _all(theirs, _YYYYMMDD.fullmatch))
+        pairs = zip(table.columns[days], cells, strict=True)
+        both = [f"{day.strip()}T{time}" for day, time in pairs]
+        return TimeCells(f"{days} and {name}", both, unit, (days, name))
     of_day = _all(cells, is_time_of_day)
     if not of_day and not _all(cells, _is_day):
         return TimeCells(name, cells, unit, (name,))
@@ -142,7 +157,7 @@ def _is_day(cell: str) -> bool:
     return is_date(cell) and ":" not in cell
 
 
-def _all(cells: Sequence[str], test: Callable[[str], bool]) -> bool:
+def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     """Return whether the first cells that are not missing, and the last, all pass a test."""
     some = [cell for cell in (*cells[:_LOOKED_AT], *cells[-_LOOKED_AT:]) if not is_missing(cell)]
     return bool(some) and all(map(test, some))
@@ -196,12 +211,23 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
     ]
     values = [name for name in rest if not _KEY.fullmatch(_plain(name))] or rest
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
+    values = [name for name in values if not _counts_rows(table.columns[name])] or values
     if not values:
         raise RecordingError(f"{file} has no column of readings; it has {', '.join(table.columns)[:200]}")
     if len(values) > 1:
         options = [Option(("--column", name), "its readings") for name in values]
         raise QuestionError("column", f"{file} has {len(values)} columns that may be the readings", options)
     return values[0]
+
+
+def _counts_rows(cells: Sequence[str]) -> bool:
+    """Return whether cells are the numbers of rows."""
+    first = cells[0].strip()
+    return (
+        len(cells) >= _FEWEST
+        and first in ("0", "1")
+        and [*map(str.strip, cells)] == [str(int(first) + place) for place in range(len(cells))]
+    )
 
 
 def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | None, parts: Ints) -> list[Key]:

@@ -50,6 +50,9 @@ _LEAST_DATED = 946_684_800.0
 """The year 2000: earlier times in a later recording are of a clock that was not set."""
 
 
+_YEAR, _MOST_OF_ALL = 366 * 86_400.0, 0.9
+
+
 AS_FOUND = ReadOptions()
 """Nothing is said of how a recording is to be read."""
 
@@ -349,9 +352,21 @@ def _ordered(clock: Clock, parts: Ints) -> _Rows:
     if clock.dated and early.any():
         notes = (f"{int(early.sum())} rows are of before 2000, when the clock was not set: left out",)
         at = at[~early]
+    if clock.dated and (lone := _far_away(clock.times[at])).any():
+        notes = (*notes, f"{int(lone.sum())} rows are over a year from all others, as of a wrong clock: left out")
+        at = at[~lone]
     order, more = in_order(clock.times[at], parts[at])
     at, notes = at[order], (*notes, *more)
     return _Rows(at, clock.times[at], parts[at], notes)
+
+
+def _far_away(times: Floats) -> NDArray[np.bool_]:
+    """(n,) whether a time is of a group over a year from the largest one, if that has nine tenths of all."""
+    order = np.argsort(times, kind="stable")
+    groups = np.empty(len(times), dtype=np.int64)
+    groups[order] = np.concatenate([[0], np.cumsum(np.diff(times[order]) > _YEAR)])
+    counts = np.bincount(groups)
+    return np.asarray((groups != counts.argmax()) & (counts.max() >= _MOST_OF_ALL * len(times)))
 
 
 def _read_times(table: Table, time: TimeCells, file: str, options: ReadOptions) -> Clock:

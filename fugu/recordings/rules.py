@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fugu.recordings.clock import Clock
+from fugu.recordings.clock import UNITS, Clock
 from fugu.recordings.columns import Key, TimeCells
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.options import ReadOptions, RowKind
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Evidence", "ask", "unusual_holds"]
 
 _DAY = 86_400.0
+_LATEST = 4_102_444_800.0
+"""The year 2100."""
+_LARGE = ("microseconds", "nanoseconds")
 _MOST_SHOWN, _MOST_CODES = 12, 8
 
 
@@ -93,17 +96,20 @@ def _step(evidence: Evidence) -> _Asked | None:
         return None
     lowest, highest = float(np.min(evidence.times)), float(np.max(evidence.times))  # type: ignore[arg-type]
     days = clock.unit == "seconds" and lowest > 20_000.0 and highest < 80_000.0 and steps.median <= 1.0
-    if not days and 1e-3 <= steps.median <= _DAY:
+    far = float(np.median(evidence.times)) > _LATEST or (clock.unit in _LARGE and not clock.dated)  # type: ignore[arg-type]
+    if not days and not far and 1e-3 <= steps.median <= _DAY:
         return None
-    units = {"days": "days, as in Excel", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
+    units = {unit: words for unit, words in UNITS.items() if unit != "ns"}
     if clock.unit not in units.values():
         units = {}
     options = [
         Option(("--time", f"{time.columns[0]}:{unit}"), f"they are {words}")
         for unit, words in units.items()
-        if words != clock.unit and (unit == "days") == (steps.median <= 1.0)
+        if words != clock.unit and (far or (unit == "days") == (steps.median <= 1.0))
     ]
     options.append(Option(("--as-it-is", "step"), f"they are {clock.unit}"))
+    if far:
+        return _Asked(f"times in column {time.name} are in no years of ours, if they are {clock.unit}", options)
     return _Asked(f"by column {time.name} rows are {steps.median:.3g} s apart", options)
 
 

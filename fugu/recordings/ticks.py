@@ -83,6 +83,8 @@ def steps_of(times: Floats, parts: Ints) -> Steps:
     """
     inside = np.diff(parts) == 0
     steps = np.diff(times)[inside]
+    if len(times) == 1:
+        raise RecordingError("it has one row: there is nothing to learn from")
     if not (steps > 0.0).any():
         raise RecordingError("no two rows have different times: leave the times out, or repair them")
     return Steps(steps, np.flatnonzero(inside) + 1, float(np.median(steps[steps > 0.0])))

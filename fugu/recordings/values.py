@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fugu.host.codes import Codes
 from fugu.recordings.clock import some_floats
 from fugu.recordings.columns import is_missing
-from fugu.recordings.errors import RecordingError
+from fugu.recordings.errors import Option, QuestionError, RecordingError
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ __all__ = ["Values", "values_of"]
 _BROKEN = ("unavailable",)
 """Cells that are written while the source does not work: they begin a gap."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_SPACES = " '\u2019\u00a0\u202f"
+_GROUPED = re.compile(
+    rf"[-+]?\d{{1,3}}(([{_SPACES}]\d{{3}})+([.,]\d+)?|(\.\d{{3}})+,\d+|(,\d{{3}})+\.\d+|(\.\d{{3}}){{2,}}|(,\d{{3}}){{2,}})"
+)
+"""Numbers with signs between their thousands that can be read in one way."""
+_WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
+_THREE = re.compile(r"\d{1,3}(\.\d{3})?")
+_MOST_WORDS, _LOOKED_AT, _FEWEST = 8, 200, 10
 _THOUSANDS = re.compile(r"[-+]?\d{1,3},\d{3}")
 
 
@@ -46,6 +54,8 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         RecordingError: a cell is no number, where most are.
     """
     if not codes and np.isfinite(numbers := some_floats(table.columns[column])).all():
+        if _may_be_thousands(table.columns[column]):
+            raise _thousands(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells = [cell.strip() for cell in table.columns[column]]
     counts = Counter(cells)
@@ -55,21 +65,25 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
     known: dict[str, float | None] = {cell: np.nan if cell in missing else _number(cell) for cell in counts}
     wrong = {cell for cell, number in known.items() if number is None}
+    if wrong and sum(map(bool, map(_GROUPED.fullmatch, wrong))) >= 0.5 * len(wrong):
+        if not (numbers_of := _ungrouped(known.keys() - missing)):
+            raise _thousands(file, column)
+        known |= numbers_of
+        wrong = {cell for cell, number in known.items() if number is None}
     if wrong and all(map(_DECIMAL_COMMA.fullmatch, wrong)):
         if all(map(_THOUSANDS.fullmatch, wrong)):
-            raise RecordingError(
-                f"{file}: column {column} has commas before three digits, for thousands or decimals: write decimals "
-                "with a point, and thousands without a sign"
-            )
+            raise _thousands(file, column)
         known |= {cell: float(cell.replace(",", ".")) for cell in wrong}
         wrong = set()
     refused = sum(counts[cell] for cell in wrong)
     present = len(cells) - sum(words.values())
     if wrong and refused <= 0.5 * present:
         line = table.lines[next(place for place, cell in enumerate(cells) if cell in wrong)]
-        raise RecordingError(
-            f"{file}: {table.where} {line}, column {column} is no number: say what means no reading by --missing-values"
-        )
+        where = f"{file}: {table.where} {line}, column {column} is no number"
+        if len(wrong) <= _MOST_WORDS and not any("," in cell for cell in wrong):
+            words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
+            raise QuestionError("words", where, [words_of])
+        raise RecordingError(f"{where}: say what means no reading by --missing-values")
     if wrong:
         return Values([None if cell in missing else cell for cell in cells], works, words)
     numbers = np.array([known[cell] for cell in cells], dtype=np.float64)
@@ -77,6 +91,32 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         line = table.lines[int(np.isinf(numbers).argmax())]
         raise RecordingError(f"{file}: {table.where} {line}, column {column} is no finite number")
     return Values(numbers, works, words)
+
+
+def _may_be_thousands(cells: Sequence[str]) -> bool:
+    """Return whether all cells are whole numbers below 1000, or have three digits after a point, and there are both."""
+    if not all(map(_THREE.fullmatch, cells[:_LOOKED_AT])) or not all(map(_THREE.fullmatch, cells)):
+        return False
+    pointed = {cell for cell in cells if "." in cell}
+    return len(pointed) >= _FEWEST and any("." not in cell for cell in cells)
+
+
+def _thousands(file: str, column: str) -> RecordingError:
+    return RecordingError(
+        f"{file}: column {column} has a sign before three digits, for thousands or decimals: write decimals with a "
+        "point, and thousands without a sign"
+    )
+
+
+def _ungrouped(cells: Iterable[str]) -> dict[str, float | None]:
+    """Numbers of cells that have signs between thousands; none if their decimals differ in sign."""
+    grouped = [cell for cell in cells if _GROUPED.fullmatch(cell)]
+    decimals = {cell[max(cell.rfind(","), cell.rfind("."))] for cell in grouped if _WITH_DECIMALS.search(cell)}
+    if len(decimals) > 1:
+        return {}
+    decimal = decimals.pop() if decimals else "," if any("." in cell for cell in grouped) else "."
+    signs = str.maketrans({sign: None for sign in f"{_SPACES},." if sign != decimal} | {decimal: "."})
+    return {cell: _number(cell.translate(signs)) for cell in cells}
 
 
 def _number(cell: str) -> float | None:

@@ -110,7 +110,7 @@ def test_dates_that_fit_two_orders_are_a_question_and_one_that_fits_none_is_refu
     (tmp_path / "mine.csv").write_text("\n".join(rows[:1_000]) + "\n")
     with pytest.raises(QuestionError, match="day and month cannot be told apart"):
         read(tmp_path / "mine.csv")
-    (tmp_path / "mine.csv").write_text(table(at("%d %B %Y %H:%M")))
+    (tmp_path / "mine.csv").write_text(table(at("%d %B %H:%M h")))
     with pytest.raises(RecordingError, match="is no time"):
         read(tmp_path / "mine.csv")
 

@@ -50,7 +50,7 @@ def read_table(file: File, only: Only) -> Table:
         RecordingError: it is of no form, or cannot be read; one line that says what to do.
         OSError: it cannot be read.
     """
-    if not file.head:
+    if not file.head.strip():
         raise RecordingError(f"{file.name} is empty")
     for form in FORMS:
         if form.sniff(file.head, file.name):

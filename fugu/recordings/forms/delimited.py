@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import accumulate, chain, islice
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -46,16 +46,23 @@ class Delimited:
             try:
                 head = csv.reader(lines[at:], delimiter=sign)
                 header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
+                if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
+                    raise RecordingError(
+                        f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
+                    )
+                if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
+                    header.append("")  # a sign behind the last cell
                 if is_data(header, body):
                     raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
-                blocks = _blocks(text, lines, at, sign, len(header), file.name)
+                notes = list[str]()
+                blocks = _blocks(text, lines, at, sign, header, file.name, notes)
                 table = table_of_blocks("a delimited table", file, _names(header), blocks)
             except csv.Error as error:
                 raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
         signed = next((known for known in ",;\t" if known in lines[at]), ",")
         # As fugu.host.csv_file reads it, which an agent does.
         plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
-        return table._replace(plain=plain)
+        return table._replace(plain=plain and not notes, notes=tuple(notes))
 
 
 DELIMITED = Delimited()
@@ -108,9 +115,22 @@ def _is_amount(cell: str) -> bool:
     return bool(_NUMBER.fullmatch(cell) or _TIME.fullmatch(cell))
 
 
+def _is_line(cell: str) -> bool:
+    """True of several words, or of a key and its value."""
+    return " " in cell.strip() or "=" in cell
+
+
+def _shape(cell: str) -> str:
+    """A cell with all its numbers alike."""
+    return re.sub(r"\d+(\.\d+)?", "0", cell.strip())
+
+
 def is_data(header: list[str], body: list[list[str]]) -> bool:
     """Return whether a first row is a reading: it has amounts, or words that its columns have again below."""
     if any(_is_amount(cell) for cell in header) or not any(header):
+        return True
+    shapes = [{_shape(row[place]) for row in body if place < len(row)} for place in range(len(header))]
+    if any(_shape(cell) != cell and _shape(cell) in some for cell, some in zip(header, shapes, strict=True)):
         return True
     below = [{row[place].strip() for row in body if place < len(row)} for place in range(len(header))]
     return any(cell and cell in cells for cell, cells in zip(header, below, strict=True))
@@ -124,25 +144,22 @@ def _names(header: list[str]) -> list[str]:
     return names
 
 
-def _blocks(text: TextIO, lines: list[str], at: int, sign: str, width: int, file: str) -> Iterator[Block]:
+def _blocks(
+    text: TextIO, lines: list[str], at: int, sign: str, header: list[str], file: str, notes: list[str]
+) -> Iterator[Block]:
     """Blocks of the rows below the header, which is `at` a place of the first lines."""
-    line, chunk = at + 2, "".join(lines[at + 1 :])
-    simple = '"' not in lines[at]
-    while simple:
+    line, chunk, width = at + 2, "".join(lines[at + 1 :]), len(header)
+    while True:
         chunk += text.read(_CHUNK) + text.readline()
         if not chunk:
             return
-        if (cells := _cells_of(chunk, sign, width)) is None:
+        if lines[at] in chunk or (cells := _cells_of(chunk, sign, width)) is None:
             break
         rows = len(cells) // width
         yield range(line, line + rows), (cells[place::width] for place in range(width))
         line, chunk = line + rows, ""
-    first = [] if simple else lines[at : at + 1]
-    rest = chain(first, StringIO(chunk, newline=""), text)
-    reader = csv.reader(rest, delimiter=sign)
-    if first:
-        next(reader)
-    yield from _read_blocks(reader, width, line - 1 - len(first), file)
+    rest = chain(StringIO(chunk, newline=""), text)
+    yield from _read_blocks(rest, sign, header, line - 1, file, notes)
 
 
 def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
@@ -159,20 +176,39 @@ def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
     return chunk[:-1].replace("\n", sign).split(sign)
 
 
-def _read_blocks(rows: Any, width: int, before: int, file: str) -> Iterator[Block]:
+def _read_blocks(
+    text: Iterable[str], sign: str, header: list[str], before: int, file: str, notes: list[str]
+) -> Iterator[Block]:
+    """Rows of any shape; headers that come again, and a last line that breaks off, are left out and told."""
+    width, newest, repeated = len(header), "", 0
+
+    def remembered(line: str) -> str:
+        nonlocal newest
+        newest = line
+        return line
+
+    rows = csv.reader(map(remembered, text), delimiter=sign)
     while True:
         first = rows.line_num
         block = list(islice(rows, BLOCK))
         if not block:
-            return
+            break
         lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
-        if len(lines) != len(block) or not all(block):  # of cells with several lines, and empty lines
+        if len(lines) != len(block):  # of cells with several lines
             ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
-            lines, block = (
-                [line for line, row in zip(islice(ends, 1, None), block, strict=True) if row],
-                [row for row in block if row],
-            )
-        if wrong := next((row for row in zip(lines, block, strict=True) if len(row[1]) != width), None):
-            raise UnevenError(f"{file}: line {wrong[0]} has {len(wrong[1])} columns, not {width}")
+            lines = [*islice(ends, 1, None)]
+        uneven = [(line, row) for line, row in zip(lines, block, strict=True) if len(row) != width or row == header]
+        for line, row in uneven:
+            if row == header:
+                repeated += 1
+            elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
+                raise UnevenError(f"{file}: line {line} has {len(row)} columns, not {width}")
+            elif row:
+                notes.append(f"line {line}, the last, breaks off: left out")
+        if uneven:
+            others = [place for place, row in enumerate(block) if len(row) == width and row != header]
+            lines, block = [lines[place] for place in others], [block[place] for place in others]
         if block:
             yield lines, zip(*block, strict=True)
+    if repeated:
+        notes.append(f"the header comes again {repeated} times: left out")

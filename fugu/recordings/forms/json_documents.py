@@ -15,6 +15,8 @@ from fugu.recordings.table import Only, Record, Table, table_of, table_of_record
 __all__ = ["FitbitDay", "FitbitExport", "GoogleFit", "GooglePlaces", "JsonLines", "JsonList"]
 
 _E7 = 1e7
+_MOST_CELLS = 500
+"""Cells of a value of an object; one with more is a whole column."""
 _MOST_DAY = 1 << 24
 """Characters of a document of one day."""
 
@@ -183,7 +185,8 @@ class JsonLines:
 
     def sniff(self, head: bytes, name: str) -> bool:
         """Return whether its first line is an object."""
-        return isinstance(parsed(self._object(head.partition(b"\n")[0].decode(errors="replace"))), dict)
+        document = parsed(self._object(head.partition(b"\n")[0].decode(errors="replace")))
+        return isinstance(document, dict) and not any(_is_column(value) for value in document.values())
 
     def _object(self, line: str) -> str:
         """The text of a line that may be an object."""
@@ -204,6 +207,10 @@ class JsonLines:
                         raise RecordingError(f"{file.name}: line {number} is no object of JSON")
 
         return table_of_records("lines of JSON", file, records())
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, list | dict) and len(value) > _MOST_CELLS
 
 
 def _of_device(record: Record) -> Record:

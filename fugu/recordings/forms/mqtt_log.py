@@ -20,7 +20,9 @@ __all__ = ["LOG", "MqttJsonLog", "MqttLog"]
 
 _TOPIC = r"(?P<topic>[A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+)"
 _PLAIN = re.compile(rf"{_TOPIC} (?P<payload>.*)")
-_TIMED = re.compile(r"(?P<time>\d{9,10}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) (?P<topic>\S+) (?P<payload>.*)")
+_TIMED = re.compile(
+    r"(?P<time>\d{9,10}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)[ \t](?P<topic>\S+)[ \t](?P<payload>.*)"
+)
 _FEWEST = 0.8
 LOG = "a log of mosquitto_sub"
 _OWN, _TIMES = ("time", "topic", "payload"), ("tst", "time", "timestamp", "ts")

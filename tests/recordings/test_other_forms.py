@@ -1,0 +1,178 @@
+"""Ways of writing times, numbers and tables that programs have: read right, asked about, or refused in a line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.recordings.readings import Readings, read_readings
+from fugu.recordings.words import read_options
+
+START, ROWS = 1_772_323_200, 300
+RNG = random.Random(3)
+VALUES = [round(1_500.5 + RNG.randrange(4_000) / 4, 2) for _ in range(ROWS)]
+MINUTES = [START + 60 * row for row in range(ROWS)]
+
+
+def at(form: str) -> Callable[[int], str]:
+    return lambda time: datetime.fromtimestamp(time, UTC).strftime(form)
+
+
+def written(folder: Path, head: str, row: Callable[[int, float], str], end: str = "") -> Path:
+    rows = (row(time, value) for time, value in zip(MINUTES, VALUES, strict=True))
+    (folder / "mine.csv").write_text("\n".join([head, *rows, end]))
+    return folder / "mine.csv"
+
+
+def read(file: Path, **options: object) -> Readings:
+    return read_readings(file, read_options(**options))  # type: ignore[arg-type]
+
+
+def question(file: Path, **options: object) -> tuple[str, list[tuple[str, ...]]]:
+    """The rule that asks, and the words of its options."""
+    with pytest.raises(QuestionError) as caught:
+        read(file, **options)
+    assert f"{VALUES[0]}" not in str(caught.value)
+    return caught.value.rule, [option.words for option in caught.value.options]
+
+
+TIMES: dict[str, Callable[[int], str]] = {
+    "a short month": at("%d-%b-%Y %H:%M:%S"),
+    "a month in front": at("%B %d, %Y %I:%M:%S %p"),
+    "mail": at("%a, %d %b %Y %H:%M:%S GMT"),
+    "Go": at("%Y-%m-%d %H:%M:%S +0000 UTC"),
+    "an offset apart": at("%Y-%m-%d %H:%M:%S +0000"),
+    "slashes": at("%Y/%m/%d %H:%M"),
+    "weeks": at("%G-W%V-%uT%H:%M:%SZ"),
+    "milliseconds with a point": lambda time: f"{time}000.0",
+    "an exponent": lambda time: f"{time * 1000:.9e}",
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_times_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
+    readings = read(written(tmp_path, "time;W", lambda time, value: f"{TIMES[name](time)};{value}"))
+    assert readings.moments is not None
+    assert readings.moments.tolist() == MINUTES
+    assert np.array_equal(readings.values, VALUES)
+
+
+def test_days_and_times_in_digits_alone_are_joined(tmp_path: Path) -> None:
+    row = at("%Y%m%d;%H%M")
+    readings = read(written(tmp_path, "date;time;W", lambda time, value: f"{row(time)};{value}"))
+    assert readings.moments is not None
+    assert readings.moments.tolist() == MINUTES
+
+
+@pytest.mark.parametrize("head", ["time_ms", "Timestamp [ms]", "ts (ms)"])
+def test_a_unit_in_the_name_of_times_is_taken(tmp_path: Path, head: str) -> None:
+    """Of a clock that begins with the logger, too, whose numbers do not tell."""
+    readings = read(written(tmp_path, f"{head};W", lambda time, value: f"{(time - START) * 1000};{value}"))
+    assert readings.period_seconds == 60.0
+
+
+@pytest.mark.parametrize(
+    ("time", "option"),
+    [
+        (lambda time: f"{time * 10}", ("--time", "time:ms")),
+        (lambda time: f"{(time + 62_135_596_800) * 10**7}", ("--as-it-is", "step")),
+        (lambda time: f"{time / 86_400 + 719_529:.8f}", ("--time", "time:days")),
+    ],
+)
+def test_times_that_are_in_no_years_of_ours_are_a_question(
+    tmp_path: Path, time: Callable[[int], str], option: tuple[str, ...]
+) -> None:
+    rule, options = question(written(tmp_path, "time;W", lambda moment, value: f"{time(moment)};{value}"))
+    assert (rule, option in options) == ("step", True)
+
+
+@pytest.mark.parametrize("first", [25_569.0, 719_529.0, 2_440_587.5])
+def test_days_are_of_a_spreadsheet_of_matlab_or_of_astronomers(tmp_path: Path, first: float) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time / 86_400 + first:.9f};{value}")
+    readings = read(file, time="time:days")
+    assert readings.moments is not None
+    assert readings.moments == pytest.approx(MINUTES, abs=0.1)
+
+
+NUMBERS: dict[str, Callable[[float], str]] = {
+    "spaces": lambda value: f"{value:,.2f}".replace(",", " ").replace(".", ","),
+    "narrow spaces": lambda value: f"{value:,.2f}".replace(",", "\u202f"),
+    "apostrophes": lambda value: f"{value:,.2f}".replace(",", "'"),
+    "points": lambda value: f"{value:,.2f}".replace(",", " ").replace(".", ",").replace(" ", "."),
+    "quoted commas": lambda value: f'"{value:,.2f}"',
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_signs_between_thousands_are_no_decimals(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{NUMBERS[name](value - 1_000.0)}")
+    assert np.array_equal(read(file).values, np.array(VALUES) - 1_000.0)
+
+
+def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_path: Path) -> None:
+    def german(value: float) -> str:
+        return f"{round(value) - 1_000:,}".replace(",", ".")
+
+    with pytest.raises(RecordingError, match="a sign before three digits, for thousands or decimals"):
+        read(written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}"))
+
+
+def test_words_among_numbers_are_a_question_with_the_option_that_settles_it(tmp_path: Path) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{'sensor fault' if time % 900 == 0 else value}")
+    rule, [option] = question(file)
+    assert (rule, option) == ("words", ("--missing-values", "sensor fault"))
+    assert read(file, missing_values="Sensor fault").missing_share == pytest.approx(1 / 15)
+
+
+@pytest.mark.parametrize("wrong", [0, 946_684_800, 1_073_003_200, 4_294_967_295])
+def test_rows_of_a_wrong_clock_are_left_out_and_told(tmp_path: Path, wrong: int) -> None:
+    file = written(
+        tmp_path, "time;W", lambda time, value: f"{wrong + time % 600 if time < START + 600 else time};{value}"
+    )
+    readings = read(file)
+    assert len(readings.segments) == ROWS - 10
+    assert any(note.startswith("10 rows are ") and note.endswith("left out") for note in readings.notes)
+
+
+def test_what_breaks_off_and_headers_that_come_again_are_left_out_and_told(tmp_path: Path) -> None:
+    file = written(tmp_path, "time,W", lambda time, value: f"{time},{value}", end=f"{MINUTES[-1] + 60}")
+    file.write_text(file.read_text().replace(f"\n{MINUTES[100]},", f"\ntime,W\n{MINUTES[100]},"))
+    readings = read(file)
+    assert np.array_equal(readings.values, VALUES)
+    assert readings.rows is None, "an agent would stop at these rows"
+    assert "the header comes again 1 times: left out" in readings.notes
+    assert f"line {ROWS + 3}, the last, breaks off: left out" in readings.notes
+    file.write_text(f"{file.read_text()}\n")
+    with pytest.raises(RecordingError, match=f"line {ROWS + 3} has 1 columns, not 2"):
+        read(file)
+
+
+@pytest.mark.parametrize("head", ["time,W", ",time,W", "row,time,W"])
+def test_signs_behind_the_last_cell_and_numbers_of_rows_are_no_readings(tmp_path: Path, head: str) -> None:
+    begin = "" if head == "time,W" else "{},"
+    end = "," if head == "time,W" else ""
+    file = written(tmp_path, head, lambda time, value: f"{begin.format((time - START) // 60)}{time},{value}{end}")
+    assert np.array_equal(read(file).values, VALUES)
+
+
+LINES: dict[str, Callable[[int, float], str]] = {
+    "syslog": lambda time, value: f"{at('%b %d %H:%M:%S')(time)} pi logger: W {value}",
+    "logfmt": lambda time, value: f"ts={time} W={value}",
+    "aligned": lambda time, value: f"{time}  {value:8.2f}",
+    "a key": lambda time, value: f"temp={value}",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_log_line_is_no_header(tmp_path: Path, name: str) -> None:
+    """A header that is a line like the others would show a reading as the name of a column."""
+    file = written(tmp_path, LINES[name](START - 60, 7_153.19), LINES[name])
+    with pytest.raises(RecordingError, match=r"between cells|has no header") as caught:
+        read(file)
+    assert "7153" not in str(caught.value)
