@@ -31,7 +31,7 @@ _GROUPED = re.compile(
 """Numbers with signs between their thousands that can be read in one way."""
 _WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
-_MOST_WORDS, _LOOKED_AT, _FEWEST = 8, 200, 10
+_MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST = 8, 3, 200, 10
 _THOUSANDS = re.compile(r"[-+]?\d{1,3},\d{3}")
 
 
@@ -80,7 +80,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     if wrong and refused <= 0.5 * present:
         line = table.lines[next(place for place, cell in enumerate(cells) if cell in wrong)]
         where = f"{file}: {table.where} {line}, column {column} is no number"
-        if len(wrong) <= _MOST_WORDS and not any("," in cell for cell in wrong):
+        if len(wrong) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in wrong):
             words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
             raise QuestionError("words", where, [words_of])
         raise RecordingError(f"{where}: say what means no reading by --missing-values")

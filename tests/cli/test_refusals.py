@@ -108,7 +108,7 @@ def test_usage_errors_are_one_line_and_name_the_help(fugu: Fugu, words: tuple[st
         ("", (), "r.csv is empty"),
         ("61.5,2\n62.5,3\n", (), f"r.csv {NO_HEADER}"),
         ("asleep,-3\n", (), f"r.csv {NO_HEADER}"),
-        ("t,value\n0,1\n", (), "r.csv: no two rows have different times: leave the times out, or repair them"),
+        ("t,value\n0,1\n", (), "r.csv: it has one row: there is nothing to learn from"),
         ("state\n", (), "r.csv has no rows"),
         ("state\n\n\n", (), "r.csv has no rows"),
         ("state\n1\n1\n1\n", (), "r.csv: column state never changes: there is nothing to plan from"),
