@@ -244,7 +244,7 @@ def _checked(compiled: bytes, ceilings: Sequence[tuple[int, int]]) -> int:
         return _check_on_board(compiled, ceilings)
     except core.GuaranteeError as error:
         raise GuaranteeError(
-            f"{what}: {error}; it derives bounds in integers, which for chains that are known or hardly change are "
+            f"{what}: {error}; it derives bounds in integers, which for known chains, and where q + r is above 1, are "
             "larger than the planner's: plan with --adversary universal"
         ) from None
     except Exception as error:

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     Idle = Callable[[], None]
     Fraction = tuple[int, int]
     Claim = tuple[int, int, int]
+    Map = tuple[int, int, int, int]
+    Ends = tuple[Fraction, Fraction]
 
 __all__ = ["BITS", "ONE", "GuaranteeError", "check", "check_ceilings", "keeps", "other_windows", "window_rate"]
 
 BITS = 128
 ONE = 1 << BITS
 _MOST_STEPS = 5000
+_MOST_TICKS = 1 << 40
+_MAP_BITS = 192
 _NEAR = ONE + (ONE >> 100)
 
 
@@ -236,43 +240,94 @@ def _sticky(q: "Fraction", r: "Fraction", ratio: int, adversary: int, claimed: i
         limit = -(-(2 * b * ONE << BITS) // (root - away))
     best = limit = max(limit, ONE)
     if ADVERSARIES[adversary] == "informed":
-        for start in ((q[1] - q[0], q[1], r[1], r[0]), (q[0], q[1], r[1], r[1] - r[0])):
-            top, bottom = start[0] * start[2], start[1] * start[3]
-            known = _known(best, limit, (a, b, c, d), ratio, (top, bottom), idle)
-            if known is None:
-                return claimed + 1
-            best = known
+        most = _walk(best, limit, (a, b, c, d), ratio, (q, r), idle)
+        if most is None:
+            return claimed + 1
+        best = most
     return -(-ratio * -(-best * best // ONE) // ONE)
 
 
-def _known(
-    best: int,
-    limit: int,
-    step: tuple[int, int, int, int],
-    ratio: int,
-    start: "Fraction",
-    idle: "Idle",
-) -> int | None:
-    """The most that a side adds if a state of it is known; none if it is not found in time.
+def _walk(best: int, limit: int, step: "Map", ratio: int, ends: "Ends", idle: "Idle") -> int | None:
+    """The most that a side adds if a state of it is known, `best` at least; None if it is not found in time.
 
-    m / n along the ticks, m with the worst symbols and n with none, until what is left cannot be above the best.
+    h = m / n along the ticks after the known state, m with the worst symbols and n with none; both go monotonically to
+    their limits, so what is left is at most limit / n, or m. Stretches that provably stay below the best are skipped.
+    A map of ticks is (a, b, c, d) for u -> (a u + b) / (c u + d). A map that is nowhere below an increasing one stays
+    so when both are applied twice: each rounding is outward by itself.
+    Source: `fugu.contract.leakage`, which does the same in decimals; docs/proofs/randomised-response.md.
     """
+    q, r = ends
     a, b, c, d = step
-    n = (start[0] << BITS) // start[1]
-    m = n + 1
-    rising = start[0] < start[1]
-    for count in range(_MOST_STEPS):
-        if not count % 64:
+    loaded = a * ratio, b << BITS, c * ratio, d << BITS
+    for start in ((q[1] - q[0], q[1], r[1], r[0]), (q[0], q[1], r[1], r[1] - r[0])):
+        top, bottom = start[0] * start[2], start[1] * start[3]
+        low = (top << BITS) // bottom
+        high = m = _ratio_up(top, bottom)
+        best = max(best, _climbed(loaded, step, m, low, idle))
+        rising, ticks, level = top < bottom, 0, 0
+        for _ in range(_MOST_STEPS):
             idle()
-        here = -(-(m << BITS) // n)
-        best = max(best, here)
-        rest = -(-(limit << BITS) // n) if rising else m
-        if rest <= best * _NEAR >> BITS:
-            return max(best, rest)
-        loaded = -(-ratio * m // ONE)
-        m = -(-((a * loaded + (b << BITS)) << BITS) // (c * loaded + (d << BITS)))
-        n = ((a * n + (b << BITS)) << BITS) // (c * n + (d << BITS))
-    return None
+            here = -(-(m << BITS) // low)
+            best = max(best, here)
+            rest = -(-(limit << BITS) // low) if rising else m
+            if rest <= best * _NEAR >> BITS:
+                best = max(best, rest)
+                break
+            if ticks > _MOST_TICKS:
+                return None
+            while True:
+                after, above = _image(step, low, level, False), _image(step, high, level, True)
+                sides = (low, above) if rising else (after, high)
+                if not level or _image(_bridge(ratio, ends, *sides), here, level, True) <= best:
+                    break
+                level -= 1
+            m, low, high = _image(loaded, m, level, True), after, above
+            ticks += 1 << level
+            level += 1
+        else:
+            return None
+    return best
+
+
+def _climbed(loaded: "Map", step: "Map", m: int, low: int, idle: "Idle") -> int:
+    """A ratio near the top of a rise, walked up in strides of powers of two."""
+    top = level = 0
+    while 0 <= level <= 40:
+        idle()
+        ahead, below = _image(loaded, m, level, True), _image(step, low, level, False)
+        here = -(-(ahead << BITS) // below)
+        top = max(top, here)
+        if (_image(loaded, ahead, 0, True) << BITS) // _image(step, below, 0, False) > here * _NEAR >> BITS:
+            m, low, level = ahead, below, level + 1
+        else:
+            level -= 1
+    return top
+
+
+def _bridge(ratio: int, ends: "Ends", low: int, high: int) -> "Map":
+    """An increasing map that bounds what a tick does to h while n is between two ends; repeated, it is monotone.
+
+    A tick takes h to (x v + 1)(1 + y) / ((1 + x)(y v + 1)) with v = ratio h, x = n (1 - q) / q, y = n r / (1 - r). It
+    grows with x and falls with y. From h on, all is at most the larger of h and the map's image of it.
+    """
+    q, r = ends
+    x = -(-high * (q[1] - q[0]) // q[0])
+    y = low * r[0] // (r[1] - r[0])
+    return ratio * x * (ONE + y), (ONE + y) << 2 * BITS, ratio * y * (ONE + x), (ONE + x) << 2 * BITS
+
+
+def _image(step: "Map", value: int, level: int, up: bool) -> int:
+    """The image of a value under a map that is applied 2^level times, rounded up or down."""
+    a, b, c, d = step
+    for _ in range(level):
+        a, b, c, d = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
+        shift = max(0, 4 * len("%x" % max(a, b, c, d)) - _MAP_BITS)
+        if up:
+            a, b, c, d = -(-a >> shift), -(-b >> shift), c >> shift, d >> shift
+        else:
+            a, b, c, d = a >> shift, b >> shift, -(-c >> shift), -(-d >> shift)
+    top, bottom = (a * value + (b << BITS)) << BITS, c * value + (d << BITS)
+    return -(-top // bottom) if up else top // bottom
 
 
 def _ratio_up(top: int, bottom: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from firmware_sim.compiled_policy import FirmwareError, compile_policy, ratio_be
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.leakage import Adversary
+from fugu.contract.leakage import CONTEXT, Adversary, informed_leakage
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.stretches import Ceiling, stretch_ticks
@@ -22,6 +23,7 @@ from fugu.contract.windows import Window
 from fugu.core import guarantee
 from fugu.core.compiled import read_policy
 from fugu.core.guarantee import GuaranteeError, keeps, window_rate
+from fugu.core.policy import BINARY
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
 MOST = ratio_below(1000.0)
@@ -76,6 +78,90 @@ def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_no
         assert "the stream loses" in _refused(_policy(table, chains, adversary, exact * (1 - 1e-11), least))
         if least is not None:
             assert "the windows lose" in _refused(_policy(table, chains, adversary, exact, least * (1 - 1e-11)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chains_that_hardly_change_have_the_bound_that_the_agent_finds_for_known_states(seed: int) -> None:
+    """Up to 10^8 ticks lie between the state that is known and the tick that it tells most of."""
+    generator = random.Random(seed)
+    for _ in range(8):
+        q, r = (Fraction(0.49 * generator.random() * 10.0 ** -generator.randrange(10)) for _ in range(2))
+        top = Fraction(1 + generator.choice((1e-12, 1e-6, 0.01, 1.0, 20.0)) * generator.random())
+        agents = informed_leakage(q, r, top, 1 / top)
+        policy = SimpleNamespace(chains=BINARY, members=[q.as_integer_ratio()] * 2 + [r.as_integer_ratio()] * 2)
+        ratio = -(-(top.numerator << 128) // top.denominator)
+        bound = next(guarantee._bounds(policy, ratio, guarantee.ONE, (1, 1 << 400, 1), lambda: None))  # type: ignore[arg-type]
+        with localcontext(CONTEXT):
+            exact = agents.ratio * agents.ratio * ratio
+            assert agents.exact
+            assert 1 - Decimal("1e-33") <= bound / exact <= 1 + Decimal("1e-24"), (q, r, top)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_walk_alone_finds_the_most_that_a_climb_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The climb makes it quick and nothing else: what is left out on the way is proven to be less."""
+    generator = random.Random(seed)
+    for _ in range(12):
+        q, r = (Fraction(generator.uniform(0.01, 0.49)) for _ in range(2))
+        top = Fraction(1 + generator.choice((1e-6, 0.01, 0.5, 20.0)) * generator.random())
+        bounds = []
+        for climb in (guarantee._climbed, lambda *_: 0):
+            monkeypatch.setattr(guarantee, "_climbed", climb)
+            policy = SimpleNamespace(chains=BINARY, members=[q.as_integer_ratio()] * 2 + [r.as_integer_ratio()] * 2)
+            ratio = -(-(top.numerator << 128) // top.denominator)
+            bounds.append(next(guarantee._bounds(policy, ratio, guarantee.ONE, (1, 1 << 400, 1), lambda: None)))  # type: ignore[arg-type]
+        assert abs(Fraction(bounds[0], bounds[1]) - 1) < Fraction(1, 1 << 80)
+
+
+@pytest.mark.parametrize("bits", [192, 24])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stretch_of_ticks_is_bounded_from_both_sides_by_exact_fractions(
+    seed: int, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few bits, too: then every rounding to the wrong side would show."""
+    monkeypatch.setattr(guarantee, "_MAP_BITS", bits)
+    generator = random.Random(seed)
+    one = guarantee.ONE
+    q, r = (Fraction(0.49 * generator.random() * 10.0 ** -generator.randrange(6)) for _ in range(2))
+    ratio = one + generator.randrange(1, one)
+    step = (
+        (q.denominator - q.numerator) * r.denominator,
+        q.numerator * r.denominator,
+        r.numerator * q.denominator,
+        (r.denominator - r.numerator) * q.denominator,
+    )
+    ends = q.as_integer_ratio(), r.as_integer_ratio()
+
+    def tick(u: Fraction) -> Fraction:
+        return ((1 - q) * u + q) / (r * u + 1 - r)
+
+    for _ in range(20):
+        start = Fraction(generator.randrange(one // 4, 4 * one), one)
+        m, n, near = start * generator.choice((1, 1, 3)), start, int(start * one)
+        level = generator.randrange(5)
+        here, ratios = m / n, []
+        for _ in range(1 << level):
+            m, n = tick(m * Fraction(ratio, one)), tick(n)
+            ratios.append(m / n)
+        below, above = (guarantee._image(step, near, level, up) for up in (False, True))
+        assert Fraction(below, one) <= n <= Fraction(above, one)
+        assert bits < 192 or above - below <= 8
+        low, high = min(near, below), max(near, above)
+        most = guarantee._image(guarantee._bridge(ratio, ends, low, high), math.ceil(here * one), level, True)
+        assert max(ratios) <= max(here, Fraction(most, one)) * (1 + Fraction(1, 1 << 120))
+        if level:
+            continue
+        exact = guarantee._image(guarantee._bridge(ratio, ends, near, near), math.ceil(here * one), 0, True)
+        assert exact <= ratios[0] * one * (1 + Fraction(1, 1 << 90)), "with one end it is the tick itself"
+
+
+def test_a_policy_about_chains_that_hardly_change_runs_on_a_board_as_on_an_agent() -> None:
+    table = NoiseTable.binary((1 << 31) - 40_000_000, (1 << 31) - 40_000_000)
+    for rate in (0.005, 0.001, 1e-5):
+        loose = _policy(table, BinaryChains(q=(rate, rate), r=(rate, rate)), "informed", 900.0)
+        exact = loose.verify().epsilon
+        assert _checked(_policy(table, loose.chains, "informed", exact)) <= exact * (1 + 1e-14)
+        assert "the stream loses" in _refused(_policy(table, loose.chains, "informed", exact * (1 - 1e-11)))
 
 
 @pytest.mark.parametrize("ticks", [2, 3, 61, 1000])
