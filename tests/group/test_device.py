@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import BAD_KEY, join_fields
 from edge_agent.shares import Helpers, StreamSums, _run, device_key
+from edge_agent.stored_frames import _accounting as accounting
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import UsageError
 from fugu.contract.group_frames import (
@@ -34,9 +38,11 @@ from fugu.contract.group_frames import (
     pages,
     signed_total,
 )
+from fugu.contract.stretches import Ceiling
 from fugu_helper.opening import Group, GroupFacts
 from tests.support.brokers import PATIENCE
 from tests.support.groups import HELPER, PUBLIC, group, member_policy, shared, signed
+from tests.support.signing import Keys, policy_document
 
 pytestmark = pytest.mark.long
 QUIET = {"noise": 4_000_000_000, "honest": 1, "colluding": 0}
@@ -383,3 +389,37 @@ def test_a_document_of_another_signature_never_runs(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(text.replace('"honest": 3', '"honest": 4'))
     with pytest.raises(Exception, match="does not match"):
         load(file)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_document_that_is_sent_brings_a_sum_only_to_a_device_whose_owner_has_joined(
+    tmp_path: Path, joined: bool
+) -> None:
+    """Whoever signs policies and enrols devices cannot join for the owner."""
+    keys = Keys()
+    file = written(tmp_path, terms=TERMS if joined else None)
+    ceiling = Ceiling(epsilon=1000.0)
+    (tmp_path / "enrolment.json").write_text(keys.enrolment(ceiling=ceiling).model_dump_json())
+    text = file.read_text().replace("ceiling = 1000.0", 'enrolment = "enrolment.json"')
+    file.write_text(text.replace('policy = "policy.json"', 'stream = "power"'))
+    payload = keys.signed(policy_document(member_policy("watch", shared()), version=5))
+    command = [sys.executable, "-m", "edge_agent.judge", str(file), "policy", "1772323200", str(os.getpid()), "unsure"]
+    answer = json.loads(subprocess.run(command, input=payload, capture_output=True, check=True).stdout)
+    if joined:
+        ((plan, _),) = answer["plans"]
+        assert plan["sums"][0]["digest"] == group().digest.hex()
+    else:
+        assert answer["refused"] == "pinned"
+        assert "has not joined" in answer["detail"]
+
+
+def test_a_report_that_is_dropped_is_accounted_for_by_the_next(device: Device) -> None:
+    """A full outbox that drops the oldest: what is signed does not change."""
+    device.ready(9)
+    device.sums.observe(9, 0)
+    assert device.run(10, [1] * 5) == []
+    device.ready(15)
+    (first,) = device.run(15, [0] * 5)
+    (second,) = device.run(20, [1] * 10)
+    found = Report.decode(accounting(second.encode(), first.previous))
+    assert found == replace(second, previous=-1)
