@@ -32,6 +32,11 @@ def limits(path: str | Path) -> list[str]:
     one, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {one}; each released point: {point or 'none may leave'}")
     lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
+    lines += [
+        f"group {pin.name}: joined, on these terms: its helper's digits are {pin.helper}, at least {pin.honest} honest "
+        f"homes, at most epsilon {pin.most} of the stream"
+        for pin in config.groups
+    ]
     return lines
 
 

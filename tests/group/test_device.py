@@ -21,6 +21,7 @@ from edge_agent.commands import done
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError, read_config
 from edge_agent.enrolled import plain
+from edge_agent.limits import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
@@ -381,6 +382,7 @@ def test_joining_asks_for_the_helpers_digits_and_shows_the_devices(
     with pytest.raises(UsageError, match="joined street already"):
         done(words, lambda _question: digits(PUBLIC))
     assert load(file).groups == ("street",)
+    assert f"group street: joined, on these terms: its helper's digits are {digits(PUBLIC)}" in limits(file)[-1]
 
 
 def test_a_document_of_another_signature_never_runs(tmp_path: Path) -> None:
