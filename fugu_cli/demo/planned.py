@@ -74,6 +74,12 @@ _NOT_REPLAYED = (
 )
 
 
+_TOO_SHORT = (
+    "Not replayed: the part that was held back is shorter than a window. The verdict is of the recording before it, and a "
+    "longer recording can be replayed."
+)
+
+
 def plan_and_replay(
     page: Page, path: Path, readings: Readings | None, options: AutoOptions, *, not_private: bool
 ) -> int:
@@ -90,10 +96,10 @@ def plan_and_replay(
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
         page.stay()
         return NOTHING
-    missing, stage = list[str](), _NOT_REPLAYED
+    missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := _replay_of(plan, Path(folder))) is None:
-            say(_NOT_REPLAYED)
+            say(stage)
         else:
             draw_replay(page, 0, replay, 0)
             results, missing = _replayed(page, replay)
@@ -232,6 +238,8 @@ def _replay_of(plan: Plan, folder: Path) -> Replay | None:
     details = plan.details
     if not isinstance(details, AutoPlan) or details.recommended.kind == "none" or details.recommended.devices > 1:
         return None
+    if _is_short(plan):
+        return None
     symbols = details.recommended.kind == "symbols"
     if symbols and (details.recommended.answers != "now" or len(details.states.discretiser.states) > 2):
         return None
@@ -255,6 +263,13 @@ def _replay_of(plan: Plan, folder: Path) -> Replay | None:
     words = {"of": details.states.share_of, "tick": "tick", "recorded": details.readings.column}
     kind = SymbolReplay if symbols else Replay
     return kind(_HELD_BACK, policy, sensor, _values(read), states, transition, **words)
+
+
+def _is_short(plan: Plan) -> bool:
+    """True if the held back part has no whole window."""
+    details, length = plan.details, plan.recommended.window_ticks or 0
+    windows = isinstance(details, AutoPlan) and details.recommended.kind == "windows"
+    return windows and len(plan.details.held_back) // plan.recommended.every < length
 
 
 def _plain(readings: Readings, file: Path) -> Readings:
