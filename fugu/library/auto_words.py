@@ -257,6 +257,8 @@ def _nothing(plan: AutoPlan) -> list[str]:
         told = [f"Not useful: {answer_words(plan, best)}, {quality_words(best, least=True)}."]
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {error_words(question.within)}.")
+        if question.window is not None:
+            told.append("Only this length was compared: without --window others are, and one of them may be useful.")
         if (day := _day(plan, _best(plan, kind) or best)) is not None:
             told.append(
                 f"Over a day the noise alone is off by {error_words(day)}; the recording has too few days to judge it."

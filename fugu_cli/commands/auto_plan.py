@@ -174,10 +174,12 @@ def asked_words(options: AutoOptions) -> list[str]:
 
 
 def other_options(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
-    """At most five settings to try, none above the largest epsilon that is private."""
+    """At most seven settings to try, none above the largest epsilon that is private."""
     options = _capped(options)
     if options.epsilon < plan.question.epsilon:
         yield options
+    if options.window is not None:
+        yield replace(options, window=None)
     if isinstance(plan, AutoPlan):
         if plan.states.discretiser.missing is not None and plan.gaps is not None and plan.gaps.independent:
             options = replace(options, missing="ignore")

@@ -75,7 +75,7 @@ _NOT_REPLAYED = (
 
 
 _TOO_SHORT = (
-    "Not replayed: the part that was held back is shorter than a window. The verdict is of the recording before it, and a "
+    "Not replayed: the part that was held back is shorter than a window. The verdict is of the recording before it. A "
     "longer recording can be replayed."
 )
 

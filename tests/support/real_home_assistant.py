@@ -17,7 +17,7 @@ __all__ = ["MISSING", "RealHomeAssistant", "home_assistant_python"]
 
 MISSING = (
     "no Home Assistant: FUGU_HOME_ASSISTANT names the command of a Python that has its package, such as "
-    "'/opt/ha/bin/python', or 'chroot /srv/trixie /root/ha/bin/python'"
+    "'/opt/ha/bin/python', or 'chroot /srv/trixie /opt/ha/bin/python'"
 )
 _PROGRAM = """
 import asyncio, inspect, json, os, sys
