@@ -43,7 +43,7 @@ _UNSURE = ("t", "ts", "date", "epoch")
 _VALUES = ("value", "state")
 _KEY = re.compile(
     r"(sensor|topic|device|entity|node|channel|room|location|station|source|host|id|name|label|address|addr|mac|metric"
-    r"|measurement|field|series|meter|tag|friendly_name|appliance|unit|type|user|person|participant|trace)"
+    r"|measurement|field|series|meter|tag|friendly_name|appliance|unit|type|user|person|participant|trace|zone|serial|port|probe|channel|circuit|phase|uuid)"
     r"([ _-]?(id|name|no|nr|number))?|.*[ _-]id"
 )
 _HHMM, _YYYYMMDD = re.compile(r"([01]\d|2[0-3])([0-5]\d){1,2}"), re.compile(r"(19|20)\d\d(0\d|1[0-2])[0-3]\d")

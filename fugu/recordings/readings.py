@@ -16,7 +16,7 @@ from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
-from fugu.recordings.rules import Evidence, ask
+from fugu.recordings.rules import Evidence, ask, run_starts
 from fugu.recordings.table import Table
 from fugu.recordings.ticks import Steps, in_order, kind_of, steps_of, ticks_of
 from fugu.recordings.values import Values, values_of
@@ -279,6 +279,11 @@ def _timed(
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--samples puts them on "
             "another clock)"
         )
+    if kind == "samples" and options.gap is not None and not isinstance(readings, list):
+        moving = _moving(readings, rows, options.gap)
+        readings, works = readings[moving], works[moving]
+        rows = _Rows(rows.at[moving], rows.times[moving], rows.parts[moving], rows.notes)
+        notes = (*notes, f"{int((~moving).sum())} rows repeat a value for over {options.gap:g} s: left out")
     holds = np.append(np.where(np.diff(rows.parts) == 0, np.diff(rows.times), 0.0), 0.0)
     if options.gap is not None:
         works = works & (holds <= options.gap)
@@ -322,6 +327,14 @@ def _timed(
     )
     missing = float((~found.present[ticks.rows >= 0]).mean())
     return found._replace(kind=kind_of_values(found), missing_share=missing)
+
+
+def _moving(readings: Floats, rows: _Rows, gap: float) -> NDArray[np.bool_]:
+    """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
+    first = run_starts(readings, rows.parts)
+    ends = np.append(first[1:], len(readings)) - 1
+    lengths = rows.times[ends] - rows.times[first]
+    return np.repeat(lengths <= gap, ends - first + 1) | np.isin(np.arange(len(readings)), first)
 
 
 def _kind_of_rows(

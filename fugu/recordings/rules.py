@@ -21,7 +21,7 @@ from fugu.recordings.ticks import Steps
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
 
-__all__ = ["RULES", "Evidence", "ask", "unusual_holds"]
+__all__ = ["RULES", "Evidence", "ask", "run_starts", "unusual_holds"]
 
 _DAY = 86_400.0
 _LATEST = 4_102_444_800.0
@@ -172,6 +172,11 @@ def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
     return float(values[low]), float(values[min(high, len(values) - 1)])
 
 
+def run_starts(readings: Floats, parts: Ints) -> Ints:
+    """Rows whose reading is not that of the row before."""
+    return np.flatnonzero(np.concatenate([[True], (np.diff(readings) != 0.0) | (np.diff(parts) != 0)]))
+
+
 def unusual_holds(times: Floats, parts: Ints, works: Ints) -> tuple[Floats, float]:
     """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
     inside = (np.diff(parts) == 0) & works[:-1].astype(bool)
@@ -183,10 +188,18 @@ def unusual_holds(times: Floats, parts: Ints, works: Ints) -> tuple[Floats, floa
 
 
 def _hold(evidence: Evidence) -> _Asked | None:
-    """A value that holds for days, and far longer than any other: an outage that nobody told, or a journey."""
+    """A value that holds for days, and far longer than any other: an outage that nobody told, or a journey.
+
+    Of samples it is one of many numbers that comes again and again, as where a program fills what is absent.
+    """
     times, parts, works = evidence.times, evidence.parts, evidence.works
+    if evidence.kind == "samples" and times is not None and parts is not None and works is not None:
+        if evidence.readings is None or len(np.unique(evidence.readings)) <= _MOST_CODES:
+            return None
+        first = run_starts(evidence.readings, parts)
+        times, parts, works = times[first], parts[first], works[first]
     if (
-        evidence.kind != "changes"
+        evidence.kind not in ("changes", "samples")
         or evidence.options.gap is not None
         or times is None
         or parts is None

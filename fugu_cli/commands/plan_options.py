@@ -213,7 +213,7 @@ class RecordingOptions:
         changes: Each row holds until the next.
         period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
             (default: 60; as they are).
-        gap (TIME): No value of a log of changes holds longer, as 8h: what does is a gap.
+        gap (TIME): No value holds longer, as 8h, or repeats for longer from sample to sample: what does is a gap.
         as_it_is (RULE): Do not ask: keys, step, order, codes, hold or zone; again for more.
     """
 

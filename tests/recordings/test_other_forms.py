@@ -176,3 +176,19 @@ def test_a_log_line_is_no_header(tmp_path: Path, name: str) -> None:
     with pytest.raises(RecordingError, match=r"between cells|has no header") as caught:
         read(file)
     assert "7153" not in str(caught.value)
+
+
+def test_a_value_that_a_program_repeats_over_an_outage_is_a_question(tmp_path: Path) -> None:
+    rng, values = random.Random(5), [20.0]
+    for _ in range(6_000):
+        values.append(round(values[-1] + rng.gauss(0.0, 0.1), 2))
+    values[1_000:2_600] = [values[1_000]] * 1_600
+    rows = (f"{START + 60 * place},{value}" for place, value in enumerate(values))
+    (tmp_path / "mine.csv").write_text("\n".join(["time,heat", *rows, ""]))
+    rule, options = question(tmp_path / "mine.csv")
+    assert (rule, options) == ("hold", [("--gap", "1h"), ("--as-it-is", "hold")])
+    readings = read(tmp_path / "mine.csv", gap="1h")
+    assert np.flatnonzero(np.diff(readings.segments)).tolist() == [1_000]
+    assert len(readings.segments) == 6_001 - 1_599
+    assert "1599 rows repeat a value for over 3600 s: left out" in readings.notes
+    assert len(read(tmp_path / "mine.csv", as_it_is="hold").segments) == 6_001
