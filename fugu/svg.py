@@ -10,9 +10,13 @@ __all__ = ["Axis", "frame", "points", "svg"]
 
 
 def svg(title: str, size: tuple[float, float], parts: Iterable[str], *, style: str = "", shown: str = "") -> str:
-    """An element of this width and height, whose title is for screen readers as well; one with a style is on white."""
+    """An element of this width and height, whose title is for screen readers as well.
+
+    One with a style is on white; without, its words have the colour of the text around it.
+    """
     width, height = size
     white = f'<rect class="paper" width="{width}" height="{height}" fill="#fff"/>' if style else ""
+    shown = shown if style else f'{shown} fill="currentColor"'.strip()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"{shown and " " + shown} role="img">'
         f"<title>{escape(title)}</title>{style}{white}{''.join(parts)}</svg>"
@@ -65,7 +69,7 @@ def frame(xs: Axis, ys: Axis, x_axis: str, text: Callable[[float], str] = "{:.4g
     """
     for value in ys.marks:
         at = ys.place(value)
-        yield f'<path d="M{xs.first} {at:.1f}H{xs.last}" stroke="#e4e4e4"/>'
+        yield f'<path d="M{xs.first} {at:.1f}H{xs.last}" stroke="#8888" stroke-width=".6"/>'
         yield f'<text x="{xs.first - 6}" y="{at + 4:.1f}" text-anchor="end">{text(value)}</text>'
     for value in xs.marks:
         at = xs.place(value)

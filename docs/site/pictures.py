@@ -18,8 +18,13 @@ from fugu.svg import points, svg
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 WIDTH = 640
-STYLE = "<style>text{font-family:system-ui,sans-serif}</style>"
-INK, GREEN, PALE, RED = "#222", "#0a7d5a", "#bfe3d4", "#b5442e"
+STYLE = (
+    "<style>svg{--ink:#222;--paper:#fff;--green:#0a7d5a;--pale:#bfe3d4;--red:#b5442e}"
+    "@media (prefers-color-scheme:dark)"
+    "{svg{--ink:#e8eeea;--paper:#171d1a;--green:#4fd1a5;--pale:#22503f;--red:#ff9166}}"
+    "text{font-family:system-ui,sans-serif}.paper{fill:var(--paper)}</style>"
+)
+INK, PAPER, GREEN, PALE, RED = "var(--ink)", "var(--paper)", "var(--green)", "var(--pale)", "var(--red)"
 STAY, ODDS, EPSILON, LENGTH = 0.95, 160.0, 1.0, 300
 
 
@@ -31,7 +36,7 @@ def text(x: float, y: float, words: str, anchor: str = "start", colour: str = IN
 def boxes(states: list[int], y: float, hidden: int) -> Iterator[str]:
     """A row of states, one of them hidden."""
     for k, state in enumerate(states):
-        fill = "#fff" if k == hidden else GREEN if state else PALE
+        fill = PAPER if k == hidden else GREEN if state else PALE
         yield f'<rect x="{10 + 15.5 * k:.1f}" y="{y}" width="14" height="26" fill="{fill}" stroke="{INK}"/>'
     yield text(17 + 15.5 * hidden, y + 19, "?", "middle")
 
@@ -146,7 +151,7 @@ def audiences() -> list[str]:
     """Who is told what, and what is charged for it."""
 
     def box(x: float, y: float, first: str, second: str) -> Iterator[str]:
-        yield f'<rect x="{x}" y="{y}" width="150" height="52" rx="6" fill="#fff" stroke="{INK}"/>'
+        yield f'<rect x="{x}" y="{y}" width="150" height="52" rx="6" fill="{PAPER}" stroke="{INK}"/>'
         yield text(x + 75, y + 22, first, "middle")
         yield text(x + 75, y + 42, second, "middle", GREEN)
 

@@ -31,7 +31,7 @@ _LOWEST = 0.001
 _MOST_WORDS = 8
 _WINDOWS = ("#a8d5c2", "#7cc3a4", "#4fae88", "#2d9871", "#1b7f5c", "#12674a", "#0c5039", "#073a29", "#042a1e")
 _SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
-_TRUE, _TOLD = "#222", "#0a7d5a"
+_TRUE, _TOLD = "currentColor", "#0a7d5a"
 
 
 def plan_page(plan: AutoPlan, policy: AnyPolicy | None = None) -> str:
@@ -84,7 +84,7 @@ def errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     title = "Mean absolute error of every candidate against epsilon"
     parts = [*frame(xs, ys, "epsilon", percent)]
     at = xs.place(epsilon)
-    parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="#222" stroke-dasharray="4 3"/>')
+    parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="currentColor" stroke-dasharray="4 3"/>')
     for curve, colour in zip(curves, colours(curves), strict=True):
         line = points((xs.place(e), ys.place(error)) for e, error in curve.points)
         wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
@@ -139,7 +139,7 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
 
     parts = []
     for share in (0.0, 0.5, 1.0):
-        parts.append(f'<path d="M{_LEFT} {y(share):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
+        parts.append(f'<path d="M{_LEFT} {y(share):.1f}H{_WIDTH - _RIGHT}" stroke="#8888" stroke-width=".6"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>')
     for place, share in enumerate(released):
         middle = _LEFT + (place + 0.5) * step

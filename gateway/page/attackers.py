@@ -232,6 +232,7 @@ ONE_WINDOW = "single window"
 _MOST_WORK = 5_000_000
 """Numbers that are computed for a window's distributions: a second or two."""
 _MOST_KNOWN = 1000
+_ELSEWHERE = ": fugu check attack --policy does."
 
 
 class Shares(NamedTuple):
@@ -256,7 +257,11 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
         group = tuple(told.states.index(state) for state in groups[-1] if state in told.states)
         if window.query.additive and len(groups) <= 2 and 0 < len(group) < len(told.states):
             return window, group
-    raise AttackerError("No attacker of this page reads histograms of several states: fugu check attack --policy does.")
+    if any(window.blocks is not None for window in told.windows):
+        raise AttackerError(
+            "No attacker of this page reads counts by parts of the day: fugu check attack --policy does."
+        )
+    raise AttackerError(f"No attacker of this page reads histograms of several states{_ELSEWHERE}")
 
 
 class CountAttack:

@@ -214,11 +214,12 @@ class DeviceView:
         if told is not None and window is not None:
             labels = window.named(told.states)
             fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
-        return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields})
+        return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields}, frame.last + 1)
 
-    def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+    def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any], tick: int | None = None) -> dict[str, Any]:
+        """Fields of a message with its bytes, and the time of its first tick, or that at which a window was over."""
         known = self._described.of(topic.device, topic.stream, fields["version"])
-        time = None if known is None else known.time_of(fields["first"], fields["shift"])
+        time = None if known is None else known.time_of(fields["first"] if tick is None else tick, fields["shift"])
         return {**fields, "time": _text(time), **_bytes(payload)}
 
 

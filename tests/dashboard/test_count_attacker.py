@@ -13,6 +13,7 @@ from fugu.attackers.outputs import CountOutputs, Knowledge
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
 from fugu.contract.frames import WindowFrame
+from fugu.contract.windows import Blocks
 from gateway.page.attackers import EVERYTHING, ONE_WINDOW, AttackerError, AttackView, CountAttack, chains_of
 from tests.support.processes import policy
 
@@ -77,8 +78,14 @@ def test_each_attacker_finds_on_average_over_a_window_what_its_namesake_does(
 
 @pytest.mark.long
 def test_where_none_can_read_a_count_it_is_said_why() -> None:
+    parts = told()
+    [window] = parts.windows
+    blocks = Blocks(zone="UTC", seconds=14_400, offsets=((0, 0),))
     for words, one in {
         "histograms of several states": told(FiniteChains(transitions=(STICKY,)), "histogram", 3),
+        "counts by parts of the day": parts.model_copy(
+            update={"windows": (window.model_copy(update={"blocks": blocks}),)}
+        ),
         "Windows of 4000 ticks are too long": told(length=4000),
     }.items():
         with pytest.raises(AttackerError, match=words):

@@ -33,6 +33,7 @@ def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter
     said = view.take(parse_topic(topic_of("window", "home", "watch", "hr")), payload)
     assert said is not None
     assert (said["labels"], said["counts"], said["observed"], said["bytes"]) == (("high",), (7,), 18, payload.hex())
+    assert said["time"] == "1970-01-01T00:00:20Z", "when it was over: nothing of it has left before"
     a = math.exp(-1 / Fraction(scale))
     inside = [(1 - a) / (1 + a) * (1 + 2 * sum(a**n for n in range(1, most + 1))) for most in range(said["noise"] + 1)]
     assert inside[-1] >= 0.95

@@ -73,8 +73,8 @@ def test_what_is_released_is_attacked(plan: fugu.Plan, motion: pd.Series) -> Non
 
 def test_the_recording_is_shown_only_if_asked_for(plan: fugu.Plan) -> None:
     """In HTML the truth is the only path that is drawn in its colour; in a picture, the only line in black."""
-    assert 'stroke="#222" stroke-width="1.8"' not in plan._repr_html_()
-    assert 'stroke="#222" stroke-width="1.8"' in plan.html(truth=True)
+    assert 'stroke="currentColor" stroke-width="1.8"' not in plan._repr_html_()
+    assert 'stroke="currentColor" stroke-width="1.8"' in plan.html(truth=True)
     assert "array" not in repr(plan)
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -64,7 +64,7 @@ def holds_all_files(wheel: Path, archive: Path) -> None:
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
     found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
     wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
-    assert {"gateway/page/assets/uplot.js", "fugu_cli/demo/assets/page.html"} <= wanted
+    assert {"gateway/page/assets/lanes.js", "fugu_cli/demo/assets/page.html"} <= wanted
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(archive) as source:
         held = {name.partition("/")[2] for name in source.getnames()}

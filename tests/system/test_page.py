@@ -137,7 +137,7 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
     try:
         browser.open(f"{page.address}/device/watch")
         wait_until(lambda: "with probability" in browser.text(".estimate"), "an estimate")
-        wait_until(lambda: browser.count(".chart canvas") == 1)
+        wait_until(lambda: browser.count(".charts .plot") == 1)
         wait_until(lambda: browser.count(".frames code") > 3)
         script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"
         shown = {bytes.fromhex(one) for one in browser.run(script)}
@@ -180,7 +180,10 @@ def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: 
 
 def test_nothing_is_in_the_way_of_anybody(page: Site, browser: Browser) -> None:
     """Neither axe-core nor a narrow window finds anything wrong, in light and in dark."""
-    for width, dark, path, ready in ((1200, False, "/device/watch", ".chart canvas"), (390, True, "/", "tbody tr")):
+    for width, dark, path, ready in (
+        (1200, False, "/device/watch", ".charts .plot path.shape"),
+        (390, True, "/", "tbody tr"),
+    ):
         browser.look(width, dark=dark)
         browser.open(page.address + path)
         wait_until(lambda: "live" in browser.text("#view"))

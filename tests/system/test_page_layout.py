@@ -22,8 +22,8 @@ PICTURES = Path(__file__).parents[2] / "build" / "pages"
 WIDTHS = (390, 1200, 1920)
 PATHS = {
     "fleet": ("/", "tr[data-name='watch'] strong"),
-    "watch": ("/device/watch", ".chart canvas"),
-    "empty": ("/device/quiet", ".promise .headline"),
+    "watch": ("/device/watch", ".charts .plot path.shape"),
+    "empty": ("/device/quiet", ".promise summary span"),
     "sick": ("/device/sick", ".mark.sick"),
     "long": (f"/device/{LONG}", ".mark.away"),
     "place": ("/place/tag", ".map ellipse"),
@@ -38,7 +38,7 @@ const inline = (one) => getComputedStyle(one).display === 'inline';
 const root = document.documentElement;
 const found = root.scrollWidth > innerWidth ? [`the page is ${root.scrollWidth} wide`] : [];
 for (const one of document.body.querySelectorAll('*')) {
-  if (inside(one) || one.closest('svg, .u-over') || !shown(one)) continue;
+  if (inside(one) || one.closest('svg') || !shown(one)) continue;
   const { left, right } = one.getBoundingClientRect();
   if (left < -0.5 || right > root.clientWidth + 0.5) found.push(`beyond the edge: ${name(one)}`);
   const wider = one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
@@ -55,6 +55,18 @@ for (const parent of document.querySelectorAll('body, main, main *')) {
   }));
 }
 return found;
+"""
+
+_ON_PAPER = """
+const lines = [...document.querySelectorAll('.charts path.line')].slice(0, 1);
+const words = (plot) => [...plot.querySelectorAll('.mark')].map((one) => one.textContent);
+return [lines.map((one) => [one.getBoundingClientRect().width, getComputedStyle(one).stroke]),
+  [...document.querySelectorAll('.charts .plot')].map(words)];
+"""
+"""Of the first line on paper its width and colour; words along time of each chart."""
+_MARKS = """
+const all = (what, read) => [...document.querySelectorAll(what)].map(read);
+return [all('.gauge .mark', (one) => one.getAttribute('d')), all('.gauge .at', (one) => one.textContent)];
 """
 
 
@@ -97,4 +109,11 @@ def test_nothing_overflows_or_lies_over_another(told: tuple[Told, ServedPage], b
         browser.look(800, dark=True, media="print")
         assert browser.run(_GEOMETRY) == [], (name, "on paper")
         assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
+        if name == "watch":
+            drawn, marks = browser.run(_ON_PAPER)
+            assert all(width > 300 and colour == "rgb(15, 107, 98)" for width, colour in drawn), drawn
+            assert all(len(set(words)) == len(words) > 3 for words in marks), marks
+        if name == "empty":
+            assert "from even odds. Waiting for messages" in browser.text(".attack")
+            assert browser.run(_MARKS) == [["M26.9 0V16", "M73.1 0V16"], ["27 %", "73 %"]]
         assert browser.complaints() == [], name

@@ -1,81 +1,99 @@
 // Values over time: a line for each name, with a band where it has an interval; the values where one points, in words.
 
-import { clock, css, day, draw, make, number, percent, round } from "./dom.js";
+import { clock, day, draw, make, number, percent, round, seconds } from "./dom.js";
+import { Plot, roomBeside } from "./lanes.js";
 
 const HEIGHT = 200;
-const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
 const COLOURS = 4;
-const charts = new Set();
+const MOST_DOTS = 60;
+const STEPS = [1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400];
+const MOST_MARKS = 14;
 
-// Colours follow what a person has chosen; on paper all is as in the light.
-function repaint() {
-  for (const one of charts) {
-    if (one.root.isConnected) one.plot?.redraw();
-    else charts.delete(one);
-  }
+// Round values from the least to the largest, and beyond both.
+function rounds(low, high) {
+  const span = high - low || Math.abs(high) || 1;
+  const power = 10 ** Math.floor(Math.log10(span));
+  const step = [0.5, 1, 2, 5].map((one) => one * power).find((one) => span / one <= 4) ?? span;
+  const first = Math.floor(low / step + 1e-9);
+  const last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
 }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-for (const [event, paper] of [["beforeprint", true], ["afterprint", false]]) {
-  addEventListener(event, () => { document.documentElement.classList.toggle("paper", paper); repaint(); });
+
+// Words along time, at round times of the clock that hangs on the wall; no two are the same.
+function times([from, to]) {
+  const step = STEPS.find((one) => (to - from) / one <= MOST_MARKS) ?? STEPS.at(-1);
+  const text = step >= 86400 ? DATE : step < 60 ? seconds : clock;
+  const aside = new Date(from * 1000).getTimezoneOffset() * 60;
+  const marks = [];
+  for (let at = Math.ceil((from - aside) / step) * step + aside; at <= to; at += step) marks.push([at, text(at * 1000)]);
+  return marks.filter(([, words], i) => words !== marks[i - 1]?.[1]);
 }
 
 // Of rows [time, value, low, high, ...]; `ends` draws the intervals' ends as lines, for values that have no middle.
 export class Chart {
   constructor(title, { colour = 0, ends = false } = {}) {
-    this.colour = colour;
-    this.ends = ends;
-    this.title = title;
-    this.range = [0, 1];
-    this.canvas = make("div", { class: "canvas", role: "img", "aria-label": title, tabindex: 0, onkeydown: (event) => this.step(event), onblur: () => this.point(null) });
+    Object.assign(this, { colour, ends, title, pointed: null });
+    this.picture = draw("svg", { class: "plot", "aria-hidden": "true" });
+    this.canvas = make("div", { class: "canvas", role: "img", "aria-label": title, tabindex: 0, onkeydown: (event) => this.step(event), onblur: () => this.point(null),
+      onpointermove: (event) => this.point(this.nearest(event.offsetX)), onpointerleave: () => this.point(null) }, this.picture);
     this.read = make("p", { class: "read small" });
     this.root = make("figure", { class: "chart" }, make("figcaption", {}, title), this.canvas, this.read);
-    charts.add(this);
+    new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
-  // `edges`: two constants that are drawn dashed. `gap`: seconds between rows above which something is missing.
+  // `edges`: constants that are drawn dashed. `gap`: seconds between rows above which something is missing.
   show({ names, unit, rows, edges = [], gap = Infinity, from = null, to = null }) {
-    const key = JSON.stringify([names, unit, edges.length]);
-    if (this.key !== key) this.make(key, names, unit, edges);
-    Object.assign(this, { names, unit, rows: [] });
-    for (const row of rows) {
-      const last = this.rows.at(-1);
-      if (last && row[0] - last[0] > gap) this.rows.push([(last[0] + row[0]) / 2]);
-      this.rows.push(row);
-    }
-    this.range = [from ?? this.rows[0]?.[0] ?? 0, to ?? this.rows.at(-1)?.[0] ?? 1];
+    Object.assign(this, { names, unit, rows, edges, gap, pointed: null, width: 0 });
+    this.range = [from ?? rows[0]?.[0] ?? 0, to ?? rows.at(-1)?.[0] ?? 1];
     if (this.range[1] <= this.range[0]) this.range = [this.range[0] - 30, this.range[0] + 30];
-    const column = (i) => this.rows.map((row) => row[i] ?? null);
-    this.plot.setData([column(0), ...edges.map((edge) => this.rows.map(() => edge)), ...names.flatMap((_, i) => [column(3 * i + 3), column(3 * i + 2), column(3 * i + 1)])]);
+    this.draw();
     this.say();
   }
 
-  make(key, names, unit, edges) {
-    this.key = key;
-    this.plot?.destroy();
-    const share = unit === "share";
-    const colour = (i) => css(`--c${(this.colour + i) % COLOURS}`);
-    const points = { show: (plot, series) => plot.data[series].filter((one) => one !== null).length < 60, size: 4 };
-    const line = (i, width) => ({ stroke: () => colour(i), width, dash: DASHES[Math.floor(i / COLOURS) % 4], points: width ? points : { show: false } });
-    const axis = { stroke: () => css("--quiet"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false } };
-    const wide = () => this.range[1] - this.range[0] > 2 * 86400;
-    this.plot = new uPlot({
-      width: 200, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
-      scales: { x: { range: () => this.range }, y: share ? { range: [0, 1] } : {} },
-      series: [{}, ...edges.map(() => ({ stroke: () => css("--quiet"), width: 1, dash: [3, 3], points: { show: false } })),
-        ...names.flatMap((_, i) => [line(i, this.ends ? 1.5 : 0), line(i, this.ends ? 1.5 : 0), line(i, 2)])],
-      bands: names.length > COLOURS ? [] : names.map((_, i) => ({ series: [1 + edges.length + 3 * i, 2 + edges.length + 3 * i], fill: () => `${colour(i)}33` })),
-      axes: [{ ...axis, space: 80, size: 30, values: (_, times) => times.map((time) => (wide() ? DATE : clock)(time * 1000)) },
-        { ...axis, size: 58, values: (_, values) => values.map((value) => (share ? percent(value) : number(value))) }],
-      hooks: { setCursor: [() => this.say()], destroy: [() => observer.disconnect()] },
-    }, [[], ...edges.map(() => []), ...names.flatMap(() => [[], [], []])], this.canvas);
-    const observer = new ResizeObserver(() => { if (this.canvas.clientWidth > 0) this.plot.setSize({ width: this.canvas.clientWidth, height: HEIGHT }); });
-    observer.observe(this.canvas);
+  draw() {
+    const width = this.canvas.clientWidth;
+    if (!this.rows || !width || width === this.width) return;
+    this.width = width;
+    const levels = this.levels();
+    const lane = { height: HEIGHT, span: this.range, marks: times(this.range), range: [levels[0][0], levels.at(-1)[0]], levels, shapes: this.shapes() };
+    this.plot = new Plot(lane, width, roomBeside([lane]));
+    this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    this.picture.replaceChildren(...this.plot.drawing());
+    this.cursor = this.picture.appendChild(draw("path", { class: "cursor" }));
+  }
+
+  levels() {
+    if (this.unit === "share") return [0, 0.5, 1].map((share) => [share, percent(share)]);
+    const numbers = [...this.edges, ...this.rows.flatMap(([, ...rest]) => rest)].filter((one) => one !== null && one !== undefined);
+    return rounds(Math.min(...numbers, 0), Math.max(...numbers, 0)).map((value) => [value, number(value)]);
+  }
+
+  shapes() {
+    const parts = [];
+    for (const row of this.rows) {
+      if (!parts.length || row[0] - parts.at(-1).at(-1)[0] > this.gap) parts.push([]);
+      parts.at(-1).push(row);
+    }
+    const shapes = this.edges.map((edge) => ({ kind: "level", look: "edge", points: [[edge]] }));
+    this.names.forEach((_, i) => {
+      const look = (kind) => `${kind} c${(this.colour + i) % COLOURS} dash${Math.floor(i / COLOURS)}`;
+      const add = (kind, name, column) => {
+        for (const part of parts) {
+          const points = part.map((row) => [row[0], ...column.map((at) => row[3 * i + at] ?? null)]).filter((row) => !row.includes(null));
+          if (points.length) shapes.push({ kind, look: look(name), points });
+        }
+      };
+      if (this.names.length <= COLOURS) add("band", "band", [2, 3]);
+      if (this.ends) for (const end of [2, 3]) add("line", "end", [end]);
+      else add("line", "line", [1]);
+      if (!this.ends && this.rows.length < MOST_DOTS) add("dots", "dot", [1]);
+    });
+    return shapes;
   }
 
   // In words what is pointed at, and otherwise the newest.
   say() {
-    const pointed = this.plot?.cursor.idx;
-    const row = this.rows?.[pointed ?? this.rows.length - 1];
+    const row = this.rows?.[this.pointed ?? this.rows.length - 1];
     if (!row) return;
     const value = (x) => (x === null || x === undefined ? "" : written(x, this.unit));
     const texts = this.names.map((name, i) => {
@@ -88,15 +106,23 @@ export class Chart {
     this.canvas.setAttribute("aria-label", `${this.title}; ${this.read.textContent}. Arrow keys go through the values.`);
   }
 
+  nearest(x) {
+    if (!this.plot || !this.rows.length) return null;
+    const away = (row) => Math.abs(this.plot.x(row[0]) - x);
+    return this.rows.reduce((best, row, i) => (away(row) < away(this.rows[best]) ? i : best), 0);
+  }
+
   point(i) {
-    this.plot?.setCursor(i === null ? { left: -10, top: -10 } : { left: this.plot.valToPos(this.rows[i][0], "x"), top: 10 });
+    this.pointed = i;
+    this.cursor?.setAttribute("d", i === null ? "" : `M${this.plot.x(this.rows[i][0]).toFixed(1)} 10V${this.plot.bottom}`);
+    this.say();
   }
 
   step(event) {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by || !this.rows?.length) return;
     event.preventDefault();
-    this.point(Math.min(Math.max((this.plot.cursor.idx ?? this.rows.length - 1) + by, 0), this.rows.length - 1));
+    this.point(Math.min(Math.max((this.pointed ?? this.rows.length - 1) + by, 0), this.rows.length - 1));
   }
 }
 

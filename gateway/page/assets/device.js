@@ -9,6 +9,7 @@ import { PlaceMap } from "./place.js";
 
 const POINTS = 300;
 const HOUR = 3600;
+const FEW = 12;
 const SPANS = [["Newest", null], ["24 hours", 24 * HOUR], ["7 days", 7 * 24 * HOUR]];
 const STEPS = [300, 1800];
 const ADVERSARIES = {
@@ -41,8 +42,8 @@ export function device(main, listen, name) {
   function state({ member, about }) {
     view = about.ledger;
     if (!member) return put(facts, "This account has heard nothing of the device itself.");
-    condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · it last spoke of itself ", ago(member.seen * 1000)] : []));
-    const unsent = member.outbox ? `${number(member.outbox)} frames are not sent yet` : "all is sent";
+    condition.replaceChildren(mark(member.condition), ...(member.seen ? [" · last heard ", ago(member.seen * 1000)] : []));
+    const unsent = member.outbox ? `${number(member.outbox)} frames waiting` : "nothing waiting";
     put(facts, [...troubles(member), `agent ${member.agent}`, unsent].join(" · "));
     facts.className = member.condition === "sick" ? "bad" : "quiet";
   }
@@ -66,7 +67,7 @@ export function device(main, listen, name) {
     }
     const series = [...streams.values()].flatMap((stream) => [...stream.series.values()]);
     spans.hidden = !series.length;
-    if (span === null && series.length) choose(series.some((one) => one.last - one.first > HOUR) ? 1 : 0);
+    if (span === null && series.length) choose(series.some((one) => one.last - one.first > HOUR && one.tiers[0].length > FEW) ? 1 : 0);
   }
 }
 
@@ -97,13 +98,19 @@ class Series {
     });
   }
 
+  // What came before this page was opened is known at each step of a span.
+  newest() {
+    const before = this.live[0]?.[0] ?? Infinity;
+    return [...this.tiers[0].filter(([time]) => time < before), ...this.live].slice(-POINTS);
+  }
+
   draw(span, every) {
     if (this.names === undefined) return;
     const seconds = SPANS[span][1];
     const now = Date.now() / 1000;
     const to = seconds && Math.abs(now - this.last) < seconds ? Math.max(now, this.last) : this.last;
-    const rows = (seconds ? this.tiers[span - 1] : this.live).filter(([time]) => !seconds || time >= to - seconds);
-    const gap = 2.5 * Math.max(every, seconds ? STEPS[span - 1] : 0);
+    const rows = seconds ? this.tiers[span - 1].filter(([time]) => time >= to - seconds) : this.newest();
+    const gap = 2.5 * Math.max(every, STEPS[Math.max(span - 1, 0)]);
     this.chart.show({ names: this.names, unit: this.unit, rows, edges: this.edges, gap, ...(seconds ? { from: to - seconds, to } : {}) });
   }
 }
@@ -125,12 +132,16 @@ class Stream {
     this.charts = make("div", { class: "charts" });
     this.who = make("p", { class: "small quiet" });
     this.promise = make("div", {}, make("p", { class: "quiet" }, "not described yet"));
+    this.longer = make("summary", {}, "What is promised");
     this.root = make("section", { class: "stream", "aria-label": `Stream ${name}` },
-      make("h2", {}, name), this.class, this.wait, this.counted, this.now, this.shared, this.charts,
-      make("div", { class: "sides" },
-        make("div", { class: "card promise" }, make("h3", {}, "What is promised"), this.promise),
-        this.attack.root,
-        this.budget.root));
+      make("h2", {}, name),
+      make("div", { class: "cards" },
+        make("div", { class: "card value" }, this.wait, this.counted, this.now, this.shared),
+        this.attack.root),
+      this.charts,
+      make("details", { class: "folded promise" }, this.longer, this.promise),
+      make("details", { class: "folded" }, make("summary", {}, "Who may still be told what"), this.budget.root),
+      make("details", { class: "folded" }, make("summary", {}, "Technical"), this.class));
   }
 
   take(one) {
@@ -169,8 +180,11 @@ class Stream {
   describe(told) {
     this.described = told;
     this.budget.describe(told);
+    this.attack.describe(told);
     put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
-    this.promise.replaceChildren(...promised(told));
+    const [headline, more] = promised(told);
+    this.promise.replaceChildren(...more);
+    this.longer.replaceChildren("What is promised ", make("span", {}, headline));
     const bounds = told.bounds;
     put(this.who, bounds && bounds.high - bounds.low < 0.995
       ? `Dashed: whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} for ${ADVERSARIES.ignorant}.` : "");
@@ -245,18 +259,22 @@ function promised(told) {
   facts.push(...told.flips);
   if (told.guarantee.when) facts.push(["when", told.guarantee.when]);
   for (const one of stretches) facts.push([one.name, `${loss(one.epsilon)}; ${loss(one.floor, "")} if all else is as it was`]);
-  return [
-    ...held.map(([name, loss], i) => make("p", { class: i ? "small" : "headline" }, `${name}: ${odds(loss)}`, i ? "" : `: an even chance becomes ${percent(1 / (1 + Math.exp(-loss)))} at most`)),
+  const even = (loss) => `from 50 % to at most ${percent(1 / (1 + Math.exp(-loss)))} sure`;
+  const headline = held.length ? `${held[0][0]}: ${even(held[0][1])}` : "not protected";
+  return [headline, [
+    ...held.map(([name, loss]) => make("p", { class: "small" }, `${name}: ${even(loss)} (${odds(loss)})`)),
     bare.length ? make("p", { class: "bad small" }, `Not protected: ${bare.join(", ")}`) : null,
     told.guarantee.when ? make("p", { class: "bad small" }, `This is ${told.guarantee.when}.`) : null,
-    make("details", {}, make("summary", {}, "What that covers, against whom, and in epsilon"), make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
-      make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])))].filter(Boolean);
+    make("p", { class: "small" }, told.protects), make("p", { class: "small bad" }, told.does_not_protect),
+    make("dl", { class: "small" }, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])),
+  ].filter(Boolean)];
 }
 
 // The newest count of a window: shares of the time with their bands.
 function counted(one) {
   const confidence = `${percent(one.confidence)} intervals`;
-  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${clock(one.time)}, with ${confidence} · `, ago(one.time));
+  const end = Date.parse(one.time) - Date.parse(one.since) < 12 * HOUR * 1000 ? clock(one.time) : day(one.time);
+  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${end}, with ${confidence} · `, ago(one.time));
   if (one.blocks?.length) return make("div", { class: "counted" }, ...profile(one), when);
   const shown = one.said;
   if (!shown) return make("div", { class: "counted" }, when);

@@ -94,8 +94,6 @@ function coarse(passed) {
 }
 setInterval(() => document.querySelectorAll("time").forEach(age), 5000);
 
-export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
 const TROUBLES = {
   "connection-lost": "its connection has ended", link: "the broker refuses it a topic", "storage-full": "its disk is full",
   storage: "its outbox takes nothing", clock: "its clock was set back: it waits", "policy-inactive": "a policy is not valid now",
