@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from itertools import chain, islice
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.forms.delimited import DELIMITED
+from fugu.recordings.table import Only, Table
 
 __all__ = ["Grafana"]
 
@@ -34,29 +33,13 @@ class Grafana:
 
     def read(self, file: File, only: Only) -> Table:
         """Read the rows; numbers of a column are in one unit, without its prefix."""
-        units: dict[str, set[str]] = {}
-        with file.text() as text:
-            first = [*islice(text, 1)]
-            skip = bool(re.fullmatch(r'"?sep=.?"?', first[0].strip(), re.IGNORECASE))
-            if skip:
-                first = [*islice(text, 1)]
-            rows = csv.reader(chain(first, text), delimiter=_sign(first))
-            header = [cell.strip() for cell in next(rows)]
-
-            def cells() -> Iterator[tuple[int, list[str]]]:
-                for row in rows:
-                    line = rows.line_num + skip
-                    if row and len(row) != len(header):
-                        raise RecordingError(f"{file.name}: line {line} has {len(row)} columns, not {len(header)}")
-                    if row:
-                        pairs = zip(header[1:], row[1:], strict=True)
-                        numbers = [_number(cell, units.setdefault(name, set())) for name, cell in pairs]
-                        yield line, [row[0].strip(), *numbers]
-
-            try:
-                table = table_of("Grafana's CSV", file, header, cells(), time=header[0])
-            except csv.Error:
-                raise RecordingError(f"{file.name}: line {rows.line_num + skip} is no row of CSV") from None
+        table = DELIMITED.read(file, only)
+        units: dict[str, set[str]] = {name: set() for name in table.columns}
+        time = next(iter(table.columns))
+        columns = {
+            name: cells if name == time else [_number(cell, units[name]) for cell in cells]
+            for name, cells in table.columns.items()
+        }
         for name, some in units.items():
             if len(some - {""}) > 1:
                 raise RecordingError(
@@ -64,7 +47,8 @@ class Grafana:
                     "download the data without formatting"
                 )
         shown = [f"column {name} is in {unit}" for name, some in units.items() for unit in some if unit]
-        return table._replace(notes=tuple(shown))
+        notes = (*table.notes, *shown)
+        return table._replace(form="Grafana's CSV", columns=columns, time=time, plain=False, notes=notes)
 
 
 def _sign(lines: list[str]) -> str:
