@@ -409,6 +409,9 @@ def _share_due_us(policy: AnyPolicy, now_us: int) -> int:
         for one in policy.windows:
             ends.append(one.start + one.length - 1)  # the first window's; the others follow by the stride
             ends[-1] += max(-((ends[-1] - tick) // one.stride), 0) * one.stride
+        for shared in policy.sums:
+            group = shared.group
+            ends.append(group.start + max(-((group.start - tick - 1) // group.length), 1) * group.length - 1)
     if not isinstance(policy, Policy) or policy.table is not None:
         ends.append(tick + policy.frame_ticks - 1)
     return clock.epoch_us + min(ends) * clock.period_us

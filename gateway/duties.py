@@ -37,6 +37,7 @@ from gateway.shards import Shard, own_account
 from gateway.shared_subscriptions import SharedSubscriptions
 from gateway.store.engine import Lease
 from gateway.store.store import Store
+from gateway.sums import Reports, Sums
 
 __all__ = ["Loop", "NotArrangedError", "duty_of"]
 
@@ -164,7 +165,10 @@ class Alone:
             loop.parts.append(TableSender(store, catalogue, recorder, link, counters, sealed=sealed))
         if stopping is not None:
             loop.parts.append(contradictions)
-        loop.parts.append(Publisher(link, settings.fleet, store, recorder, counters, key=key))
+        publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
+        tells = publisher.born, monitor.refused, monitor.received
+        loop.parts.append(Reports(store, catalogue, recorder, counters, *tells))
+        loop.parts.append(publisher)
         keep = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
         loop.parts.append(Retention(*keep, may_forget=may_forget))
         return recorder, monitor
@@ -203,6 +207,8 @@ class Alone:
                 history=describing.in_force.history,
             )
             loop.parts.append(self._releasing)
+        lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)
+        loop.parts.append(Sums(store, catalogue, link, self._releasing, counters, lost))
 
 
 class OneShard(Alone):
@@ -354,4 +360,4 @@ def _topics(fleet: str, device: str) -> tuple[str, ...]:
 
 def _frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
     """Where the frames of a device come, or of all."""
-    return topic_of("symbols", fleet, device, "+"), topic_of("window", fleet, device, "+")
+    return tuple(topic_of(kind, fleet, device, "+") for kind in ("symbols", "window", "report"))

@@ -265,6 +265,10 @@ MAX_STATUS_BYTES = len(
 MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode())
 """The largest frame of points, and the largest message of all."""
 _POINTS = bytes([MeasureFrame.SCHEMA])
+MAX_REPORT_BYTES = 1 << 12
+"""More than the largest share in a sum of homes, with a name of 64 letters and 24 numbers."""
+MAX_ANSWER_BYTES = 1 << 14
+"""More than the largest answer of a helper, about 65,536 reports."""
 _MOST_TOPIC = 256
 """Letters of a topic, which has up to three names of 64."""
 
@@ -276,7 +280,12 @@ def is_oversized(message: Message) -> bool:
         return len(message.topic) > _MOST_TOPIC
     if message.payload[:1] == _POINTS:
         return size > MAX_POINTS_BYTES
-    return size > MAX_STATUS_BYTES or not message.topic.endswith("/status")
+    parts = message.topic.split("/", 5)
+    if parts[3:4] == ["group"]:
+        return size > MAX_ANSWER_BYTES
+    if parts[4:5] == ["report"]:
+        return size > MAX_REPORT_BYTES
+    return size > MAX_STATUS_BYTES or parts[4:] != ["status"]
 
 
 def _size(message: Message) -> int:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame
+from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame, sequence_name
+from fugu.contract.group_frames import Report
+from fugu.contract.groups import GroupDocument
 from fugu.contract.measure_frames import AnyFrame, MeasureFrame
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
@@ -30,7 +32,7 @@ from gateway.journal import Arrivals, Streams
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.store import Outgoing, Store
 
-__all__ = ["Recorder"]
+__all__ = ["Accounted", "Recorder"]
 
 
 SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
@@ -40,6 +42,15 @@ SEAL_AGAIN_SECONDS = 60.0
 """After the store could not do it: frames go on into the journal until then, if there is room."""
 MOST_INTERVALS = 4096
 """Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
+
+
+class Accounted(NamedTuple):
+    """A device's report for the sum of a window."""
+
+    device: str
+    stream: str
+    report: Report
+    group: GroupDocument
 
 
 @dataclass
@@ -114,6 +125,37 @@ class Recorder:
             raise
         self.symbols.confirm()
         self._counters.update(counted)
+
+    def account(self, reports: Sequence[Accounted], keep: Callable[[], None]) -> None:
+        """Account for reports in the transaction in which they are kept, or for nothing of it. Raises DatabaseError."""
+        try:
+            with self._store.transaction():
+                keep()
+                for device, stream, report, group in reports:
+                    with self._timed(device):
+                        self._account_report(device, stream, report, group)
+        except BaseException:
+            self._read_again()
+            raise
+
+    def _account_report(self, device: str, stream: str, report: Report, group: GroupDocument) -> None:
+        sequence = self._load(device, name := sequence_name(stream, group.name))
+        number = sequence.number = self._store.number(device, name) if sequence.number is None else sequence.number
+        if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(report.previous, report.number):
+            return
+        if (merge := sequence.coverage.add(report.previous, report.number)) is not None:
+            self._store.merge_coverage(number, *merge)
+        policy = self._catalogue.policy(device, stream, report.policy_version)
+        if report.policy_version not in sequence.versions:
+            self._store.add_policy(number, report.policy_version, policy.to_json())
+            sequence.versions.add(report.policy_version)
+        if not isinstance(policy, Policy) or policy.table is not None or policy.windows:
+            return  # its frames say when it drew what
+        first = group.start + report.number * group.length
+        last, begin = first + group.length - 1, max(0, group.start + (report.previous + 1) * group.length)
+        timeline = self._store.versions.timeline(device, stream)
+        timeline.add(Drawn(first, last, report.policy_version, begin, group.length - max(report.observed)))
+        self._store.versions.put(device, stream, timeline, whole=True)
 
     def repeats(self) -> Counter[str]:
         """By device how many frames were of ticks that are accounted for, since this was asked last."""

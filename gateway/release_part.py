@@ -9,21 +9,24 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
 from fugu.contract.history import History
 from fugu.contract.reports import AlarmCode
+from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor
 from gateway.journal import Heard
 from gateway.part import Part
+from gateway.releases.entries import SITE
 from gateway.releases.ledger import ledger_beside
 from gateway.releases.schedule import FleetProgress, NotKnownError, ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
+from gateway.releases.sums import OpenedSum, release_sum
 from gateway.releases.worth import compared
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import ShardChannel
@@ -109,6 +112,18 @@ class Releasing(Part):
     def unsettled(self) -> None:
         """Note that somebody who takes frames has come back."""
         self._schedule.unsettled()
+
+    def also(self, names: Iterable[str]) -> None:
+        """Publish releases to the site of these names, too, which others make."""
+        fleet = self._catalogue.fleet
+        self._schedule.also = frozenset(topic_of("release", fleet, SITE, name) for name in names)
+
+    def release(self, name: str, opened: OpenedSum) -> None:
+        """Have an opened sum released, unless it was before. Raises LedgerError, ReleaseError or DatabaseError."""
+        if self._releases.ledger.released_as(name, opened.first):
+            return
+        release_sum(self._releases.maker, opened)
+        self._schedule.made()
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""

@@ -181,7 +181,7 @@ class Catalogue:
     def sequences(self, device: str, stream: str) -> list[str]:
         """Sequences of a stream: symbols or points under its own name, and each window; now or formerly."""
         policies = self.policies(device, stream)
-        names = {window.name for policy in policies for window in policy.windows}
+        names = {window.name for policy in policies for window in policy.counted}
         only = bool(policies) and all(policy.table is None for policy in policies)
         return [*([] if only else [stream]), *(sequence_name(stream, name) for name in sorted(names))]
 
@@ -251,7 +251,7 @@ def _model(policy: AnyPolicy) -> AnyModel:
 def _claim(policy: AnyPolicy) -> object:
     """Promise of a policy and its mechanisms; equal claims need to be checked only once."""
     if isinstance(policy, Policy):
-        return policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee
+        return policy.chains, policy.table, policy.guarantee, policy.counted, policy.windows_guarantee
     return policy.model_dump_json(exclude={"fleet", "device", "stream"})
 
 

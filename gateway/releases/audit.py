@@ -95,7 +95,7 @@ class TrustedPolicies:
         """
         tables = _tables_named(inputs)
         if not charge or not tables:
-            return [policy for policy in self.of(stream) if charge or policy.windows]
+            return [policy for policy in self.of(stream) if charge or policy.counted]
         return [
             policy
             for policy in self.of(stream)

@@ -157,14 +157,16 @@ class Scheduled(Document):
 class ReleaseConfig(Document):
     """Audiences by name, and releases.
 
+    A site of sums of homes only needs neither.
+
     Attributes:
         readers: the broker's `readers.json`, relative to the configuration; none of its accounts may ever be told more
             than its limit.
     """
 
     readers: str | None = None
-    audiences: dict[Name, Audience]
-    releases: Annotated[tuple[Scheduled, ...], Field(min_length=1)]
+    audiences: dict[Name, Audience] = Field(default={})
+    releases: tuple[Scheduled, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -32,6 +32,7 @@ from fugu.host.database import LEDGER
 from gateway.store.engine import Database, Kind, Rows
 
 __all__ = [
+    "CHARGED_BEFORE",
     "KIND",
     "PER_NAT",
     "SITE",
@@ -200,6 +201,8 @@ SITE = "site"
 """The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
 DEVICE_WINDOWS = ("device-windows", "mixed")
 """Noise of windows which devices released themselves: an account's base is their charge."""
+CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
+"""Why windows of devices charge nothing once more."""
 State = Literal["reserved", "published", "abandoned"]
 
 

@@ -87,7 +87,8 @@ class Job(NamedTuple):
 
     `name` is as in its topic and in the ledger. `audience`: what it is promised; None for the site, which has no
     promise of its own. `useful`: the plans of all devices found shares worth knowing, and one is asked for. `compared`:
-    what each mechanism allows for a tick, where the least noise was chosen.
+    what each mechanism allows for a tick, where the least noise was chosen. `helper` and `honest`: of a sum of homes
+    the digits of its helper, and how many of the homes its promise needs.
     """
 
     plan: Scheduled
@@ -97,6 +98,8 @@ class Job(NamedTuple):
     clock: Clock
     useful: bool
     compared: tuple[tuple[Mechanism, int], ...] = ()
+    helper: str = ""
+    honest: int = 0
 
     @property
     def name(self) -> str:

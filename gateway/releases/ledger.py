@@ -219,12 +219,16 @@ class Ledger:
             return self._entries("number=?", number)[0]
 
     def _refuse_again(self, release: Release) -> None:
-        query = "SELECT number FROM entries WHERE name=? AND first=? LIMIT 1"
-        if row := self._one(query, release.name, release.first):
+        if entry := self.released_as(release.name, release.first):
             raise LedgerError(
-                f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {row[0]} "
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {entry} "
                 "has released the window that begins there"
             )
+
+    def released_as(self, name: str, first: int) -> int:
+        """The entry that has released the window of a schedule that begins at a tick; 0 if none has."""
+        row = self._one("SELECT number FROM entries WHERE name=? AND first=? LIMIT 1", name, first)
+        return int(row[0]) if row else 0
 
     def _refuse_early(self, release: Release) -> None:
         """Refuse a window that begins before the time that an operator has set."""

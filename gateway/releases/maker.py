@@ -34,6 +34,7 @@ from gateway.releases.allowance import (
 )
 from gateway.releases.config import Audience
 from gateway.releases.entries import (
+    CHARGED_BEFORE,
     PER_NAT,
     SITE,
     Drawn,
@@ -52,7 +53,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "Maker"]
+__all__ = ["EmptyWindowError", "Maker", "drawn_of"]
 
 
 Versions = dict[int, tuple[Policy, int, int]]
@@ -227,7 +228,6 @@ class Counts:
 
 
 _NO_CHARGE = "post-processing: this audience sees the symbols"
-_CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
 
 
 class EmptyWindowError(ReleaseError):
@@ -293,13 +293,13 @@ class Maker:
             scale=str(inputs.largest_scale(scale)),
             topic=job.topic,
             basis="" if basis is None else basis.model_dump_json(),
-            reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
+            reason="" if min(charges.values()) else _NO_CHARGE if to_site else CHARGED_BEFORE,
         )
         if not to_site:
             self._refuse_loud(job, release)
         return self.ledger.reserve(
             release,
-            lambda number: self._drawn(job, release, promise, inputs.with_noise(scale, self.draw), number),
+            lambda number: drawn_of(job, release, promise, inputs.with_noise(scale, self.draw), number),
             time_us=self.now_us(),
             progress=progress,
         )
@@ -401,14 +401,16 @@ class Maker:
     def _dated(self, policy: Policy, first: int, last: int) -> Counted:
         return Counted(policy, dated(policy, self.history(policy.device, policy.stream)), first, last)
 
-    def _drawn(self, job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> Drawn:
-        tables = dict.fromkeys(part.table for part in drawn.counts)
-        return Drawn(
-            _frame(job, release, promise, drawn, number).encode(),
-            canonical(job.question.document()),
-            canonical(drawn.document()),
-            tuple(map(canonical_table, tables)),
-        )
+
+def drawn_of(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> Drawn:
+    """What the ledger keeps of a release with this entry number."""
+    tables = dict.fromkeys(part.table for part in drawn.counts)
+    return Drawn(
+        _frame(job, release, promise, drawn, number).encode(),
+        canonical(job.question.document()),
+        canonical(drawn.document()),
+        tuple(map(canonical_table, tables)),
+    )
 
 
 def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> ReleaseFrame:
@@ -441,4 +443,6 @@ def _frame(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noi
         time=wall_time(job.clock, release.first + job.plan.length),
         since=wall_time(job.clock, release.first),
         useful=job.useful,
+        helper=job.helper,
+        honest=job.honest,
     )

@@ -206,6 +206,9 @@ class ReleaseSchedule:
 
     Counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`; `seconds` is
     monotonic. `impossible` jobs, by name, are left out; `refused` is told of a window the name of its job, and why.
+
+    Attributes:
+        also: topics of releases that others make.
     """
 
     def __init__(
@@ -246,6 +249,7 @@ class ReleaseSchedule:
         self._sent_through = 0
         self._again: deque[int] | None = None
         self._in_flight: dict[int, int] = {}
+        self.also: frozenset[str] = frozenset()
 
     @property
     def finished(self) -> bool:
@@ -266,6 +270,11 @@ class ReleaseSchedule:
         """There is a new connection: what waited for it comes now; nothing is published before the first."""
         self._connected = self._seconds()
         self._again = None
+
+    def made(self) -> None:
+        """Note that the ledger has a release that somebody else has made."""
+        self._counters["releases"] += 1
+        self._waiting = True
 
     def unsettled(self) -> None:
         """Somebody has come back who takes frames: what is missing may be on its way."""
@@ -471,7 +480,7 @@ class ReleaseSchedule:
         if self._again is None and self._can_start:
             self._again = deque(self._ledger.newest_published(self._sent_through))
         while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
-            known = any(job.topic == entry.topic for job in self._jobs)
+            known = entry.topic in self.also or any(job.topic == entry.topic for job in self._jobs)
             payload = entry.payload if known else b""  # of a release that is made no more, the broker keeps nothing
             if (message_id := self._link.publish(entry.topic, payload, retain=True)) is None:
                 return

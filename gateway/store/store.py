@@ -20,6 +20,7 @@ from gateway.store.coverage import Coverage, Place, Shifts, Span
 from gateway.store.engine import Database, Kind, Lease, among
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
+from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
 from gateway.store.versions import VersionStore
 
@@ -187,7 +188,7 @@ CREATE TABLE outbox (
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
-_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore)
+_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore, SumStore)
 KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
 _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
 
@@ -230,6 +231,7 @@ class Store:
         self.conflicts = ConflictStore(self._db, self._owns)
         self.discovered = DiscoveryStore(self._db)
         self.versions = VersionStore(self._db)
+        self.sums = SumStore(self._db)
 
     def close(self) -> None:
         """Close it, and let others have it."""

@@ -1,0 +1,351 @@
+"""Sums of homes: reports are kept until a window is settled, one set of it is asked for, once, and its sum released.
+
+A window goes one way: reports come until its deadline; then its one set is fixed, in the transaction in which later
+reports become late for ever; the helper is asked, with the same bytes each minute for a day; its first answer to this
+very set opens it. Everything else loses the window: too few, or no answer. Parts leave this store to nobody; they are
+removed with the window. Source: docs/proofs/sums.md, docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from fugu.contract.envelope import Envelope
+from fugu.contract.errors import FuguError, Reason, RefusedError
+from fugu.contract.group_frames import (
+    NoSum,
+    OpeningAnswer,
+    OpeningRequest,
+    Report,
+    numbers,
+    pages,
+    set_digest,
+    signed_total,
+)
+from fugu.contract.groups import GroupDocument, SharedWindow, check_signed
+from fugu.contract.topics import topic_of
+from fugu.mqtt import Link
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import SymbolModel
+from gateway.journal import TOLERANCE_US, Heard
+from gateway.part import Message, Part
+from gateway.recorder import Accounted, Recorder
+from gateway.release_part import Releasing
+from gateway.releases.entries import LedgerError
+from gateway.releases.statistics import ReleaseError
+from gateway.releases.sums import OpenedSum, sum_names
+from gateway.store.store import Store
+from gateway.store.sums import Asked, Kept
+
+__all__ = ["Reports", "Sums"]
+
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_AGAIN_SECONDS = 60.0
+_DAY_US = 86_400_000_000
+_PAGES = 8
+"""Pages of a request that are given to the connection at once."""
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+class Reports(Part):
+    """Takes the reports of devices: what was taken of a round is durable together, and then acknowledged.
+
+    `owe` is told the devices whose watermark has moved, `refused` device and reason of a message that is none, `tell`
+    what has come. Counts `report_` with `stored`, `late`, `duplicate` or `conflict`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        counters: Counter[str],
+        owe: Callable[[str], None],
+        refused: Callable[[str, Reason], None],
+        tell: Callable[[Sequence[Heard]], None],
+        now_us: Callable[[], int] = _now_us,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._recorder = recorder
+        self._counters = counters
+        self._owe = owe
+        self._refused = refused
+        self._tell = tell
+        self._now_us = now_us
+        self._taken: list[tuple[str, str, SharedWindow, Report]] = []
+
+    def heard(self, message: Message) -> bool:
+        """Take a report."""
+        try:
+            parsed = message.parsed
+        except FuguError:
+            return False  # whoever else reads it counts it
+        if parsed.kind != "report" or parsed.fleet != self._catalogue.fleet:
+            return False
+        self._counters["received"] += 1
+        try:
+            report = Report.decode(message.payload)
+            self._taken.append(
+                (parsed.device, parsed.stream, self._window(parsed.device, parsed.stream, report), report)
+            )
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            self._refused(parsed.device, error.reason)
+        return True
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Keep what was taken, and acknowledge it. Raises DatabaseError: devices send it again."""
+        taken, self._taken = self._taken, []
+        if not taken:
+            return
+        counted: Counter[str] = Counter()
+        ends = [Accounted(device, stream, report, window.group) for device, stream, window, report in taken]
+        self._recorder.account(ends, lambda: counted.update(map(self._keep, taken)))
+        self._counters.update(counted)
+        for device, stream, window, report in taken:
+            self._catalogue.ran(device, stream, report.policy_version)
+            self._owe(device)
+            last = window.group.start + (report.number + 1) * window.group.length - 1
+            self._tell([Heard(device, stream, report.policy_version, last, 0)])
+
+    @property
+    def finished(self) -> bool:
+        """True if nothing waits to be kept."""
+        return not self._taken
+
+    def _window(self, device: str, stream: str, report: Report) -> SharedWindow:
+        policy = self._catalogue.find(device, stream, report.policy_version, SymbolModel).policy
+        window = next((one for one in policy.sums if one.name == report.window), None)
+        if window is None:
+            raise RefusedError(f"policy version {policy.version} has no sum {report.window}", Reason.UNKNOWN_WINDOW)
+        group = window.group
+        wanted = group.digest, group.numbers, device
+        if (report.document, len(report.observed), report.sealed.device) != wanted:
+            raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
+        if max(report.observed) > group.length:
+            raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
+        if group.begins_us(report.number + 1) > self._now_us() + max(TOLERANCE_US, 2 * group.period_us):
+            raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
+        return window
+
+    def _keep(self, taken: tuple[str, str, SharedWindow, Report]) -> str:
+        device, _, window, report = taken
+        through = self._store.sums.through(report.document)
+        late = through is not None and report.number <= through
+        if late or window.group.due_us(report.number) <= self._now_us():
+            return "report_late"
+        return f"report_{self._store.sums.add(report, device)}"
+
+
+class _Sending(NamedTuple):
+    asked: Asked
+    rest: Iterator[OpeningRequest]
+
+
+class Sums(Part):
+    """Settles windows, asks the helper, and has what opens released; the process that makes releases has this.
+
+    `lost` is told the name of a group and why a window of it has no sum. Counts `sums`, `sums_lost`, `sums_refused`
+    (answers that are none), `sums_asked`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        link: Link,
+        releasing: Releasing | None,
+        counters: Counter[str],
+        lost: Callable[[str, str], None],
+        now_us: Callable[[], int] = _now_us,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._link = link
+        self._releasing = releasing
+        self._counters = counters
+        self._lost = lost
+        self._now_us = now_us
+        self._seconds = seconds
+        self._groups: dict[bytes, GroupDocument] = {}
+        self._answers: dict[Asked, OpeningAnswer] = {}
+        self._again: dict[Asked, float] = {}
+        self._sending: _Sending | None = None
+        self.topics = (topic_of("group_answer", catalogue.fleet, "+"),)
+        self.renew()
+
+    def renew(self) -> None:
+        """The catalogue may have changed: policies have other groups."""
+        found: dict[bytes, GroupDocument] = {}
+        for device, stream in self._catalogue.symbol_streams():
+            for policy in self._catalogue.policies(device, stream):
+                found.update((one.group.digest, one.group) for one in policy.sums)
+        self._groups = found
+        if self._releasing is not None:
+            self._releasing.also(name for group in found.values() for name in sum_names(group))
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """Ask again: the helper may not have heard."""
+        self._again.clear()
+        self._sending = None
+
+    def heard(self, message: Message) -> bool:
+        """Take note of the first answer to a set that was asked for."""
+        try:
+            parsed = message.parsed
+        except FuguError:
+            return False
+        if parsed.kind != "group_answer" or parsed.fleet != self._catalogue.fleet:
+            return False
+        self._counters["received"] += 1
+        try:
+            self._note(parsed.group, Envelope.decode(message.payload))
+        except FuguError as error:
+            self._counters[error.reason] += 1
+        return True
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Do one piece of work: settle, open, or send. Raises DatabaseError, and goes on with the same later."""
+        self._settle()
+        for asked in self._store.sums.asked():
+            group = self._groups.get(asked.document)
+            if (answer := self._answers.get(asked)) is not None and group is not None:
+                self._open(asked, group, answer)
+                del self._answers[asked]
+            elif group is None or self._now_us() > group.due_us(asked.number) + _DAY_US:
+                self._lose(asked, group, "its helper has not answered for a day")
+        self._send()
+        self.due = 0.0 if self._sending is not None else self._seconds() + _LOOK_SECONDS
+
+    def details(self) -> dict[str, object]:
+        """How many windows wait for their helper."""
+        return {"sums_waiting": len(self._again)}
+
+    def _settle(self) -> None:
+        """Fix the sets of all windows that are due, in the transaction that makes later reports late."""
+        for digest, group in self._groups.items():
+            due = (self._now_us() - group.deadline * 1_000_000 - group.epoch_us) // group.period_us
+            newest = (due - group.start) // group.length - 1
+            through = self._store.sums.through(digest)
+            if newest < 0 or (through is not None and newest <= through):
+                continue
+            with self._store.transaction():
+                waiting = self._store.sums.waiting(digest, newest)
+                short = [number for number in waiting if not self._fix(digest, group, number)]
+                self._store.sums.settle(digest, newest)
+            for number in short:
+                self._say_lost(group, number, f"fewer than {group.least} homes have reported")
+
+    def _fix(self, digest: bytes, group: GroupDocument, number: int) -> bool:
+        members: dict[bytes, Kept] = {}
+        for report in self._store.sums.reports(digest, number):
+            members.setdefault(report.sealed.member, report)
+        if self._releasing is None or len(members) < group.least:
+            self._store.sums.remove(digest, number)
+            return False
+        sealed = [report.sealed for report in members.values()]
+        asked = Asked(digest, number, set_digest(digest, number, sealed))
+        self._store.sums.fix(asked, [one.device for one in sealed])
+        self._counters["sums_asked"] += 1
+        return True
+
+    def _note(self, name: str, envelope: Envelope) -> None:
+        answer = OpeningAnswer.decode(envelope.payload)
+        asked = Asked(answer.document, answer.number, answer.request)
+        group = self._groups.get(answer.document)
+        if group is None or asked in self._answers or asked not in self._store.sums.asked():
+            return  # of another set, of another gateway, or said once more
+        check_signed(envelope, "answer", bytes.fromhex(group.helper))
+        if (answer.fleet, answer.group, name) != (group.fleet, group.name, group.name):
+            raise RefusedError("an answer of another group", Reason.WINDOW_MISMATCH)
+        members, chosen = answer.members, [one.sealed for one in self._store.sums.chosen(*asked[:2])]
+        if set_digest(*asked[:2], chosen) != asked.request:  # a home has been forgotten since
+            raise RefusedError("an answer about a set that is here no more", Reason.WINDOW_MISMATCH)
+        if not answer.reason and not (
+            group.least <= len(members) and max(members) < len(chosen) and len(numbers(answer.sums)) == group.numbers
+        ):
+            raise RefusedError("an answer that is not about the set that was asked for", Reason.WINDOW_MISMATCH)
+        self._answers[asked] = answer
+        self.due = 0.0
+
+    def _open(self, asked: Asked, group: GroupDocument, answer: OpeningAnswer) -> None:
+        if answer.reason:
+            self._lose(asked, group, _WHY[answer.reason])
+            return
+        assert self._releasing is not None  # nothing was asked else
+        chosen = self._store.sums.chosen(asked.document, asked.number)
+        members = [chosen[i] for i in answer.members]
+        devices = [(one.sealed.device, one.version) for one in members]
+        parts = [numbers(one.parts) for one in members]
+        for place, masks in enumerate(numbers(answer.sums)):
+            total = signed_total([masks, *(part[place] for part in parts)])
+            observed = sum(one.observed[place] for one in members)
+            opened = OpenedSum(group, place, asked.number, devices, total, observed)
+            try:
+                self._releasing.release(sum_names(group)[place], opened)
+            except (LedgerError, ReleaseError) as error:
+                self._lose(asked, group, str(error))
+                return
+        self._remove(asked)
+        self._counters["sums"] += 1
+
+    def _lose(self, asked: Asked, group: GroupDocument | None, why: str) -> None:
+        self._remove(asked)
+        if group is not None:
+            self._say_lost(group, asked.number, why)
+
+    def _say_lost(self, group: GroupDocument, number: int, why: str) -> None:
+        why = why if self._releasing is not None else "this gateway has no releases: say releases in its file"
+        first = group.start + number * group.length
+        self._counters["sums_lost"] += 1
+        _log.warning("no sum of %s: ticks %d..%d: %s", group.name, first, first + group.length - 1, why)
+        self._lost(group.name, why)
+
+    def _remove(self, asked: Asked) -> None:
+        with self._store.transaction():
+            self._store.sums.remove(asked.document, asked.number)
+        self._again.pop(asked, None)
+        if self._sending is not None and self._sending.asked == asked:
+            self._sending = None
+
+    def _send(self) -> None:
+        """Send some pages of the request that is due; in order, because the helper takes them so."""
+        if not self._link.connected:
+            return
+        now = self._seconds()
+        waiting = self._store.sums.asked()
+        self._again = {asked: self._again.get(asked, now) for asked in waiting}
+        if self._sending is None:
+            asked = next((one for one in waiting if self._again[one] <= now and one.document in self._groups), None)
+            if asked is None:
+                return
+            sealed = [one.sealed for one in self._store.sums.chosen(asked.document, asked.number)]
+            self._sending = _Sending(asked, pages(asked.document, asked.number, sealed))
+            self._again[asked] = now + _AGAIN_SECONDS
+        topic = topic_of("group_request", self._catalogue.fleet, self._groups[self._sending.asked.document].name)
+        for _ in range(_PAGES):
+            if (page := next(self._sending.rest, None)) is None:
+                self._sending = None
+                return
+            if self._link.publish(topic, page.encode()) is None:
+                self._again[self._sending.asked] = now + 1.0  # from its first page
+                self._sending = None
+                return
+
+
+_WHY: dict[NoSum, str] = {
+    "too-few": "its helper has too few of these homes among its members",
+    "key-gone": "its helper no longer has the key that opens it",
+    "not-mine": "its helper has another document",
+}

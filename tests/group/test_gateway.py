@@ -1,0 +1,89 @@
+"""The gateway's part in sums of homes: real processes, one set of each window, and nothing of a part anywhere else."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from fugu.contract.group_frames import OpeningRequest, digits
+from fugu.contract.reports import ReleaseFrame
+from fugu.mqtt import Broker, Link
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.groups import PUBLIC
+from tests.support.processes import GatewayProcess
+from tests.support.street import HelperProgram, street
+
+
+class Ear:
+    """All that was heard on some topics, in order."""
+
+    def __init__(self, broker: Broker, *topics: str) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self._link = Link(broker, client_id="ear", subscriptions=topics, on_message=self._heard)
+
+    def of(self, topic: str) -> list[bytes]:
+        """The messages of a topic."""
+        return [payload for heard, payload in self.messages if heard == topic]
+
+    def __enter__(self) -> Self:
+        self._link.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._link.stop()
+
+    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self.messages.append((topic, payload))
+
+
+def left(store: Path) -> tuple[int, int]:
+    """How many reports and sets a store has."""
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db:
+        return tuple(db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] for table in ("reports", "asked"))  # type: ignore[return-value]
+
+
+@pytest.mark.long
+def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> None:
+    with Mosquitto() as server, Ear(server.broker, "fugu/2/home/release/#", "fugu/2/home/group/#") as ear:
+        document, homes = street(tmp_path, server.broker, [0.0, 1.0, 1.0], deadline=1)
+        (tmp_path / "policies").mkdir()
+        for home in homes:
+            (tmp_path / "policies" / f"{home.name}.json").write_bytes((home.config.parent / "policy.json").read_bytes())
+        (tmp_path / "releases.toml").touch()
+        helper = HelperProgram(
+            tmp_path / "helper", server.broker, document, members={home.name: home.digits for home in homes}
+        )
+        gateway = GatewayProcess(tmp_path, server.broker, releases=tmp_path / "releases.toml")
+        try:
+            wait_until(gateway.hears, "the gateway")
+            for home in homes:
+                home.start()
+            topic = "fugu/2/home/release/site/street"
+            wait_until(lambda: len(ear.of(topic)) >= 2, "two sums")
+            gateway.kill()
+            gateway = GatewayProcess(tmp_path, server.broker, releases=tmp_path / "releases.toml")
+            wait_until(lambda: len({one.first for one in frames(ear, topic)}) >= 3, "a sum after the gateway's death")
+            for home in homes:
+                home.stop()
+        finally:
+            helper.kill()
+            gateway.stop()
+        for frame in frames(ear, topic):
+            assert (frame.devices, frame.audience, frame.query, frame.states) == (3, "site", "count", ("high",))
+            assert (frame.helper, frame.honest) == (digits(PUBLIC), 2)
+            assert frame.low[0] <= 2 / 3 * frame.observed <= frame.high[0]
+        requested: dict[int, set[bytes]] = {}
+        for payload in ear.of("fugu/2/home/group/street/request"):
+            page = OpeningRequest.decode(payload)
+            requested.setdefault(page.number, set()).add(page.request)
+        assert requested
+        assert all(len(sets) == 1 for sets in requested.values()), "one set of a window, ever"
+
+
+def frames(ear: Ear, topic: str) -> list[ReleaseFrame]:
+    """The releases that were heard on a topic."""
+    return [ReleaseFrame.decode(payload) for payload in ear.of(topic) if payload]
