@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.errors import FuguError, Reason, cause, printable
-from fugu.contract.groups import SharedWindow
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
@@ -498,7 +497,7 @@ class Monitor:
 def _frame_seconds(policy: AnyPolicy) -> float:
     ticks = policy.frame_ticks
     if not isinstance(policy, MeasurePolicy) and policy.table is None:
-        ticks = min(one.group.length if isinstance(one, SharedWindow) else one.stride for one in policy.counted)
+        ticks = min([*(window.stride for window in policy.windows), *(each.length for each in policy.sums)])
     return ticks * policy.clock.period_us / 1e6
 
 

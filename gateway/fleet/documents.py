@@ -332,10 +332,8 @@ def worth(policy: AnyPolicy) -> Worth:
         told = bound.rows(policy.clock.period_us, promise.epsilon)
         if policy.table is None and not policy.windows:
             sums = min((one.group for one in policy.sums), key=lambda group: 1 / (group.rate * group.length))
-            off, unit = float(1 / (sums.rate * sums.length * sums.least)), f"of the share of {sums.name}, over all homes"
-                float(1 / (sums.rate * sums.length * sums.least)),
-                f"of the share of {sums.name}, over its homes",
-            )
+            off = float(1 / (sums.rate * sums.length * sums.least))
+            unit = f"of the share of {sums.name}, over its homes"
             return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
         if policy.table is None:
             best = min(

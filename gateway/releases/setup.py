@@ -45,6 +45,7 @@ from gateway.store.store import Released, Store
 __all__ = [
     "ReleaseRecord",
     "histories_in",
+    "history_in_store",
     "ledger_problem",
     "open_releases",
     "release_now",
@@ -297,7 +298,7 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        history = history or partial(_stored, store, catalogue)
+        history = history or partial(history_in_store, store, catalogue)
         maker = Maker(store, catalogue, opened, secrets.randbelow, now, history)
 
         def renew() -> None:
@@ -323,10 +324,10 @@ def histories_in(location: Location, fleet: str) -> Iterator[Callable[[str, str]
     catalogue = Catalogue(fleet)
     with closing(Store(location, create=False)) as store:
         catalogue.retire(store.policy_documents())
-        yield partial(_stored, store, catalogue)
+        yield partial(history_in_store, store, catalogue)
 
 
-def _stored(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
+def history_in_store(store: Store, catalogue: Catalogue, device: str, stream: str) -> History:
     """The ticks of a stream as a store has them, under policies that a catalogue has."""
 
     def own(device: str, stream: str) -> History:
