@@ -28,7 +28,7 @@ from edge_agent import __main__ as agent
 from fugu_cli import app, edge
 from fugu_cli.commands import subscribe
 
-PACKAGES = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli")
+PACKAGES = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli", "fugu_helper")
 CHAIN_CLASSES = ("Chains", "Chain", "MarkovChain")
 _QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 

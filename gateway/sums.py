@@ -31,7 +31,7 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
-from gateway.journal import TOLERANCE_US, Heard
+from gateway.journal import Heard, newest_tick
 from gateway.part import Message, Part
 from gateway.recorder import Accounted, Recorder
 from gateway.release_part import Releasing
@@ -39,7 +39,7 @@ from gateway.releases.entries import LedgerError
 from gateway.releases.statistics import ReleaseError
 from gateway.releases.sums import OpenedSum, sum_names
 from gateway.store.store import Store
-from gateway.store.sums import Asked, Kept
+from gateway.store.sums import Asked, StoredReport
 
 __all__ = ["Reports", "Sums"]
 
@@ -134,7 +134,7 @@ class Reports(Part):
             raise RefusedError(f"a report of another document of {report.window}", Reason.WINDOW_MISMATCH)
         if max(report.observed) > group.length:
             raise RefusedError(f"more ticks than window {report.window} has", Reason.WINDOW_MISMATCH)
-        if group.begins_us(report.number + 1) > self._now_us() + max(TOLERANCE_US, 2 * group.period_us):
+        if group.start + (report.number + 1) * group.length - 1 > newest_tick(policy.clock, self._now_us()):
             raise RefusedError("the report is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
         return window
 
@@ -248,7 +248,7 @@ class Sums(Part):
                 self._say_lost(group, number, f"fewer than {group.least} homes have reported")
 
     def _fix(self, digest: bytes, group: GroupDocument, number: int) -> bool:
-        members: dict[bytes, Kept] = {}
+        members: dict[bytes, StoredReport] = {}
         for report in self._store.sums.reports(digest, number):
             members.setdefault(report.sealed.member, report)
         if self._releasing is None or len(members) < group.least:

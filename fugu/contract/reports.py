@@ -362,8 +362,8 @@ class ReleaseFrame(JsonMessage):
         Text(0, 35, "^(([0-9]{5} ){5}[0-9]{5})?$"),
         "Of a sum of homes the digits of the helper's key: epsilon holds if the helper keeps its word and `honest` of "
         "these homes are real and honest; otherwise a home's exact count may be known. Else empty.",
-    ] = ""
-    honest: Annotated[int, Integer(0, _MOST_DEVICES), "Of a sum of homes, how many that are; else 0."] = 0
+    ]
+    honest: Annotated[int, Integer(0, _MOST_DEVICES), "Of a sum of homes, how many that are; else 0."]
 
     def labels(self) -> Sequence[str]:
         """The states, of a histogram."""

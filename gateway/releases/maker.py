@@ -403,7 +403,7 @@ class Maker:
 
 
 def drawn_of(job: Job, release: Release, promise: tuple[Audience, int], drawn: Noisy, number: int) -> Drawn:
-    """What the ledger keeps of a release with this entry number."""
+    """Write out for the ledger a release with this entry number."""
     tables = dict.fromkeys(part.table for part in drawn.counts)
     return Drawn(
         _frame(job, release, promise, drawn, number).encode(),

@@ -15,11 +15,11 @@ import msgpack
 from fugu.contract.group_frames import Report, SealedMasks
 from gateway.store.engine import Database
 
-__all__ = ["Asked", "Kept", "SumStore"]
+__all__ = ["Asked", "StoredReport", "SumStore"]
 
 
-class Kept(NamedTuple):
-    """What a site needs of a report: ticks that were observed and parts, for each number, and what the helper opens."""
+class StoredReport(NamedTuple):
+    """The part of a report that a site needs: observed ticks and parts, for each number, and what the helper opens."""
 
     version: int
     observed: tuple[int, ...]
@@ -88,11 +88,11 @@ CREATE TABLE asked (
         )
         return [int(number) for (number,) in rows]
 
-    def reports(self, document: bytes, number: int) -> list[Kept]:
+    def reports(self, document: bytes, number: int) -> list[StoredReport]:
         """All reports of a window, by device."""
         return self._reports("", document, number)
 
-    def chosen(self, document: bytes, number: int) -> list[Kept]:
+    def chosen(self, document: bytes, number: int) -> list[StoredReport]:
         """The set of a window, in its order."""
         return self._reports(f" AND place>={_PLACED}", document, number)
 
@@ -112,10 +112,10 @@ CREATE TABLE asked (
         for table in ("reports", "asked"):
             self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
 
-    def _reports(self, where: str, document: bytes, number: int) -> list[Kept]:
+    def _reports(self, where: str, document: bytes, number: int) -> list[StoredReport]:
         query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{where} ORDER BY place, device"
         return [
-            Kept(
+            StoredReport(
                 version,
                 tuple(json.loads(observed)),
                 bytes(parts),

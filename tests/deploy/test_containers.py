@@ -128,6 +128,7 @@ def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> 
         "gateway",
         "fugu",
         "fugu_cli",
+        "fugu_helper",
         "deploy/systemd",
     }
 

@@ -14,7 +14,6 @@ from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TopicError
 from fugu.contract.group_frames import (
     OpeningAnswer,
-    OpeningKey,
     OpeningRequest,
     SealedMasks,
     digits,
@@ -22,56 +21,11 @@ from fugu.contract.group_frames import (
     pages,
     signed_total,
 )
-from fugu.contract.groups import GroupDocument, check_signed
+from fugu.contract.groups import check_signed
 from fugu_helper.members import MemberError, Members, is_weak
-from fugu_helper.opening import DAY, Group, GroupFacts
-from tests.support.groups import HELPER, PUBLIC, Member, group, signed
-
-HOMES = [Member(f"home-{i}") for i in range(6)]
-DOCUMENT = group(honest=3, colluding=1)
-
-
-def facts(document: GroupDocument) -> GroupFacts:
-    return GroupFacts(
-        *(document.fleet, document.name, document.digest, signed(document).encode()),
-        *(document.least, document.numbers, document.begins_us(0), document.length * document.period_us),
-        *(document.deadline, document.valid_from),
-    )
-
-
-class Helper:
-    """A group at its helper, on clocks that the test sets."""
-
-    def __init__(self, *documents: GroupDocument, members: Sequence[Member] = HOMES) -> None:
-        self.members = {member.name: member.public for member in members}
-        self.group = Group(
-            [facts(one) for one in documents or (DOCUMENT,)],
-            HELPER,
-            lambda name, public: not is_weak(public) and self.members.get(name) == public,
-        )
-        self.unix, self.elapsed = 1_772_323_200.0, 100.0
-        self.group.maintain(self.unix, self.elapsed)
-
-    @property
-    def key(self) -> OpeningKey:
-        return OpeningKey.decode(Envelope.decode(self.group.opening_key).payload)
-
-    def pass_time(self, seconds: float) -> None:
-        self.unix, self.elapsed = self.unix + seconds, self.elapsed + seconds
-        self.group.maintain(self.unix, self.elapsed)
-
-    def ask(
-        self, reports: Sequence[SealedMasks], number: int = 5, document: GroupDocument = DOCUMENT
-    ) -> OpeningAnswer | None:
-        answers = [self.group.take(page, self.elapsed) for page in pages(document.digest, number, reports)]
-        assert not any(answers[:-1])
-        return None if answers[-1] is None else read(answers[-1])
-
-
-def read(answer: bytes) -> OpeningAnswer:
-    envelope = Envelope.decode(answer)
-    check_signed(envelope, "answer", PUBLIC)
-    return OpeningAnswer.decode(envelope.payload)
+from fugu_helper.opening import DAY, Group
+from tests.support.groups import PUBLIC, Member, group
+from tests.support.opening import DOCUMENT, HOMES, Helper, facts, read
 
 
 def reports(helper: Helper, number: int = 5, homes: Sequence[Member] = HOMES) -> list[SealedMasks]:

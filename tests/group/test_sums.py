@@ -28,8 +28,8 @@ from gateway.releases.setup import history_in_store
 from gateway.releases.sums import release_sum
 from gateway.store.store import Store
 from gateway.sums import Reports, Sums
-from tests.group.test_opening import DOCUMENT, HOMES, Helper
 from tests.support.groups import HELPER, member_policy, signed
+from tests.support.opening import DOCUMENT, HOMES, Helper
 
 WINDOW = SharedWindow.of(signed(DOCUMENT))
 NUMBER = 5

@@ -36,6 +36,8 @@ RELEASE_FRAME = ReleaseFrame(
     time=datetime(2026, 3, 1, 3, tzinfo=UTC),
     since=datetime(2026, 3, 1, 2, tzinfo=UTC),
     useful=True,
+    helper="",
+    honest=0,
 )
 _TIME = datetime(2026, 3, 1, 7, 30, 0, 250_000, UTC)
 STATE_ESTIMATE = StateEstimate(

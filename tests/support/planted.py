@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 __all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "changed", "find", "functions", "mutants", "planted", "text"]
 
-PRODUCT = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "gateway")
+PRODUCT = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "fugu_helper", "gateway")
 KINDS = ("privacy", "loss", "other")
 TABLE = Path(__file__).parents[1] / "mutants" / "mutants.toml"
 

@@ -110,12 +110,16 @@ ROOMS: dict[str, set[str]] = {
         *("gateway.estimates", "gateway.health", "gateway.journal", "gateway.part", "gateway.releases"),
         *("gateway.settings", "gateway.shard_watch", "gateway.store"),
     },
+    "gateway.sums": {
+        *("fugu.contract", "fugu.mqtt", "gateway.estimates", "gateway.journal", "gateway.part", "gateway.recorder"),
+        *("gateway.release_part", "gateway.releases", "gateway.store"),
+    },
     "gateway.duties": {
         *(_EDGE | {"fugu.places"}),
         *("gateway.contradictions", "gateway.describe", "gateway.estimates", "gateway.fleet", "gateway.health"),
         *("gateway.home_assistant", "gateway.location", "gateway.part", "gateway.place_tables", "gateway.publisher"),
         *("gateway.recorder", "gateway.release_part", "gateway.releases", "gateway.retention", "gateway.settings"),
-        *("gateway.shard_watch", "gateway.shards", "gateway.shared_subscriptions", "gateway.store"),
+        *("gateway.shard_watch", "gateway.shards", "gateway.shared_subscriptions", "gateway.store", "gateway.sums"),
     },
     "gateway.loop": {
         *_EDGE,

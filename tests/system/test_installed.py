@@ -59,7 +59,7 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
 
 def holds_all_files(wheel: Path, archive: Path) -> None:
     """Fail unless both have every file of the packages, above all those that are no modules."""
-    packages = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli")
+    packages = ("edge_agent", "gateway", "firmware_sim", "fugu", "fugu_cli", "fugu_helper")
     tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
     found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
