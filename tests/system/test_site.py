@@ -86,20 +86,24 @@ def test_the_six_pictures_are_those_that_the_code_draws_and_the_page_says_their_
 
 
 def test_the_notebook_runs_and_stores_no_output(tmp_path: Path) -> None:
+    """Whoever runs all of it at first has no gateway's store, and may run a cell again."""
     pytest.importorskip("matplotlib")
     text = (ROOT / "docs/notebooks/home.ipynb").read_text()
     cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert [cell["outputs"] for cell in cells] == [[]] * len(cells)
     assert {cell["execution_count"] for cell in cells} == {None}
     assert "truth=True" not in "".join("".join(cell["source"]) for cell in cells)
-    fill_store(tmp_path / "home.db", ("watch",), ticks=3_000)
-    program = "\n".join("".join(cell["source"]) for cell in cells).replace("10 * 1440", "6 * 1440")
+    fill_store(tmp_path / "filled.db", ("watch",), ticks=3_000)
+    *_, saves, reads = sources = ["".join(cell["source"]) for cell in cells]
+    again = [saves, 'Path("filled.db").rename("home.db")', reads]
+    program = "\n".join([*sources, *again]).replace("10 * 1440", "6 * 1440")
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(
         [*shell_words(), "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "\nUseful: the share of 'on' over 8 h, " in f"\n{done.stdout}"
+    assert done.stdout.index("home.db is not here") < done.stdout.index("Name: probability")
     assert {path.name for path in (tmp_path / "plan").iterdir()} == {"policy.json", "agent.toml", "plan.html"}
 
 
