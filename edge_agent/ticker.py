@@ -107,9 +107,14 @@ class Stream:
         return state
 
     def first_share_us(self, now_us: int) -> int | None:
-        """Wall time at which its first whole window or full frame leaves; None if it draws nothing."""
+        """Wall time at which its next window or full frame leaves; None if it draws nothing.
+
+        A window that was under way before a restart goes on; else it is the first whole one.
+        """
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
+        under_way = (window.last(index) for window, counter in self.windows.counters for index in counter.open)
+        ends += [last for last in under_way if last >= tick]
         if self.plan.noise is not None:
             ends.append(tick + self.plan.frame_ticks - 1)
         return self.clock.time_of(min(ends)) if ends else None

@@ -16,6 +16,8 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import SharedSensor
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.ticker import Stream
+from edge_agent.window import StreamWindows
+from edge_agent.window_file import WindowRecord
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.topics import topic_of
@@ -243,5 +245,18 @@ def test_the_first_share_is_the_first_whole_window_or_the_first_full_frame(
         **({} if noise else {"noise": None}),
     )
     clock = TickClock(1_000_000, 500_000)
-    stream = Stream(plan, clock, SharedSensor(ReplaySensor([0.0], loop=True)), system_entropy(), next_tick - 1, None)  # type: ignore[arg-type]
+    counted = StreamWindows(plan.windows, [-1] * len(windows), system_entropy())
+    sensor = SharedSensor(ReplaySensor([0.0], loop=True))
+    stream = Stream(plan, clock, sensor, system_entropy(), next_tick - 1, counted)
     assert stream.first_share_us(1_000_000) == (None if share is None else clock.time_of(share))
+
+
+@pytest.mark.parametrize(("next_tick", "share"), [(5, 9), (9, 9), (10, 19), (15, 29)])
+def test_the_first_share_after_a_restart_is_that_of_the_window_that_goes_on(next_tick: int, share: int) -> None:
+    """A record of a window whose time is over is none."""
+    plan = stream_plan(windows=(WindowPlan("hour", 0, 10, 10, 1, (0, 0), 1, 1),), noise=None)
+    counted = StreamWindows(plan.windows, [-1], system_entropy(), 0, [[WindowRecord(0, 4, 5, (2,))]])
+    clock = TickClock(1_000_000, 500_000)
+    sensor = SharedSensor(ReplaySensor([0.0], loop=True))
+    stream = Stream(plan, clock, sensor, system_entropy(), next_tick - 1, counted)
+    assert stream.first_share_us(1_000_000) == clock.time_of(share)
