@@ -121,7 +121,7 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     if plan.useful:
         with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
             if (replay := _replay_of(plan, Path(folder))) is not None:
-                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated()))
+                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
                 page.show_replay(0, name=_PREPARED)
     shown = []
     for offer in offers:
@@ -193,7 +193,7 @@ def _show_nearest(page: Page, plan: Plan) -> None:
     with suppress(FuguError), tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         replay = _replay_of(replace(plan, details=details._replace(recommended=nearest)), Path(folder))
         if replay is not None:
-            draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated()))
+            draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
             page.show_replay(0, name=_PREPARED if plan.useful else _NEAREST)
 
 
@@ -218,7 +218,8 @@ def _offered(offer: Offer, options: AutoOptions) -> dict[str, str]:
     settings = ", ".join(
         f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in changed.items()
     )
-    more = f"It is {words.partition(', for ')[0].replace(' instead', '')}."
+    more = words.partition(": ")[2]
+    more = f"{more[:1].upper()}{more[1:].removesuffix('.')}."
     if other.epsilon > options.epsilon:
         before, after = sure_words(options.epsilon), sure_words(other.epsilon).removeprefix("from 50 % ")
         more += f" What that gives up: somebody gets {before} now, and {after} then."

@@ -90,6 +90,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
             wait_until(lambda: browser.count("tr[data-name='watch']") == 1, "the device")
             browser.open(pages["street"].address)
             wait_until(lambda: "This account has heard of no device" in browser.text("main"), "a word about that")
+            assert "fugu start, where a sensor is, plans and writes an agent's files" in browser.text("main")
             assert browser.count("tbody tr") == 0
             browser.open(f"{pages['street'].address}/device/watch")
             wait_until(lambda: "This account has heard nothing of the device itself" in browser.text("main"))

@@ -82,6 +82,7 @@ def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
         assert "whose report does not name them" not in browser.text("main")
         link.publish(topic_of("health", "home"), Health(True, alarms=(alarm,)).encode(), retain=True)
         wait_until(lambda: "At least 1,992 more devices have an alarm" in browser.text("main"), "the others")
+        assert browser.text(".tiles button:last-child span") == "● well, or with an alarm that names none"
         assert browser.text("[aria-pressed]:nth-child(2) strong") == "8"
         assert "watch-0007 and 1,992 more" in browser.text(".alarm")
         assert browser.violations() == []

@@ -459,6 +459,7 @@ def test_after_a_no_what_would_do_is_a_button(started: Started, tmp_path: Path) 
     wait_until(lambda: "no plan to write" in started.state()["stalled"], "a refusal")
     assert all("fugu" not in one["words"] and one["options"]["threshold"] == "10.0" for one in state["offers"])
     assert state["offers"], "an epsilon that does"
+    assert state["offers"][0]["more"].startswith("The share at 10 or above over ")
     options = state["offers"][-1]["options"]
     assert started.do("plan", **options) == 202
     wait_until(lambda: "The plan is below" in started.state()["stage"], "a yes")

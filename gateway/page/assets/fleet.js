@@ -15,12 +15,13 @@ export function fleet(main, listen) {
       for (const one of tiles) one.button.setAttribute("aria-pressed", String(one.condition === condition));
       ask();
     };
-    const button = make("button", { type: "button", "aria-pressed": String(condition === ""), onclick: choose }, count, make("span", {}, text));
-    return { condition, count, button };
+    const words = make("span", {}, text);
+    const button = make("button", { type: "button", "aria-pressed": String(condition === ""), onclick: choose }, count, words);
+    return { condition, count, words, text, button };
   });
   const gateway = make("div", {});
   const rollout = make("p", { class: "small quiet" });
-  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: `${PREFIX}/releases` }, "its releases"), ".");
+  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: `${PREFIX}/releases` }, "its releases"), ". Otherwise none has connected yet. fugu start, where a sensor is, plans and writes an agent's files; fugu agent run begins it, with this broker.");
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const { rows, root: table } = tabulated("Devices", COLUMNS);
@@ -48,7 +49,10 @@ export function fleet(main, listen) {
   ask();
 
   function show(told) {
-    for (const { condition, count } of tiles) put(count, number(condition ? told.counts[condition] : told.total));
+    for (const { condition, count, words, text } of tiles) {
+      put(count, number(condition ? told.counts[condition] : told.total));
+      put(words, condition === "well" && told.unnamed ? `${text}, or with an alarm that names none` : text);
+    }
     const first = told.page * 50;
     put(place, told.found ? `${number(first + 1)}–${number(first + told.rows.length)} of ${number(told.found)}` : "no device");
     query.page = told.page;
