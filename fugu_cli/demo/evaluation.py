@@ -295,9 +295,8 @@ class Results:
     def use(self) -> str:
         """Say in a sentence how far off what was released is."""
         return (
-            f"Useful: the released shares are off by {100 * self.error:.1f} points on average (a share of 40 % reads "
-            f"{40 - 100 * self.error:.0f} to {40 + 100 * self.error:.0f} %), and {100 * self.inside:.0f} % of "
-            f"them by at most {100 * self.band:.0f} points."
+            f"Useful: the released shares are off by {100 * self.error:.1f} points on average, and "
+            f"{100 * self.inside:.0f} % of them by at most {100 * self.band:.0f} points."
         )
 
     @property

@@ -15,9 +15,10 @@ import pytest
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, topic_of
+from fugu.host.files import is_held
 from fugu.mqtt import Link
 from gateway.fleet.enrolled import FleetFiles
-from gateway.fleet.registry import Registry
+from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetLink, FleetService
 from gateway.part import Message
@@ -143,6 +144,14 @@ def test_a_rollout_from_the_registry_to_the_devices_and_back(broker: Mosquitto, 
     wait_until(lambda: late.got == [("d003", b"signed 1", True)])
     late.link.stop()
     devices.link.stop()
+
+
+def test_who_sends_documents_holds_the_registry_until_it_stops(broker: Mosquitto, path: Path) -> None:
+    assert is_held(serving(path)) is False
+    operator = Operator(path, broker)
+    assert is_held(serving(path)) is True
+    operator.link.stop()
+    assert is_held(serving(path)) is False
 
 
 def test_nothing_is_sent_before_devices_could_be_heard_and_never_more_than_so_many_a_second(
