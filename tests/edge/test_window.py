@@ -69,6 +69,14 @@ def test_tumbling_windows_count_the_states_that_they_name() -> None:
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
 
 
+def test_a_tick_without_a_state_is_observed_and_counts_nowhere() -> None:
+    """How many ticks a window says it has observed must not tell which of them had a reading."""
+    windows = counter(window_plan(length=4))
+    for tick, state in enumerate((1, None, 0, None)):
+        windows.observe(tick, state)
+    assert rows(windows.close(3)) == [(0, 4, (1,))]
+
+
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_tick_counts_in_a_place_elsewhere_or_has_none(profile: bool) -> None:
     blocks = {"query": Query("profile", blocks=DayBlocks("UTC", 43_200, ((0, 0),))), "counts": 2} if profile else {}
