@@ -18,16 +18,19 @@ from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_cha
 from fugu.attackers.learning import COUNT_ATTACKERS
 from fugu.attackers.outputs import CountOutputs, Knowledge, release_symbols
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.discretisers import Baseline
+from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
+from fugu.contract.queries import Query
 from fugu.contract.sentences import epsilon_to_odds
-from fugu.contract.stretches import Stretch
+from fugu.contract.stretches import Stretch, stretch_ticks
+from fugu.contract.verdicts import privacy_sentence
 from fugu.host.csv_file import csv_rows
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy
+from fugu.planning.profiles import profile_blocks
 from fugu.planning.states import states_of
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import covering_class
@@ -42,6 +45,7 @@ __all__ = [
     "Replay",
     "Results",
     "evaluate",
+    "load_home",
     "load_night",
     "read_night",
     "summary",
@@ -55,6 +59,7 @@ RECORDINGS = Path(fugu.__file__).parent / "data"
 EPSILON = 1.0
 BEATS = 300
 """Heartbeats of a window, and of the running baseline."""
+_MINUTE, _WEEK = 60.0, 10_080
 HEART = "heart rate, beats a minute"
 BASELINE = Baseline(baseline_ticks=BEATS, lowest=30.0, highest=230.0)
 
@@ -248,6 +253,33 @@ def load_night(name: str, epoch: float | None = None) -> Replay:
     return Replay(f"Sleeper {name}", build_window_policy(plan, about), sensor, values, states, covered.transition)
 
 
+def load_home(epoch: float | None = None) -> Replay:
+    """A month of a household's water meter: once a week how often water ran in each four hours, any hour protected.
+
+    Args:
+        epoch: Unix time of the first minute; by default the month ended with the last day.
+    """
+    path = RECORDINGS / "water_states.csv.gz"
+    with csv_rows(path, FuguError) as (header, rows):
+        column = header.index("state")
+        values = np.array([float(row[column]) for _, row in rows])
+    if epoch is None:
+        epoch = (time.time() // 86_400 - values.size * _MINUTE // 86_400) * 86_400
+    segments = np.zeros(len(values), dtype=np.int64)
+    discretiser = Thresholds(edges=(0.5,), states=("off", "on"))
+    states = states_of(discretiser, values, segments)
+    covered = covering_class(states, segments, 2)
+    query = Query("profile", blocks=profile_blocks("4h/UTC", epoch))
+    wanted = WantedWindow("profile", _WEEK, (1,), query=query)
+    hour = stretch_ticks(3600, round(_MINUTE * 1e6))
+    plan = joint_plan(covered.chains, EPSILON, "universal", [wanted], stretch_ticks=hour)
+    about = PolicyHeader(FLEET, "water-meter", "water", discretiser, _MINUTE, epoch=round(epoch))
+    sensor = {"kind": "replay", "file": str(path.resolve()), "column": "state", "loop": False}
+    words = {"of": "with water running", "tick": "minute", "recorded": "water runs (1) or not (0)"}
+    policy = build_window_policy(plan, about)
+    return Replay("A household's month", policy, sensor, values, states, covered.transition, **words)
+
+
 @dataclass(frozen=True)
 class Results:
     """Windows of one replay that arrived; shares are in 0..1.
@@ -380,7 +412,10 @@ def summary(results: Results) -> tuple[str, ...]:
     replay, found = results.replay, results.attack
     tick, promise = replay.tick, f"x {replay.promise:.1f}"
     said = [results.use()]
-    if results.ours is not None:
+    if results.ours is None:
+        about = replay.about.removeprefix("1 ")
+        said.append(privacy_sentence(replay.policy.guarantee.epsilon, about, replay.stretches))
+    else:
         said.append(
             "Private: for an attacker who already knows the habits behind it, what is released changes the odds on a "
             f"{tick} by at most x {math.exp(results.ours.max()):.1f}, where {promise} is promised"

@@ -26,7 +26,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.verdicts import most_sure
 from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
-from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_night, summary
+from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_home, load_night, summary
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_lanes, stretches_lane
@@ -190,6 +190,29 @@ def test_what_a_profile_lets_anybody_say_is_drawn_for_each_stretch(replay: Repla
     assert [high for _, _, _, high in bars] == pytest.approx([most_sure(one.epsilon) for one in replay.stretches[:6]])
     assert [words for _, words in lane.marks][:3] == ["heartbeat", "10 min", "1 h"]
     assert lane.words.endswith("from a 50 % start; not protected: 10 min, 1 h, 8 h")
+
+
+@pytest.mark.long
+def test_a_household_shares_a_profile_of_the_day_and_any_hour_is_protected() -> None:
+    home = load_home(epoch=0.0)
+    assert (home.about, home.expected, home.policy.guarantee.epsilon) == ("1 hour", 4, EPSILON)
+    assert home.policy.verify(EPSILON).epsilon <= EPSILON
+    frames = dict(home.simulated())
+    results = home.results({first: frames[first] for first in list(frames)[:3]}, attacked=True)
+    assert results is not None
+    assert (results.live, results.ours, len(results.released)) == (3, None, 3 * 6)
+    assert summary(results)[1:] == (
+        "Private: about any hour, from 50 % to at most 73 % sure. Not private: 8 hours or longer.",
+    )
+    _, leaves, attacker = replay_lanes(home, home.states.size, results)
+    assert leaves.number == "3"
+    assert leaves.words.startswith("of 4 profiles, off by ")
+    assert [words for _, words in leaves.marks][0::5] == ["00:00-04:00", "20:00-24:00"]
+    newest = results.truth.reshape(3, 6)[-1]
+    assert [level for _, _, level, _ in shapes(leaves, "truth")] == newest.tolist()
+    assert [high for _, _, _, high in shapes(leaves, "bar")] == results.released.reshape(3, 6)[-1].tolist()
+    assert attacker.number == "73 %"
+    assert attacker.words == "sure at most, about any hour, from a 50 % start; not protected: 8 h"
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -200,7 +200,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
     with Page(browser=False) as page:
         page.show(title=session._TITLE, sub=session._SUB, about="three real nights, replayed", stage="reading")
         page.show_replay(0, name="Night 1")
-        page.show_replay(1, name="Night 2")
+        page.show_replay(1, name="Night 2", title="Another night", sub="It has words of its own.")
         session.show_recording(page, 0, night.values, night.hours, night.recorded)
         session.show_recording(page, 1, nights[1].values, nights[1].hours, nights[1].recorded)
         browser.look(1200, dark=False)
@@ -243,6 +243,7 @@ def test_the_page_is_right_at_every_width_and_grows(browser: Browser, nights: li
         browser.look(1200, dark=False)
         choose(browser, "Night 2")
         wait_until(lambda: browser.text(".stays .number") == "16,859", "another night")
+        assert (browser.text("h1"), browser.text("#sub")) == ("Another night", "It has words of its own.")
         page.show(
             stalled="watch-N10 has stood still", paste=["On your sensor", "Paste it.", "fugu agent"], details=["all"]
         )

@@ -380,7 +380,7 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
     with Page("docs/demo.md", tmp_path, {"demo --no-browser": "demo --no-browser --broker-kind mosquitto"}) as page:
         assert page.run() == 2
     pictures = [*(tmp_path / "demo").glob("*.svg")]
-    assert len(pictures) == 6
+    assert len(pictures) == 8
     for picture in pictures:
         assert "http://" not in picture.read_text().replace("http://www.w3.org/2000/svg", "")
     for word in ("Useful", "Private"):
@@ -389,6 +389,7 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
     assert address is not None
     assert not Site(int(address[1])).answers()  # it has ended with the demo
     said = page.said.partition("\n\nSleeper ")[2]
+    assert "\n\nA household's month\nUseful: " in said
     ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", said)
     ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", said)
     assert len(ours) == len(ordinary) == 3
@@ -396,10 +397,12 @@ def test_the_demo_says_and_draws_numbers_that_it_has_computed(tmp_path: Path) ->
         assert 1.0 < ratio <= math.e
         assert int(share) >= 50
         assert int(most) > math.e
-    # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each.
-    assert re.search(r"^208 of 208 numbers came\b", said, re.MULTILINE)
+    # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each, and 4 weeks.
+    assert re.search(r"^212 of 212 numbers came\b", said, re.MULTILINE)
     errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", said)]
     bounds = [_most_points_off(load_night(name)) for name in NIGHTS]
+    *errors, home = errors
+    assert 0.0 < home < 9.0
     assert all(0.0 < off < most < 9.0 for off, most in zip(errors, bounds, strict=True)), (errors, bounds)
     attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", said)
     assert len(attacks) == 3

@@ -175,7 +175,7 @@ def test_the_package_works_without_the_repository(
         run(home / "bin" / "python", "-c", "import amqtt.broker")
         return
     said = run(fugu, "demo", "--no-browser", "--broker-kind", "embedded", "--out", "demo")
-    assert re.search(r"^208 of 208 numbers came\b", said, re.MULTILINE)
+    assert re.search(r"^212 of 212 numbers came\b", said, re.MULTILINE)
     assert (tmp_path / "demo" / "watch-N10.svg").read_text().startswith("<svg")
     run(fugu, "demo", "walk", "--seconds", "8", "--out", "walk")
     assert "<svg" in (tmp_path / "walk" / "report.html").read_text()

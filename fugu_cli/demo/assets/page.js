@@ -58,19 +58,20 @@ function left(seconds) {
 async function show(state) {
   put(element("stage"), `${state.ended ? "" : "● "}${state.stage ?? "starting …"}${state.ended ? "" : left(state.left)}`);
   element("done").value = state.ended ? 1 : state.done ?? 0;
-  if (state.title) put(element("title"), state.title);
-  document.title = `${state.title ?? "Fugu"} – Fugu Edge`;
+  const replays = state.replays ?? [];
+  if (chosen >= replays.length) chosen = 0;
+  const told = { ...state, ...(replays[chosen]?.title ? replays[chosen] : {}) };  // a recording may have words of its own
+  if (told.title) put(element("title"), told.title);
+  document.title = `${told.title ?? "Fugu"} – Fugu Edge`;
   for (const id of ["about", "sub", "stalled"]) {
-    put(element(id), state[id] ?? "");
-    element(id).hidden = !state[id];
+    put(element(id), told[id] ?? "");
+    element(id).hidden = !told[id];
   }
   verdicts(state.verdicts);
   element("report").hidden = !state.report;
   list(element("details").querySelector("ul"), state.details ?? []);
   element("details").hidden = !state.details?.length;
-  const replays = state.replays ?? [];
   element("replay").hidden = element("switches").hidden = !replays.length && Boolean(state.ask);
-  if (chosen >= replays.length) chosen = 0;
   choice(element("which"), replays.map(({ name }, at) => [at, name]), chosen, (at) => { chosen = at; follow(); });
   ["h2", "p", "pre"].forEach((part, at) => put(element("paste").querySelector(part), state.paste?.[at] ?? ""));
   element("paste").hidden = !state.paste;
