@@ -305,6 +305,8 @@ def test_the_list_of_members_has_one_key_of_a_name_and_one_name_of_a_key(tmp_pat
         members.admit("home-1", "12345")
     with pytest.raises(TopicError):
         members.admit("a/b", digits(HOMES[1].public))
+    members.admit("weak", digits(bytes(32)))
+    assert not members.has("weak", bytes(32))
     members.remove("home-0")
     with pytest.raises(MemberError, match="no member"):
         members.remove("home-0")
