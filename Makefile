@@ -88,6 +88,7 @@ bench:
 	.venv/bin/python benchmarks/classes.py --truths 40
 	.venv/bin/python benchmarks/means.py
 	.venv/bin/python benchmarks/groups.py
+	.venv/bin/python benchmarks/sums.py
 
 # Every published figure and table, ours beside it: reproduction/report.html.
 papers: setup-test

@@ -98,12 +98,11 @@ def test_no_fault_opens_two_sets_of_a_window_or_a_count_that_is_none(tmp_path: P
                 assert len(answer.members) >= document.least
                 first = opened_of.setdefault(answer.number, answer)
                 assert answer == first, "two sets of a window were opened"
-                (reports,) = {
-                    id(one): one
+                reports = next(
+                    one
                     for one in leader.sets[answer.number]
                     if set_digest(document.digest, answer.number, [report.sealed for report in one]) == answer.request
-                }.values() or [None]
-                assert reports is not None
+                )
                 ticks = [reports[i] for i in answer.members]
                 high = sum(r.observed[0] for r in ticks if homes[int(r.sealed.device[-1])].reading == 1.0)
                 assert opened(answer, reports) == [high]
