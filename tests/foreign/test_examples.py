@@ -154,5 +154,8 @@ def test_the_dashboard_asks_influxdb_for_what_telegraf_writes() -> None:
             assert set(re.findall('"([a-z]+)"', selected)) <= fields
             asked += 1
     assert asked == 3
+    for panel in (one for one in board["panels"] if one["type"] == "stat"):  # without any, 80 and more is red
+        colours = {step["value"]: step["color"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]}
+        assert colours in ({None: "text"}, {None: "red", 1: "green"}), panel["title"]
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
     assert len(set(places)) == len(places)
