@@ -50,6 +50,7 @@ FASTER = {"sleep 1": "sleep 0.1", "sleep 0.5": "sleep 0.1"}
 FEWER_TRIALS = "check stream --trials 1000"
 HELP = "fugu try --help"
 """In place of a command that `test_try.py` runs: its options are looked at."""
+README_COMMANDS = ("fugu plan auto tests/data/ampds2_water_on_30d.csv.gz --protect 1h", "fugu try")
 PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -300,11 +301,14 @@ def test_what_is_named_to_maintainers_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
-    """A page with shell blocks must be one of those above; the README's install is that of `test_installed.py`."""
+    """A page with shell blocks must be one of those above, or the README.
+
+    Its install is that of `test_installed.py`, `fugu try` that of `test_try.py`, and its plan that of a test below.
+    """
     commands = [body.strip() for language, _, body in Page(name, ROOT, {}).blocks if language == "sh"]
     if name == "README.md":
         assert all(
-            line.startswith(("git clone", "cd ", "make ", "pipx install "))
+            line.startswith(("git clone", "cd ", "pipx install ")) or line in README_COMMANDS
             for body in commands
             for line in body.splitlines()
         )
@@ -334,6 +338,35 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         *(proof.stem for proof in PROOFS),
     ):
         assert commands == []
+
+
+def test_the_readme_is_short() -> None:
+    """At most 500 words outside code and the picture, with the words of links."""
+    text = re.sub(r"^```.*?^```$|<picture>.*?</picture>", "", (ROOT / "README.md").read_text(), flags=re.M | re.S)
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).split()
+    assert sum(bool(re.search(r"\w", word)) for word in words) <= 500
+
+
+def test_the_readme_says_how_often_it_is_a_no() -> None:
+    """Recordings as they are, at an epsilon of 1: rows of the table that the README links to."""
+    table = (ROOT / "docs" / "recordings.md").read_text().partition("## What is recommended")[2].partition("\n\nUCI")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if ", epsilon 1 |" in line and "`--" not in line]
+    noes = sum(row[3].startswith("no,") for row in rows)
+    assert (noes, len(rows)) == (6, 11)
+    assert "six of eleven recordings were [not useful]" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.soak
+def test_the_readme_has_the_verdicts_of_its_plan() -> None:
+    """Run as somebody does who has just cloned."""
+    [shown] = [body for language, _, body in Page("README.md", ROOT, {}).blocks if language == "text"]
+    page = Page("README.md", ROOT, {})
+    [plan] = [
+        line for language, _, body in page.blocks if language == "sh" for line in body.splitlines() if "plan" in line
+    ]
+    page.blocks = [("sh", "", plan)]
+    assert page.run() == 1
+    assert f"\n\n{shown}" in page.said
 
 
 def test_the_readme_says_what_its_picture_shows() -> None:
