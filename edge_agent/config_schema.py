@@ -123,7 +123,7 @@ class Call(_KeepAlive):
     """
 
     kind: Literal["call"]
-    target: str
+    target: Annotated[str, Field(min_length=1)]
 
 
 class Command(_KeepAlive):

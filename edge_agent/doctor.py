@@ -128,32 +128,32 @@ _AGE_SECONDS = 900
 _AHEAD_SECONDS = 60
 
 
-def examine(path: Path, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
+def examine(
+    path: Path, waiting: Callable[[str], None] = lambda _why: None, *, elsewhere: bool = False
+) -> list[Finding]:
     """Look at everything that the agent with a configuration needs; call it before any thread is started.
 
-    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds. Raises
-    ConfigError if the configuration cannot be read.
+    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds. `elsewhere`
+    is for a folder that goes onto another machine: nothing of this machine is looked at. Raises ConfigError if the
+    configuration cannot be read.
     """
     config = read_config(path)
-    found = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
+    found: list[Finding] = []
+    if not elsewhere:
+        found += [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     try:
         plan = check_in_child(path)()
     except FuguError as error:
         return [*found, Finding("configuration", "FAIL", f"{error}")]
     found.append(Finding("configuration", "ok", f"{len(plan.streams)} streams, every guarantee holds"))
-    if not (plan.clock.trusted or synchronised()):
+    if not (elsewhere or plan.clock.trusted or synchronised()):
         found.append(Finding("ticks", "FAIL", "none is drawn until the clock is synchronised: see its line above"))
     found += _policies(plan, time.time())
-    found += checks.disk("outbox", Path(plan.outbox).parent)
-    if Path(plan.outbox).exists():
-        found += checks.private_database(Path(plan.outbox))
-    if plan.managed is not None and Path(plan.managed.trust).exists():
-        found.append(checks.private_file(Path(plan.managed.trust)))
-    found += _identity(config, path.parent)
     found += _secrets(plan.broker, path.parent / config.enrolment if config.enrolment else None)
-    found += _local_brokers(config)
     running = _running(plan)
-    found += [running, *checks.unit("fugu-agent.service")]
+    if not elsewhere:
+        found += [*_files(plan), *_identity(config), *_local_brokers(config)]
+        found += [running, *checks.unit("fugu-agent.service")]
     return [*found, *_broker(config, plan, path.parent, waiting, connected=running.verdict == "ok")]
 
 
@@ -174,7 +174,16 @@ def _policies(plan: AgentPlan, now: float) -> Iterator[Finding]:
         yield Finding("policy", "ok", "in force, and valid for more than a week")
 
 
-def _identity(config: AgentConfig, folder: Path) -> Iterator[Finding]:
+def _files(plan: AgentPlan) -> Iterator[Finding]:
+    """Check the files that the agent keeps."""
+    yield from checks.disk("outbox", Path(plan.outbox).parent)
+    if Path(plan.outbox).exists():
+        yield from checks.private_database(Path(plan.outbox))
+    if plan.managed is not None and Path(plan.managed.trust).exists():
+        yield checks.private_file(Path(plan.managed.trust))
+
+
+def _identity(config: AgentConfig) -> Iterator[Finding]:
     found = identifiers(config.binding)
     if config.binding == "off":
         yield Finding("binding", "warn", "off: only the gateway would notice a copy of this device")

@@ -84,6 +84,7 @@ COMMANDS = {
         "retire": "Take the releases of an audience from every account.",
         "remove": "Take an account away, such as that of a lost device.",
     }.items()},
+    "deploy fleet": ("deploy_fleet:app:fleet", "Add all devices of a CSV file."),
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
     "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip

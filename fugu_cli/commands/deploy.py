@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gateway.releases.config import Bound
 
 
+__all__ = ["NO_STDIN", "BrokerFolderOption", "InPlaceOption", "OutOption", "ca_key"]
+
 OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[
     Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
@@ -43,16 +45,18 @@ PoliciesOption = Annotated[
 ]
 AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
 app = command_group("Write a broker, and folders for those who use it.")
+NO_STDIN = "a service has no standard input, and ends at once: name another sensor, or edit agent.toml"
 _CA_KEY = "FUGU_CA_KEY"
 _ANEW = "once the broker has started anew"
 
 
 def _add(opened: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
     """Make an account, or give one new credentials; the authority's key may be where the environment says."""
-    return opened.add(account, datetime.now(UTC), ca_key=_ca_key(), renew=renew)
+    return opened.add(account, datetime.now(UTC), ca_key=ca_key(), renew=renew)
 
 
-def _ca_key() -> Path | None:
+def ca_key() -> Path | None:
+    """Where the authority's key is, if the environment says so."""
     return Path(os.environ[_CA_KEY]) if os.environ.get(_CA_KEY) else None
 
 
@@ -293,7 +297,7 @@ def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFol
     if name is not None and out is not None:
         _add_client(out, opened, opened.account(name), renew=True)
         return
-    opened.renew(datetime.now(UTC), ca_key=_ca_key())
+    opened.renew(datetime.now(UTC), ca_key=ca_key())
     print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
     _show_ends([broker / "server.pem", broker / "ca.pem"])
 
@@ -326,7 +330,8 @@ def device(
         stream: A stream whose policy is sent to the device; again for more.
         ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
         measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
-        sensor (SENSOR): stdin, or a Python function, package.module:function.
+        sensor (SENSOR): stdin, a Python function (package.module:function), or a topic of a broker on the device, with
+            #PATH if the payload is JSON.
     """
     opened = BrokerFolder.open(broker)
     check_name(name, "device")
@@ -337,14 +342,14 @@ def device(
         sensor=sensor,
         in_place=in_place,
     )
-    folders.check_ceilings(options)
+    folders.check_ceilings(options.policies, options.ceiling, options.measurement_ceiling)
     new_folder(out)
     streams = _streams(options.policies.values(), stream)
     credentials = _add(opened, Account(name=name, role="device", streams=streams))
     folders.write_device(out, opened, credentials, options)
     _report(out, opened, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
-        warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
+        warn(NO_STDIN)
     if not opened.account(name).streams:
         warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import typer
 
-from fugu.host.checks import failed, lines
+from fugu.contract.errors import FuguError
+from fugu.host.checks import Finding, failed, lines
 from fugu_cli.app import JsonOption, command
 from fugu_cli.view.terminal import answer, say_waiting, working
 
@@ -16,6 +18,7 @@ __all__ = ["of_gateway"]
 
 doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
+_NAMED, _AT_ONCE = 5, 8
 
 
 @command(doctor)
@@ -29,11 +32,16 @@ def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
       fugu doctor agent.toml
       fugu doctor gateway.toml
       fugu doctor /etc/fugu-gateway
+      fugu doctor devices
 
     Args:
-        file (FILE): A device's agent.toml, a gateway's gateway.toml, or its folder.
+        file (FILE): A device's agent.toml, a gateway's gateway.toml, the folder of either, or the folder of
+            'fugu deploy fleet', of whose devices the files and accounts are looked at.
     """
     if file.is_dir():
+        alone = any((file / name).exists() for name in (_AGENT, _GATEWAY))
+        if not alone and (folders := sorted(config.parent for config in file.glob(f"*/{_AGENT}"))):
+            return _devices(folders, as_json=as_json)
         file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
     if of_gateway(file):
         from gateway.deployment.doctor import examine, installed
@@ -47,6 +55,36 @@ def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
         found = examine_device(file, say_waiting)
     answer(as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print("\n".join(lines(found))))
     return 1 if failed(found) else 0
+
+
+def _devices(folders: list[Path], *, as_json: bool) -> int:
+    """Look at folders that go onto other machines; findings that several devices share are one line."""
+    with get_context("fork").Pool(min(len(folders), _AT_ONCE)) as pool:  # a thread cannot fork as `examine` does
+        findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
+    failures = [name for name, of_device in findings.items() if failed(of_device)]
+
+    def show() -> None:
+        shared: dict[Finding, list[str]] = {}
+        for name, of_device in findings.items():
+            for finding in of_device:
+                if finding.verdict != "ok":
+                    shared.setdefault(finding, []).append(name)
+        for finding, names in shared.items():
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            print(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]")
+        print(f"{len(findings) - len(failures)} of {len(findings)} devices work")
+
+    answer(as_json, lambda: {name: [one._asdict() for one in of] for name, of in findings.items()}, show)
+    return 1 if failures else 0
+
+
+def _device(folder: Path) -> list[Finding]:
+    from edge_agent.doctor import examine
+
+    try:
+        return examine(folder / _AGENT, say_waiting, elsewhere=True)
+    except FuguError as error:
+        return [Finding("configuration", "FAIL", f"{error}")]
 
 
 def of_gateway(file: Path) -> bool:

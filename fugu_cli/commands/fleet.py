@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.pins import MeasuredPins, SymbolPins
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
 from fugu.host import arguments
@@ -24,6 +26,8 @@ from gateway.fleet.documents import check_new, enter, reached, refuse_other_tick
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.signing import read_pins
+
+__all__ = ["enter_device", "new_enrolment"]
 
 app = command_group("A fleet: its keys, its devices, and their signed documents.")
 command(app, "init")(fleet_keys.init)
@@ -82,14 +86,12 @@ def enrol(
         registry (FILE): Enter it into this registry, made if it is not there, with a key by which it knows its
             gateway's watermarks; without, it takes those of anybody whom the broker lets publish.
     """
-    if device in RESERVED_DEVICES:
-        raise CommandError(f"no device can have the name {device!r}: it is reserved")
-    found = Root.read(root)
-    made = Enrolment(
-        fleet=found.document.fleet,
-        device=device,
-        root=found.payload.hex(),
-        groups=tuple(sorted(set(group or ()))),
+    trusted = Root.read(root)
+    enrolment = new_enrolment(
+        trusted,
+        device,
+        group or (),
+        read_pins(policy or (), trusted.document.fleet),
         ceiling=arguments.epsilon_of(ceiling),
         total_ceiling=None if total_ceiling is None else arguments.epsilon_of(total_ceiling),
         measurement_ceiling=(
@@ -97,21 +99,47 @@ def enrol(
         ),
         adversaries=tuple(arguments.adversary(word) for word in adversary) if adversary else None,
         fresh_seconds=fresh_seconds,
-        pins=read_pins(policy or (), found.document.fleet),
     )
-    Trust(made)
     if registry is None:
-        write_secret(output, _text(made))
+        write_secret(output, _text(enrolment))
     else:
-        with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
-            key = opened.enrol(device, made.groups, who=user(), time_us=now_us())
-            write_secret(output, _text(made.model_copy(update={"key": key.hex()})))
-    say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
-    if not made.pins:
+        with closing(Registry(registry, fleet=enrolment.fleet)) as opened:
+            enter_device(opened, enrolment, output)
+    say(f"{output}: device {device} of fleet {enrolment.fleet}; it goes onto the device, from hand to hand")
+    if not enrolment.pins:
         warn(
             "nothing is pinned (--policy): whoever holds the policy keys chooses what states, ticks and chains an "
             "epsilon is about, or which pairs a point hides; only the ceilings bind them"
         )
+
+
+def new_enrolment(
+    root: Root, device: str, groups: Sequence[str], pins: dict[str, SymbolPins | MeasuredPins], **limits: Any
+) -> Enrolment:
+    """Make an enrolment without a key. CommandError for a reserved name.
+
+    Args:
+        limits: the owner's, as fields of `Enrolment`.
+    """
+    if device in RESERVED_DEVICES:
+        raise CommandError(f"no device can have the name {device!r}: it is reserved")
+    enrolment = Enrolment(
+        fleet=root.document.fleet,
+        device=device,
+        root=root.payload.hex(),
+        groups=tuple(sorted(set(groups))),
+        pins=pins,
+        **limits,
+    )
+    Trust(enrolment)
+    return enrolment
+
+
+def enter_device(registry: Registry, enrolment: Enrolment, output: Path) -> None:
+    """Enter a device into a registry, and write its enrolment with the key that it got."""
+    with registry.transaction():
+        key = registry.enrol(enrolment.device, enrolment.groups, who=user(), time_us=now_us())
+        write_secret(output, _text(enrolment.model_copy(update={"key": key.hex()})))
 
 
 def _text(enrolment: Enrolment) -> str:

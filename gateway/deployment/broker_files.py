@@ -20,7 +20,7 @@ import ipaddress
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -143,20 +143,30 @@ class BrokerFolder:
         `renew` changes nothing about an account that exists but its credentials, and the streams of a device that are
         given.
         """
-        name, role = account.name, account.role
-        known = self.check_free(name, role, renew=renew)
+        self.check_free(account.name, account.role, renew=renew)
+        credentials = self.issue(account.name, now, ca_key=ca_key)
+        self.admit([(account, credentials)])
+        return credentials
+
+    def issue(self, name: str, now: datetime, *, ca_key: Path | None = None) -> Credentials:
+        """Make credentials that open nothing before `admit`; no file is written. Raises as `add`."""
         if self.settings.mutual:
-            made = Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
-        else:
-            made = Credentials(name, _new_password(), None)
-            self._write_password(name, _password_line(name, made.password or ""))
-        if known is None:
-            self._keep((*self.settings.accounts, account))
-        elif known.role == "removed":
-            self.change(known.model_copy(update={"role": role, "uncleared": False}).with_streams(account.streams))
-        elif account.streams:
-            self.change(known.with_streams(account.streams))
-        return made
+            return Credentials(name, None, self._authority(ca_key).issue_client(name, now, self.settings.days))
+        return Credentials(name, _new_password(), None)
+
+    def admit(self, accounts: Sequence[tuple[Account, Credentials]]) -> None:
+        """Enter accounts, whose names `check_free` has allowed, with their credentials."""
+        issued = [credentials for _, credentials in accounts]
+        self._write_passwords({one.name: _password_line(one.name, one.password) for one in issued if one.password})
+        entries = {entry.name: entry for entry in self.settings.accounts}
+        for account, _ in accounts:
+            before = entries.setdefault(account.name, account)
+            if before.role == "removed":
+                before = before.model_copy(update={"role": account.role, "uncleared": False})
+                entries[account.name] = before.with_streams(account.streams)
+            elif account.streams:
+                entries[account.name] = before.with_streams(account.streams)
+        self._keep(tuple(entries.values()))
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
         """Refuse an account that cannot be made (UsageError, DeploymentError); returns what there is under its name."""
@@ -191,7 +201,7 @@ class BrokerFolder:
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
         self._forget(account.model_copy(update=changes))
         if not self.settings.mutual:
-            self._write_password(name, None)
+            self._write_passwords({name: None})
 
     def uncleared(self, name: str) -> Account | None:
         """A device that was removed, if the broker may still have what it left."""
@@ -302,10 +312,14 @@ class BrokerFolder:
         write_public(self.path / "readers.json", json.dumps(document, indent=2) + "\n")
         write_public(self.path / "broker.json", json.dumps(self.settings.model_dump(), indent=2) + "\n")
 
-    def _write_password(self, name: str, line: str | None) -> None:
+    def _write_passwords(self, changes: Mapping[str, str | None]) -> None:
+        """Replace or add the lines of some accounts; `None` takes an account's line out."""
+        if not changes:
+            return
         file = self.path / "passwords"
-        lines = [one for one in read_text(file, "the password file").splitlines() if one.partition(":")[0] != name]
-        write_secret(file, "".join(f"{one}\n" for one in (*lines, *([] if line is None else [line]))))
+        lines = read_text(file, "the password file").splitlines()
+        others = [line for line in lines if line.partition(":")[0] not in changes]
+        write_secret(file, "".join(f"{line}\n" for line in (*others, *filter(None, changes.values()))))
 
     def _authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key

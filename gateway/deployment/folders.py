@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import secrets
 import time
@@ -24,9 +23,11 @@ from gateway.shards import numbered
 
 __all__ = [
     "DeviceOptions",
+    "EnrolledOptions",
     "check_ceilings",
     "clear_retained",
     "read_policies",
+    "sensor_table",
     "write_client",
     "write_device",
     "write_gateway",
@@ -44,7 +45,7 @@ class DeviceOptions:
         policies: its policies and the names of their files.
         ceiling: the most that the device's owner lets a stream tell.
         measurement_ceiling: the same for one released point; `None` refuses measured streams.
-        sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
+        sensor: as for `sensor_table`.
         in_place: use relative names only, and write no unit.
     """
 
@@ -53,6 +54,71 @@ class DeviceOptions:
     measurement_ceiling: float | None
     sensor: str
     in_place: bool
+
+    def write(self, folder: Path) -> list[str]:
+        """Write the policies; returns the names of files that the service is handed as credentials: none."""
+        for name, policy in self.policies.items():
+            write_public(folder / name, policy.to_json())
+        return []
+
+    def keys(self) -> dict[str, object]:
+        """The owner's limits."""
+        ceiling = self.ceiling.model_dump() if self.ceiling.seconds else self.ceiling.epsilon
+        return {"ceiling": ceiling, "measurement_ceiling": self.measurement_ceiling}
+
+    def streams(self) -> list[str]:
+        """The tables of streams; without a policy, an example as a comment."""
+        prefix, sensor = "" if self.in_place else f"{AGENT.config}/", sensor_table(self.sensor)
+        if not self.policies:
+            return ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# {toml_lines({'sensor': sensor})[0]}"]
+        tables = [toml_lines({"policy": prefix + name, "sensor": sensor}) for name in self.policies]
+        return [line for table in tables for line in ("", "[[streams]]", *table)]
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledOptions:
+    """Options of an enrolled device, whose policies are sent and whose limits are in its enrolment.
+
+    Attributes:
+        enrolment: writes its enrolment into a file.
+        sensors: of its streams, by their names, as for `sensor_table`.
+        in_place: use relative names only, and write no unit.
+    """
+
+    enrolment: Callable[[Path], None]
+    sensors: Mapping[str, str]
+    in_place: bool
+
+    def write(self, folder: Path) -> list[str]:
+        """Write the enrolment, a secret that the service is handed as a credential; returns its name."""
+        self.enrolment(folder / _ENROLMENT)
+        return [_ENROLMENT]
+
+    def keys(self) -> dict[str, object]:
+        """The files of the enrolment and of what was accepted."""
+        return {"enrolment": _ENROLMENT, "trust": "trust.json" if self.in_place else f"{AGENT.state}/trust.json"}
+
+    def streams(self) -> list[str]:
+        """The tables of streams."""
+        tables = [toml_lines({"stream": name, "sensor": sensor_table(text)}) for name, text in self.sensors.items()]
+        return [line for table in tables for line in ("", "[[streams]]", *table)]
+
+
+_ENROLMENT = "enrolment.json"
+
+
+def sensor_table(text: str) -> dict[str, str]:
+    """Read a sensor as commands take it.
+
+    `stdin`, a topic of a broker on the device (`zigbee2mqtt/hall`, or `zigbee2mqtt/hall#occupancy` with the path in a
+    JSON payload; a topic has no `#`), or a Python function, package.module:function.
+    """
+    if text == "stdin":
+        return {"kind": "stdin"}
+    if "/" in text:
+        topic, _, path = text.partition("#")
+        return {"kind": "mqtt", "topic": topic, **({"path": path} if path else {})}
+    return {"kind": "call", "target": text}
 
 
 def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
@@ -76,15 +142,16 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     return policies
 
 
-def write_device(folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions) -> None:
-    """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies, a unit."""
+def write_device(
+    folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions | EnrolledOptions
+) -> None:
+    """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies or enrolment, a unit."""
     write_public(folder / "ca.pem", broker.authority_certificate)
     files = {"ca_file": "ca.pem", **credentials.write(folder)}
-    for name, policy in options.policies.items():
-        write_public(folder / name, policy.to_json())
+    secret = options.write(folder)
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
-        loaded = ["agent.toml", *(name for key, name in files.items() if key.endswith("_file"))]
+        loaded = ["agent.toml", *_files(files), *secret]
         fields = {"CREDENTIALS": _load(loaded, AGENT.config), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
         write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
 
@@ -170,42 +237,38 @@ def _gateway_toml(
     return "\n".join(lines) + "\n"
 
 
-def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions) -> str:
+def _agent_toml(
+    broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions | EnrolledOptions
+) -> str:
     """The agent's configuration; in TOML strings and numbers are as in JSON, but for escapes of what is not ASCII."""
     settings = broker.settings
     top: dict[str, object] = {
         "fleet": settings.fleet,
         "device": device,
         "outbox": "outbox.sqlite" if options.in_place else f"{AGENT.state}/outbox.sqlite",
-        "ceiling": options.ceiling.model_dump() if options.ceiling.seconds else options.ceiling.epsilon,
+        **options.keys(),
     }
-    if options.measurement_ceiling is not None:
-        top["measurement_ceiling"] = options.measurement_ceiling
     lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(top)]
     lines += ["", *_connection(broker, files)]
     if options.in_place:  # to be tried here and now
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
-    if options.sensor == "stdin":
-        sensor = '{ kind = "stdin" }'
-    else:
-        sensor = f'{{ kind = "call", target = {json.dumps(options.sensor, ensure_ascii=False)} }}'
-    prefix = "" if options.in_place else f"{AGENT.config}/"
-    for name in options.policies:
-        lines += ["", "[[streams]]", f"policy = {json.dumps(prefix + name, ensure_ascii=False)}", f"sensor = {sensor}"]
-    if not options.policies:
-        lines += ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# sensor = {sensor}"]
+    lines += options.streams()
     return "\n".join(lines) + "\n"
 
 
-def check_ceilings(options: DeviceOptions) -> None:
-    """Check guarantees against ceilings as the device will: GuaranteeError, DeploymentError if a ceiling is missing."""
-    for name, policy in options.policies.items():
+def check_ceilings(policies: Mapping[str, AnyPolicy], ceiling: Ceiling, measurement_ceiling: float | None) -> None:
+    """Check guarantees against ceilings as the device will: GuaranteeError, DeploymentError if a ceiling is missing.
+
+    Args:
+        policies: by the names of their files.
+    """
+    for name, policy in policies.items():
         if isinstance(policy, Policy):
-            policy.verify(options.ceiling)
-        elif options.measurement_ceiling is None:
+            policy.verify(ceiling)
+        elif measurement_ceiling is None:
             raise DeploymentError(f"{name} is for measurements: say with --measurement-ceiling what a point may tell")
         else:
-            policy.verify(options.measurement_ceiling)
+            policy.verify(measurement_ceiling)
 
 
 _ANSWER_SECONDS = 30.0

@@ -35,6 +35,7 @@ __all__ = [
     "read_bodies",
     "read_complete",
     "read_pins",
+    "read_templates",
     "verify_guarantees",
     "weaker",
 ]
@@ -351,6 +352,10 @@ def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | Measu
     Raises FuguError if a file cannot be read or is for another fleet, its guarantee is false, or two are for one
     stream.
     """
+    return {policy.stream: pins_of(policy) for policy in read_templates(files, fleet)}
+
+
+def read_templates(files: Sequence[Path], fleet: str) -> tuple[AnyPolicy, ...]:
+    """Read policies that are for any device of a fleet. Raises as `read_pins`."""
     everyone = Address(everyone=True)
-    policies = policies_of(make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)))
-    return {policy.stream: pins_of(policy) for policy in policies}
+    return policies_of(make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)))

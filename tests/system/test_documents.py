@@ -263,10 +263,11 @@ def test_fleet_pages(broker: Mosquitto, tmp_path: Path) -> None:
     replace = {"1883": str(broker.port), "--period 1": "--period 0.2 --latency 1", "--pace 60": "--pace 6000"}
     replace |= {"sleep 1": "sleep 0.4", "sleep 0.5": "sleep 0.2"}
     with Page("docs/fleet.md", tmp_path, replace) as page:
-        assert page.run() == 9
+        assert page.run() == 10
+    assert "devices: 3 devices of fleet home" in page.said
     with closing(Registry(tmp_path / "fleet.sqlite")) as registry:
         devices = registry.devices()
-        assert [one.name for one in devices] == ["ring", "watch"]
+        assert [one.name for one in devices] == ["band-1", "band-2", "band-3", "ring", "watch"]
         assert [one.reported.in_force for one in devices if one.reported] == [3, 3]
         assert registry.document(3).restores == 1
     assert "Traceback" not in (tmp_path / "background.log").read_text()

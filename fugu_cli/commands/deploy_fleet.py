@@ -1,0 +1,227 @@
+"""`fugu deploy fleet`: add all devices of a list in one go, or none of them."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from edge_agent.config import load
+from edge_agent.config_schema import SensorConfig
+from fugu.contract.errors import FuguError
+from fugu.contract.pins import pins_of
+from fugu.contract.stretches import Ceiling
+from fugu.host import arguments
+from fugu.host.files import new_folder, read_text
+from fugu_cli.app import command, command_group
+from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key
+from fugu_cli.commands.fleet import enter_device, new_enrolment
+from fugu_cli.commands.fleet_keys import PassphraseFiles, init
+from fugu_cli.errors import CommandError
+from fugu_cli.view.terminal import say, warn, working
+from gateway.deployment import folders
+from gateway.deployment.broker_files import BrokerFolder, check_name
+from gateway.deployment.mosquitto import Account
+from gateway.fleet.keys import ROOT_FILE, Root
+from gateway.fleet.registry import Registry
+from gateway.fleet.signing import read_templates
+
+if TYPE_CHECKING:
+    from fugu.contract.policies import AnyPolicy
+
+__all__ = ["app"]
+
+app = command_group("All devices of a list.")
+_COLUMNS = ("device", "policy", "sensor", "ceiling")
+_OPTIONAL = ("measurement_ceiling", "groups")
+_SENSOR: TypeAdapter[object] = TypeAdapter(SensorConfig)
+_SHOWN = 10
+
+
+@dataclass(slots=True)
+class _Device:
+    """A device of the list, by one row for each stream."""
+
+    name: str
+    line: int
+    ceiling: Ceiling
+    measurement_ceiling: float | None
+    groups: tuple[str, ...]
+    policies: dict[str, AnyPolicy] = field(default_factory=dict)
+    sensors: dict[str, str] = field(default_factory=dict)
+
+    def limits(self) -> tuple[object, ...]:
+        """The values on which all rows of the device must agree."""
+        return self.ceiling, self.measurement_ceiling, self.groups
+
+
+@command(app, "fleet")
+def fleet(
+    devices: Path,
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    keys: Path,
+    registry: Path,
+    passphrase_file: PassphraseFiles = None,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add all devices of a CSV file.
+
+    That is their accounts, their enrolments, and a folder for each.
+
+    It writes the files of 'fugu deploy device' and 'fugu fleet enrol'. A wrong row is named by its line, and nothing
+    is written. The columns are device, policy, sensor and ceiling; measurement_ceiling and groups (between spaces) may
+    follow. A device has a row for each stream. The policy is a file, relative to the CSV file: it is pinned, and
+    'fugu fleet sign' and 'push' send it. The sensor is stdin, a Python function (package.module:function), or a topic
+    of a broker on the device, with #PATH if the payload is JSON.
+
+    \b
+    examples:
+      fugu deploy fleet devices.csv devices --broker broker --keys keys --registry fleet.sqlite
+
+    Args:
+        devices (CSV): The list.
+        keys (DIR): The fleet's keys; if the folder is new, they are made, and a passphrase is asked for once.
+        registry (FILE): Enter the devices into this registry, made if it is not there.
+    """
+    opened = BrokerFolder.open(broker)
+    with working("checking every row"):
+        listed = _listed(devices, opened)
+    new_folder(out)
+    if not keys.exists():
+        init(fleet=opened.settings.fleet, keys=keys, passphrase_file=passphrase_file)
+    root = Root.read(keys / ROOT_FILE)
+    if root.document.fleet != opened.settings.fleet:
+        raise CommandError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
+    with (
+        working("writing folders"),
+        _removed_on_failure(out),
+        closing(Registry(registry, fleet=root.document.fleet)) as entries,
+        entries.transaction(),
+    ):
+        issued = []
+        for device in listed:
+            with _line(devices, device.line):
+                account = Account(name=device.name, role="device", streams=tuple(device.sensors))
+                credentials = opened.issue(device.name, datetime.now(UTC), ca_key=ca_key())
+                enrolment = new_enrolment(
+                    root,
+                    device.name,
+                    device.groups,
+                    {stream: pins_of(policy) for stream, policy in device.policies.items()},
+                    ceiling=device.ceiling,
+                    measurement_ceiling=device.measurement_ceiling,
+                )
+                options = folders.EnrolledOptions(partial(enter_device, entries, enrolment), device.sensors, in_place)
+                folder = new_folder(out / device.name)
+                folders.write_device(folder, opened, credentials, options)
+                load(folder / "agent.toml")
+                issued.append((account, credentials))
+        opened.admit(issued)
+    say(
+        f"{out}: {len(listed)} devices of fleet {root.document.fleet}; "
+        "each folder goes onto its device, from hand to hand"
+    )
+    say(f"the broker knows them once {broker} is installed anew and it has started again, or had a SIGHUP")
+    if not in_place and any("stdin" in device.sensors.values() for device in listed):
+        warn(NO_STDIN)
+    say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
+
+
+def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:
+    """Read and check all rows. CommandError names every line that is wrong, up to ten."""
+    rows = csv.DictReader(read_text(file, "the list of devices").removeprefix("\ufeff").splitlines(), strict=True)
+    listed: dict[str, _Device] = {}
+    problems = []
+    templates = cache(lambda name: read_templates([file.parent / name], broker.settings.fleet))
+    try:
+        columns = rows.fieldnames or ()
+        if missing := [name for name in _COLUMNS if name not in columns]:
+            raise CommandError(f"{file}: line 1: the column {missing[0]} is missing; it needs {', '.join(_COLUMNS)}")
+        if unknown := [name for name in columns if name not in (*_COLUMNS, *_OPTIONAL)]:
+            raise CommandError(f"{file}: line 1: unknown column {unknown[0][:40]!r}")
+        for row in rows:
+            try:
+                _enter(listed, row, rows.line_num, broker, templates)
+            except FuguError as error:
+                problems.append(f"line {rows.line_num}: {error}")
+    except csv.Error as error:
+        raise CommandError(f"{file}: line {rows.line_num}: {error}") from None
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more lines" if len(problems) > _SHOWN else ""
+        raise CommandError(f"{file}: {'; '.join(problems[:_SHOWN])}{more}; nothing was written")
+    if not listed:
+        raise CommandError(f"{file} names no device")
+    return list(listed.values())
+
+
+def _enter(
+    listed: dict[str, _Device],
+    row: Mapping[str | None, str | None],
+    line: int,
+    broker: BrokerFolder,
+    templates: Callable[[str], tuple[AnyPolicy, ...]],
+) -> None:
+    """Check a row, and enter its stream. FuguError if it is wrong."""
+    if None in row or None in row.values():
+        raise CommandError("it has another number of cells than the first line")
+    cells = {str(name): (cell or "").strip() for name, cell in row.items()}
+    name, measured = cells["device"], cells.get("measurement_ceiling")
+    check_name(name, "device")
+    device = _Device(
+        name,
+        line,
+        arguments.epsilon_of(cells["ceiling"]),
+        arguments.positive(arguments.number(measured, "measurement_ceiling"), "measurement_ceiling")
+        if measured
+        else None,
+        tuple(cells.get("groups", "").split()),
+    )
+    for group in device.groups:
+        check_name(group, "group")
+    try:
+        _SENSOR.validate_python(folders.sensor_table(cells["sensor"]))
+    except ValidationError:
+        allowed = "stdin, package.module:function, or a topic without wildcards, with #PATH if its payload is JSON"
+        raise CommandError(f"{cells['sensor'][:80]!r} is no sensor: {allowed}") from None
+    policies = {policy.stream: policy for policy in templates(cells["policy"])}
+    files = dict.fromkeys([cells["policy"]], next(iter(policies.values())))  # a file holds one policy
+    folders.check_ceilings(files, device.ceiling, device.measurement_ceiling)
+    first = listed.get(name)
+    if first is None:
+        broker.check_free(name, "device", renew=False)
+    elif first.limits() != device.limits():
+        raise CommandError(f"device {name} has other ceilings or groups on line {first.line}")
+    elif both := first.policies.keys() & policies.keys():
+        raise CommandError(f"device {name} has two policies for stream {min(both)}")
+    entry = listed.setdefault(name, device)
+    entry.policies |= policies
+    entry.sensors |= dict.fromkeys(policies, cells["sensor"])
+
+
+@contextmanager
+def _line(file: Path, line: int) -> Iterator[None]:
+    """Name a line in what is refused."""
+    try:
+        yield
+    except FuguError as error:
+        raise type(error)(f"{file}: line {line}: {error}; nothing was written") from None
+
+
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    """Take a folder away again that was not completed."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

@@ -1,0 +1,127 @@
+"""`fugu deploy fleet`: all devices of a list are added, or none of them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from edge_agent.local_control import LocalStatusError, ask_status
+from fugu_cli.demo.location import _AgentProcess as AgentProcess
+from gateway.deployment.broker_files import BrokerFolder
+from gateway.fleet.registry import Registry
+from tests.support.brokers import PATIENCE, wait_until
+from tests.support.command import Fugu
+from tests.support.processes import policy
+from tests.support.shipped import Shipped
+
+HEADER = "device,policy,sensor,ceiling"
+TOPIC = "zigbee2mqtt/band#heart_rate"
+
+
+@pytest.fixture
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shipped:
+    """A broker without accounts, beside a policy for streams `hr` of any device."""
+    monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
+    monkeypatch.setattr("gateway.fleet.keys._PARALLEL", 1)
+    (tmp_path / "hr.json").write_text(policy(epoch_us=0, period_us=20_000).to_json())
+    template = json.loads((tmp_path / "hr.json").read_text())
+    (tmp_path / "hr.json").write_text(json.dumps({**template, "device": "any", "stream": "hr"}))
+    (tmp_path / "steps.json").write_text(json.dumps({**template, "device": "any", "stream": "steps"}))
+    return Shipped(tmp_path)
+
+
+def words(broker: Shipped, rows: list[str], *, header: str = HEADER) -> tuple[object, ...]:
+    """The command for a list of these rows."""
+    (broker.root / "devices.csv").write_text("\n".join([header, *rows, ""]))
+    options = ("--broker", broker.folder, "--keys", broker.root / "keys", "--registry", broker.root / "fleet.sqlite")
+    return ("deploy", "fleet", broker.root / "devices.csv", broker.root / "devices", *options, "--in-place")
+
+
+def connected(folder: Path) -> bool:
+    """Whether the agent of a folder says that it is connected."""
+    try:
+        return bool(ask_status(str(folder / "outbox.sqlite"))["connected"])
+    except LocalStatusError:
+        return False
+
+
+@pytest.mark.long
+def test_forty_devices_of_one_list_are_known_to_broker_and_registry(
+    fugu: Fugu, broker: Shipped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"band-{number}" for number in range(40)]
+    done = fugu(*words(broker, [f"{name},hr.json,stdin,5" for name in names]))
+    assert (done.code, done.err) == (0, "")
+    devices = broker.root / "devices"
+    assert sorted(folder.name for folder in devices.iterdir()) == sorted(names)
+    assert {account.name for account in BrokerFolder.open(broker.folder).settings.accounts} == set(names)
+    assert {(devices / name / "enrolment.json").stat().st_mode & 0o777 for name in names} == {0o600}
+    with closing(Registry(broker.root / "fleet.sqlite")) as registry:
+        assert {device.name for device in registry.devices()} == set(names)
+    monkeypatch.setattr("fugu.mqtt.probe._LISTEN_SECONDS", 0.1)
+    with broker, ExitStack() as agents:
+        started = [AgentProcess(devices / name / "agent.toml", broker.root / name) for name in names[:2]]
+        for agent in started:
+            agents.callback(agent.stop, PATIENCE)
+        wait_until(lambda: all(connected(devices / name) for name in names[:2]), "two agents")
+        (devices / "band-7" / "password").write_text("of somebody else\n")
+        seen = fugu("doctor", devices)
+    assert seen.code == 1
+    assert seen.out.splitlines()[-1] == "39 of 40 devices work"
+    assert [line for line in seen.out.splitlines() if line.startswith("FAIL")] == [
+        line for line in seen.out.splitlines() if line.startswith("FAIL broker: ") and line.endswith(" [band-7]")
+    ]
+
+
+def test_a_list_writes_what_one_command_for_each_writes(fugu: Fugu, broker: Shipped) -> None:
+    rows = [f"watch,hr.json,{TOPIC},5,bands wrists", "watch,steps.json,bands:steps,5,bands wrists"]
+    assert fugu(*words(broker, rows, header=f"\ufeff{HEADER},groups")).code == 0
+    alone = broker.root / "alone.json"
+    options = ("--root", broker.root / "keys" / "root.envelope", "--group", "wrists", "--group", "bands")
+    policies = ("--policy", broker.root / "hr.json", "--policy", broker.root / "steps.json")
+    done = fugu("fleet", "enrol", *options, *policies, "--device", "watch", "--ceiling", 5, "-o", alone)
+    assert done.code == 0
+    enrolment = json.loads((broker.root / "devices" / "watch" / "enrolment.json").read_text())
+    assert len(enrolment.pop("key")) == 64
+    assert enrolment == json.loads(alone.read_text())
+    agent = (broker.root / "devices" / "watch" / "agent.toml").read_text()
+    assert 'sensor = { kind = "mqtt", topic = "zigbee2mqtt/band", path = "heart_rate" }' in agent
+    assert 'sensor = { kind = "call", target = "bands:steps" }' in agent
+    (account,) = BrokerFolder.open(broker.folder).settings.accounts
+    assert account.streams == ("hr", "steps")
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("the hall,hr.json,stdin,5", "the name of the device"),
+        ("ring,gone.json,stdin,5", "cannot read the policy"),
+        ("ring,hr.json,a/+/b,5", "'a/+/b' is no sensor"),
+        ("ring,hr.json,,5", "'' is no sensor"),
+        ("ring,hr.json,stdin,0.001", "above this device's ceiling"),
+        ("ring,hr.json,stdin,much", "much"),
+        ("ring,hr.json,stdin", "another number of cells"),
+        ("watch,hr.json,stdin,5", "two policies for stream hr"),
+        ("watch,steps.json,stdin,6", "other ceilings or groups on line 2"),
+        ("taken,hr.json,stdin,5", "the account taken exists"),
+        ("enrolled,hr.json,stdin,5", "enrolled already"),
+    ],
+)
+def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped, row: str, problem: str) -> None:
+    broker.add("operator", "taken")
+    registry = broker.root / "fleet.sqlite"
+    with closing(Registry(registry, fleet="home")) as opened:
+        opened.enrol("enrolled", who="anna", time_us=0)
+    before = {file: file.read_bytes() for file in broker.folder.iterdir()}
+    done = fugu(*words(broker, ["watch,hr.json,stdin,5", row]))
+    assert (done.code != 0, done.out.count("devices of fleet")) == (True, 0)
+    assert problem in done.err.partition("devices.csv: line 3: ")[2]
+    assert done.err.count("\n") == 1
+    assert "nothing was written" in done.err
+    assert {file: file.read_bytes() for file in broker.folder.iterdir()} == before
+    assert not (broker.root / "devices").exists()
+    with closing(Registry(registry)) as opened:
+        assert [device.name for device in opened.devices()] == ["enrolled"]
