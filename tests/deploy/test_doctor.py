@@ -220,12 +220,11 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
 
 
 def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "watch.json").write_text(gateway_policy().to_json())
     store = tmp_path / "store.sqlite"
     Store(store).close()
     store.chmod(0o600)
     folder = shipped.root / "gateway"
+    (folder / "policies" / "watch.json").write_text(gateway_policy().to_json())
     file = folder / "gateway.toml"
     file.write_text(re.sub("^store = .*$", f'store = "{store}"', file.read_text(), flags=re.MULTILINE))
     found = examine(installed(file))
