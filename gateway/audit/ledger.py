@@ -181,9 +181,12 @@ def _amount(epsilon: float | None) -> str:
 def _after_louder(told: Sequence[Told], history: Histories | None) -> Iterator[tuple[Told, bool]]:
     """Give what was told under each allowance of an account, in order, and if a slack is to be added for ticks before.
 
-    Louder ticks before leak over a change. Where they are not known to be far enough, all count as such.
+    Louder ticks leak over a change. Where those before are not known to be far enough, all count as such, and always
+    where louder ones follow: no release waits for these.
     """
-    for number, one in enumerate(told):
+    for number, alone in enumerate(told):
+        most = max(each.charge for each in told[number:])
+        one = alone if most == alone.charge else alone._replace(charge=most, runs=())
         louder = [before for before in told[:number] if before.charge > one.charge]
         if not louder:
             yield one, False

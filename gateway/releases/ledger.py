@@ -98,7 +98,8 @@ class Ledger:
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
         """Open accounts, or change them; every change is recorded.
 
-        An allowance may be lower than what is spent: future releases are then refused. What an audience is promised
+        An allowance may be lower than what is spent: future releases are then refused. It never gets larger than one
+        under which something was told: louder ticks would leak back to that. What an audience is promised
         never changes, because limits of accounts are computed from it. Nor does an account's mechanism: charges by one
         rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
         """
@@ -112,7 +113,8 @@ class Ledger:
                     "WHERE (device, stream, audience)=(?, ?, ?) ORDER BY serial DESC LIMIT 1",
                     *one.key,
                 )
-                told = (one.allowance, one.base, *one.promise, one.period_us, one.mechanism, self._class(one))
+                allowed = min(one.allowance, self._least_told(one.key, row[1] if row else 0, one.allowance))
+                told = (allowed, one.base, *one.promise, one.period_us, one.mechanism, self._class(one))
                 if row and row[1:] == told:
                     continue
                 if row and row[7] != one.mechanism:
@@ -122,17 +124,37 @@ class Ledger:
                     )
                 if row:
                     account = row[0]
-                    values = (one.allowance, one.base, account)
+                    values = (allowed, one.base, account)
                     self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
                 else:
                     columns = "device, stream, audience, allowance, base, mechanism"
                     query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
-                    (account,) = self._one(query, *one.key, one.allowance, one.base, one.mechanism)
+                    (account,) = self._one(query, *one.key, allowed, one.base, one.mechanism)
                 self._db.execute(
                     "INSERT INTO allowances (account, allowance, base, epsilon, adversary, seconds, period_us, "
                     "mechanism, class, after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (account, *told, entry, time_us),
                 )
+
+    def _least_told(self, key: Key, before: int, wanted: int) -> int:
+        """The least allowance of streams that move together under which an audience was told of any; else `wanted`.
+
+        It is looked up only where the allowance is to get larger than `before`, which is 0 without an account.
+        """
+        members = self._together(key.device, key.stream)[1]
+        if wanted <= before or (not before and len(members) == 1):
+            return wanted
+        query = (
+            "SELECT MIN(allowance) FROM (SELECT device, stream, allowances.allowance AS allowance, after_entry, "
+            "LEAD(after_entry) OVER (PARTITION BY account ORDER BY serial) AS through "
+            "FROM allowances JOIN accounts ON account=accounts.id WHERE audience=?) changes "
+            "WHERE (device, stream)=(?, ?) AND EXISTS (SELECT 1 FROM entries JOIN members USING (in_group) "
+            "WHERE (members.device, entries.stream, entries.audience)=(?, ?, ?) "
+            "AND number>after_entry AND number<=COALESCE(through, number))"
+        )
+        pairs = ((own, other) for own in members for other in members)
+        least = (self._one(query, key.audience, *own, *other, key.audience)[0] for own, other in pairs)
+        return min((allowed for allowed in least if allowed is not None), default=wanted)
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
         """Add up charges to streams that move together, past and future, for ever; changes are recorded."""

@@ -13,9 +13,10 @@ from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import PER_NAT, Key
+from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
-from gateway.releases.setup import histories_in
-from tests.support.changing_noise import leakages, stretch_losses
+from gateway.releases.setup import histories_in, resume_ledger
+from tests.support.changing_noise import Array, leakages, stretch_losses
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import frames, policy
 
@@ -125,4 +126,44 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
     assert alone.wrong
     assert alone.epsilon is not None
     assert truth <= alone.epsilon
+    scene.ledger.close()
+
+
+def follow_narrower(scene: Bench) -> Array:
+    """Tell of a wide class, lose the store, resume, and tell of a narrow class; the charges of ticks."""
+    scene.scene.record(*frames([20] * 4))
+    assert released(scene) == [0, 20, 40]
+    spent = scene.ledger.account(KEY).spent
+    scene.ledger.close()
+    scene.scene.store.close()
+    (scene.folder / "s.sqlite").unlink()
+    assert resume_ledger(scene.folder / "l.sqlite", scene.folder / "s.sqlite") == [("watch", "hr", 60)]
+    scene.fleet = scene.scene.policies = (of_class(2, NARROW),)
+    scene.scene.open()
+    scene.open()
+    scene.scene.record(*frames([20] * 4, gaps=[60, 0, 0, 0], versions=[2]))
+    assert released(scene)[3:] == [60, 80, 100]
+    following = max(run.charge for run in scene.ledger.spent(KEY, 60, 119))
+    return np.repeat([spent / PER_NAT, following / PER_NAT], [60, 2000])[:, None].repeat(2, axis=1)
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["allowances stay", "allowances grow"])
+def test_a_narrower_class_that_follows_takes_nothing_from_what_was_told_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
+    """A larger allowance would leak back to ticks of the wide class, which the lost store knew of alone."""
+    if not obeys:
+        monkeypatch.setattr(Ledger, "_least_told", lambda _self, _key, _before, wanted: wanted)
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
+    allowed = scene.ledger.account(KEY).allowance
+    steps = follow_narrower(scene)
+    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
+    truth = stretch_losses(past, future[::-1], steps, 1)[:60].max()
+    assert (truth > 1.0) is not obeys
+    assert (scene.ledger.account(KEY).allowance == allowed) is obeys
+    for with_store in (True, False):
+        found = audited(scene, with_store=with_store)
+        assert found.epsilon is not None
+        assert truth <= found.epsilon
+        assert found.wrong is not obeys
     scene.ledger.close()

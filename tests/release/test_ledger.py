@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -238,6 +239,28 @@ def test_every_commit_is_written_through(in_file: Ledger) -> None:
     assert in_file._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_an_allowance_grows_as_long_as_nothing_was_told_under_the_smaller_one(ledger: Ledger) -> None:
+    """Louder ticks would leak back to those that were told before."""
+    open_allowance = partial(allow, ledger, "watch")
+    open_allowance(allowance=8)
+    reserve(ledger, release(0, 9, 8))
+    open_allowance(allowance=3)
+    open_allowance(allowance=7)
+    assert ledger.account(key()).allowance == 7
+    open_allowance(allowance=9)
+    assert ledger.account(key()).allowance == 8
+    open_allowance(allowance=4)
+    reserve(ledger, release(20, 29, 1))
+    open_allowance(allowance=2)
+    for wanted, allowed in ((3, 3), (4, 4), (5, 4), (9, 4)):
+        open_allowance(allowance=wanted)
+        assert ledger.account(key()).allowance == allowed
+    with pytest.raises(LedgerError, match="too much"):
+        reserve(ledger, release(40, 49, 5))
+    reserve(ledger, release(40, 49, 4))
+    assert charges_replayed(ledger).problems == ()
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(
@@ -262,6 +285,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
         path = Path(folder) / "l.sqlite"
         ledger = open_ledger(path, "watch", "ring", allowance=8)
         allowed, base = {"watch": 8, "ring": 8}, {"watch": 0, "ring": 0}
+        least = {"watch": 99, "ring": 99}  # under which something was told
         ticks: dict[str, dict[int, int]] = {"watch": defaultdict(int), "ring": defaultdict(int)}
         for step in steps:
             match step:
@@ -272,6 +296,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
                     if fits:
                         reserve(ledger, one)
                         for device in devices:
+                            least[device] = min(least[device], allowed[device])
                             for tick in window:
                                 ticks[device][tick] += charge
                     else:
@@ -279,7 +304,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
                             reserve(ledger, one)
                 case ("allow", int(amount), int(standing), str(device)):
                     allow(ledger, device, allowance=amount, base=standing)
-                    allowed[device], base[device] = amount, standing
+                    allowed[device], base[device] = min(amount, least[device]), standing
                 case _:
                     ledger.close()
                     ledger = Ledger(path)

@@ -170,6 +170,14 @@ def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> N
     assert charges_replayed(ledger).problems == ()
 
 
+def test_an_allowance_stays_below_the_one_that_a_neighbour_was_told_under(ledger: Ledger) -> None:
+    reserve(ledger, about("hr", 0, 9, 0.5))
+    same = Allowance(key(stream="steps"), 2 * ALLOWED, 0, Promise(1.0, "informed"), 10**6, "chain", FREE)
+    ledger.set_allowances([same, same._replace(key=key(stream="room"))], time_us=2)
+    assert ledger.account(key(stream="steps")).allowance == ALLOWED
+    assert ledger.account(key(stream="room")).allowance == 2 * ALLOWED  # which moves by itself
+
+
 def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
     """What was told before counts; a class of other streams joins theirs to these."""
     reserve(ledger, about("hr", 0, 9, 0.5))
