@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from fugu.attackers.evaluation import Attack, success_bound
@@ -110,7 +111,7 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     if chosen.attack is not None:
         told.append(_attacked(chosen.attack, chosen))
     if chosen.known_chain is not None:
-        told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
+        told.append(_odds(chosen.known_chain, chosen))
     if chosen.stretch is not None:
         told.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
@@ -205,40 +206,47 @@ def _adversary(plan: AutoPlan) -> list[str]:
 
 
 def _attacked(attack: Attack, chosen: Candidate) -> str:
-    if attack.success <= attack.guess:
-        return (
-            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time before, with it "
-            f"{_reached(attack)}; epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
-        )
+    reach = f" ({attack.low:.1%} to {attack.high:.1%})" if attack.low < attack.high else ""
     return (
         f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
-        f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
-        f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
+        f"time{reach}, and {attack.guess:.1%} without what is released; epsilon {chosen.epsilon:g} allows "
+        f"{attack.ceiling:.1%}."
     )
 
 
-def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
-    """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
+def _odds(known: Attack, chosen: Candidate) -> str:
+    """How far odds moved of an attacker who knows the habits beforehand, and of those who learn them."""
+    allowed = epsilon_to_odds(chosen.epsilon)
     sentence = (
         f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording; epsilon {epsilon:g} allows {epsilon_to_odds(epsilon):.2g}."
+        f"knows the habits behind the recording; epsilon {chosen.epsilon:g} allows {allowed:.2g}."
     )
-    if learner is None:
+    if chosen.learner is None:
         return sentence
-    assert learner.furthest is not None
-    most = f"up to {learner.furthest:.2g}" if learner.furthest < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
+    furthest = _range([_factor(_furthest(attack)) for attack in sorted(chosen.learners, key=_furthest)])
+    beyond = _range([f"{_beyond(attack):.1%}" for attack in sorted(chosen.learners, key=_beyond)])
     return (
-        f"{sentence} Habits are not protected: over the whole recording, the odds of one who learns them "
-        f"({learner.attacker}) change by {most}, and by more than {epsilon_to_odds(epsilon):.2g} on "
-        f"{learner.beyond:.1%} of ticks."
+        f"{sentence} Habits are not protected: over the whole recording, the largest change for one who learns them "
+        f"({chosen.learner.attacker}) is by a factor of {furthest}, and odds change by more than {allowed:.2g} on "
+        f"{beyond} of ticks ({len(chosen.learners)} draws of the noise)."
     )
 
 
-def _reached(attack: Attack) -> str:
-    """Sentence about the most successful attacker where none gained."""
-    if attack.low == attack.high:
-        return f"as often, since the best of them ({attack.attacker}) never guesses otherwise"
-    return f"at best {attack.success:.1%} ({attack.attacker}: {attack.low:.1%} to {attack.high:.1%})"
+def _furthest(attack: Attack) -> float:
+    return attack.furthest or 1.0
+
+
+def _beyond(attack: Attack) -> float:
+    return attack.beyond or 0.0
+
+
+def _factor(factor: float) -> str:
+    return f"{float(f'{factor:.2g}'):g}" if factor < _WITHOUT_BOUND else f"more than {_WITHOUT_BOUND:,}"
+
+
+def _range(texts: Sequence[str]) -> str:
+    """The first and the last of increasing numbers in words; one number if they read alike."""
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
 
 
 def _nothing(plan: AutoPlan) -> list[str]:
@@ -479,7 +487,8 @@ def candidate_document(one: Candidate) -> dict[str, Any]:
         "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
         "scale": None if one.scale is None else str(one.scale),
         "blocks": None if one.blocks is None else {"zone": one.blocks.zone, "seconds": one.blocks.seconds},
-        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
+        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain")},
+        "learners": [_attack_document(attack) for attack in one.learners],
         "stretch": None if one.stretch is None else one.stretch._asdict(),
     }
 

@@ -379,11 +379,11 @@ def _chosen(
         known = _emission(grid, one.point_epsilon or 0.0)
         assert known is not None
         seen = _released(known, grid.test.cut, rng)
-        worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
-        failed = [*beyond_ceiling(worst)]
+        attacks = attack(*grid.test.cut, seen, one.epsilon)
+        failed = [*beyond_ceiling(strongest(attacks))]
         if one.held_back_error is None or one.held_back_error > one.error_95:
             failed.append("on the third set the error is beyond what 95 % of answers should be within")
-        return (place, replace(one, attack=worst)), tuple(failed)
+        return (place, replace(one, attack=attacks[0])), tuple(failed)
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
 
 

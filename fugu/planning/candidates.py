@@ -84,9 +84,9 @@ class Candidate:
     of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
     the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
     sets. `latency_seconds` is until a subscriber knows; messages are of all its devices, each as long as `message`. On
-    the third set, `attack` is the strongest, and `known_chain` the attacker who believes the mean chain, whose odds
+    the third set, `attack` is right most often, and `known_chain` the attacker who believes the mean chain, whose odds
     epsilon bounds; `stretch` asks about whole stretches that are promised, knowing all other days. On the whole
-    recording, `learner` is the one who learns habits and whose odds moved furthest.
+    recording, `learners` has for each of several draws of the noise the one who learns habits and moved furthest.
     `point_epsilon` is of a single point, `blocks` of a profile, at the time of the recording.
     """
 
@@ -111,7 +111,7 @@ class Candidate:
     message: Callable[[], bytes] = bytes
     attack: Attack | None = None
     known_chain: Attack | None = None
-    learner: Attack | None = None
+    learners: tuple[Attack, ...] = ()
     stretch: StretchAttack | None = None
     point_epsilon: float | None = None
     blocks: DayBlocks | None = None
@@ -120,6 +120,11 @@ class Candidate:
     def bytes_per_day(self) -> float | None:
         """Bytes of all messages, without MQTT's own."""
         return None if self.messages_per_day is None else self.messages_per_day * len(self.message())
+
+    @property
+    def learner(self) -> Attack | None:
+        """The one of all draws whose odds moved furthest; `None` if none was run."""
+        return max(self.learners, key=lambda attack: attack.furthest or 0.0, default=None)
 
     @property
     def unit(self) -> str:
