@@ -304,15 +304,19 @@ def ask(path: Path, *, owner_of_folder: bool = True) -> str | None:
     """Answer of the process; `None` if there is no process, or this account may not ask it.
 
     Raises StrangerError unless the process is of this account, of root, or, with `owner_of_folder`, of the account
-    whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket.
+    whose folder the socket is in: in a folder that anybody may write to, anybody may have made the socket. Where only
+    the folder's owner may write, the socket is the owner's, whatever the process's account: systemd 257 maps the folder
+    of a service's passing account, which on the disk is another's.
     """
     found = b""
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(_PATIENCE_SECONDS)
             asking.connect(str(path))
-            owners = {0, os.geteuid(), *([path.parent.stat().st_uid] if owner_of_folder else [])}
-            if (account := _account_of(asking)) not in {None, *owners}:
+            about = path.parent.stat()
+            owners = {0, os.geteuid(), *([about.st_uid] if owner_of_folder else [])}
+            owners_alone = owner_of_folder and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if (account := _account_of(asking)) not in {None, *owners} and not owners_alone:
                 raise StrangerError(
                     f"what answers at {path} is a process of account {account}, and is not believed: end it, remove "
                     "the socket, and start the gateway or agent again"

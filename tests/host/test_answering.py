@@ -93,6 +93,22 @@ def test_who_owns_the_folder_is_believed_unless_the_folder_may_be_anybody_s(shar
             ask(theirs / "s.status", owner_of_folder=False)
 
 
+@pytest.mark.parametrize(("mode", "believed"), [(0o700, True), (0o755, True), (0o770, False), (0o1777, False)])
+def test_a_service_s_folder_that_is_mapped_is_of_another_account_and_its_owner_s_alone(
+    shared: Path, mode: int, believed: bool
+) -> None:
+    """As systemd 257 has it with `DynamicUser=`: the folder's account on the disk is not the process's."""
+    folder = shared / "service"
+    with answered_by_nobody(folder / "s.status"):
+        os.chown(folder, 12345, 12345)
+        folder.chmod(mode)
+        if believed:
+            assert ask(folder / "s.status") is not None
+        else:
+            with pytest.raises(StrangerError):
+                ask(folder / "s.status")
+
+
 def test_a_gateway_makes_the_folder_for_its_account_alone(shared: Path) -> None:
     answering = Answering(STORE.status_path, own_folder=STORE.has_own_folder)
     assert answering.is_open
