@@ -17,6 +17,7 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.describe import Describing
+from gateway.part import Part
 from tests.support.ever_new import GENERATORS, MESSAGES
 from tests.support.loop_driver import DEVICES, Driver, largest_containers
 
@@ -76,6 +77,38 @@ def test_ever_new_content_grows_no_dictionary_and_is_reacted_to_once_a_round(
             print(topic, f"grown {grown / 2**20:.1f} MB", +driver.gateway.counters)
         assert largest_containers(driver.gateway, MOST_ENTRIES) == {}
         assert _endless_caches() == {}
+
+
+class _Looking(Part):
+    """Looks, after messages were heard and before anything is done about them, for what has many entries."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.large: dict[str, int] = {}
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Look, in a round of many messages."""
+        if not idle:
+            self.large |= largest_containers(self._driver.gateway, MOST_ENTRIES)
+
+
+@pytest.mark.long
+def test_many_unknown_devices_fill_nothing_even_until_what_was_heard_is_next_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message is of another device, as at a broker without our access list, and all come within one moment."""
+    with Driver(tmp_path, monkeypatch) as driver:
+        driver.round()
+        looking = _Looking(driver)
+        driver.gateway._seats["pump"].insert(0, looking)
+        for number, generator in enumerate(GENERATORS.values()):
+            messages = [
+                (re.sub(r"/home/[^/]+/", f"/home/unknown-{number}-{which}/", topic), payload)
+                for which, (topic, payload) in enumerate(islice(generator(), 2 * MOST_ENTRIES))
+            ]
+            assert driver.deliver(messages, seconds=0.0) == len(messages)
+        assert looking.large == {}
+        assert driver.gateway.counters["fleet_dropped"] > 0
 
 
 def test_a_device_whose_description_takes_long_is_not_described_again_at_once(

@@ -25,6 +25,12 @@ from tests.support.gateway_files import gateway_file
 from tests.support.signing import Keys
 from tests.support.stored import stored_symbols
 
+SIGNED: dict[str, object] = {
+    **{"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key"},
+    **{"passphrase_file": "passphrase", "trusted_clock": True},
+}
+"""What a gateway's file says of a registry and its keys, by the names that they have in its folder."""
+
 
 def write_gateway_files(folder: Path, keys: Keys) -> None:
     """What a gateway needs of a fleet's keys: the root, and its own key with a passphrase."""
@@ -54,8 +60,7 @@ class Gateway:
         self, folder: Path, broker: Broker | int, operator: dict[str, object] | None = None, **values: object
     ) -> None:
         self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
-        signed = {"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key", "operator": operator}
-        signed |= {"passphrase_file": "passphrase", "trusted_clock": True}
+        signed = SIGNED | {"operator": operator}
         file = gateway_file(folder / "gateway.toml", broker, store=self.store, signed=signed, **values)
         command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
         with self.log.open("ab") as log:

@@ -20,6 +20,7 @@ from gateway import describe, home_assistant
 from gateway.fleet.enrolled import FleetFiles
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
+from gateway.fleet.service import FleetLink
 from gateway.loop import Gateway
 from gateway.metrics import Listen
 from gateway.settings import GatewaySettings
@@ -125,6 +126,8 @@ class Driver:
         for place in ("gateway.loop", "gateway.fleet.service"):
             patch.setattr(f"{place}.Link", _Connected)
         patch.setattr(time, "monotonic", lambda: self.now)
+        usual = FleetLink.__init__.__kwdefaults__ or {}
+        patch.setattr(FleetLink.__init__, "__kwdefaults__", usual | {"seconds": lambda: self.now})
         patch.setattr(time, "monotonic_ns", lambda: int(self.now * 1e9))
         patch.setattr(time, "time", lambda: START + self.now)
         patch.setattr(time, "time_ns", lambda: int((START + self.now) * 1e9))
@@ -153,8 +156,8 @@ class Driver:
         self._patch.undo()
         self.gateway.stop()
 
-    def deliver(self, messages: Iterable[tuple[str, bytes]], each: int = 2_000) -> int:
-        """Deliver messages a few at a time, with rounds between; how many of them were taken."""
+    def deliver(self, messages: Iterable[tuple[str, bytes]], each: int = 2_000, seconds: float = 0.1) -> int:
+        """Deliver messages a few at a time, with rounds of some seconds between; how many of them were taken."""
         before, part = self.gateway.counters["not_taken"], []
         sent = 0
         for topic, payload in messages:
@@ -163,16 +166,16 @@ class Driver:
                 sent += len(part)
                 self.gateway._delivered(part)
                 part = []
-                self.round()
+                self.round(seconds)
         sent += len(part)
         self.gateway._delivered(part)
         while self.gateway._inbox._count:
-            self.round()
+            self.round(seconds)
         return sent - (self.gateway.counters["not_taken"] - before)
 
-    def round(self) -> None:
-        """Let a tenth of a second pass, and do what the worker and the monitor do in it."""
-        self.now += 0.1
+    def round(self, seconds: float = 0.1) -> None:
+        """Let a tenth of a second pass, or another time, and do what the worker and the monitor do in it."""
+        self.now += seconds
         self.made.clear()
         gateway = self.gateway
         gateway._monitor.begin_round()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import Health
 from fugu.contract.topics import topic_of
+from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, await_end, wait_until
+from tests.support.enrolled import SIGNED, write_gateway_files
 from tests.support.ever_new import GENERATORS
 from tests.support.gateway_service import Device
 from tests.support.processes import GatewayProcess, Recorder
 from tests.support.scenes import policy, write_policies
+from tests.support.signing import Keys
 
 DEVICES = 100
 SECONDS, A_SECOND = 60, 500
@@ -41,13 +45,16 @@ def resident(pid: int) -> int:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("topic", [topic for topic in GENERATORS if "policy" not in topic])
+@pytest.mark.parametrize("topic", GENERATORS)
 def test_beside_a_device_that_says_ever_new_things_others_are_in_time_and_it_is_named(
     broker: Mosquitto, tmp_path: Path, topic: str
 ) -> None:
-    """Answers to documents are heard only by a gateway with a registry, and are in the test in one process."""
+    """The gateway has a registry, in which the loud device is enrolled: its answers to documents count as well."""
     write_policies(tmp_path / "policies", [policy(1, device=f"d{number}") for number in range(DEVICES)])
-    gateway = GatewayProcess(tmp_path, broker.port, home_assistant=True)
+    write_gateway_files(tmp_path, Keys())
+    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry, registry.transaction():
+        registry.enrol("d1", (), who="me", time_us=1)
+    gateway = GatewayProcess(tmp_path, broker.port, home_assistant=True, signed=SIGNED)
     health = Recorder(broker.broker, topic_of("health", "home"))
     honest, loud = Device(broker, "d0"), Device(broker, "d1")
     honest.say_birth()
