@@ -49,7 +49,7 @@ quick-tests:
 mutants: setup-test
 	.venv/bin/python -m tests.mutants.run $(if $(ALL),--all) $(if $(SEED),--seed $(SEED))
 
-# All of it within 75 minutes on two cores: a test that takes an hour is ended. Afterwards tests/soak.tsv has a row of
+# All of it within four hours on two cores: a test that takes an hour is ended. Afterwards tests/soak.tsv has a row of
 # each test; those that have not run say so.
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime pg_createcluster=postgresql chromium=chromium \
