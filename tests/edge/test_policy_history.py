@@ -107,11 +107,14 @@ class Device:
     running: list[Policy] = field(default_factory=list)
     ran: dict[int, Policy] = field(default_factory=dict)
     kinds: Counter[str] = field(default_factory=Counter)
+    lives: dict[int, int] = field(default_factory=dict)
+    starts: int = 0
 
     def start(self, made: Policy) -> None:
         whole = replace(agent_plan(self.folder, Broker(port=9), drain_seconds=0.0, forget="committed"))
         self.agent = Agent(replace(whole, streams=(plan_of(made),)), [Watched(self.read)], system_entropy(), self.clock)
         self.running.append(made)
+        self.starts += 1
 
     def live(self, ticks: int) -> None:
         for _ in range(ticks):
@@ -119,6 +122,7 @@ class Device:
             seen = len(self.read)
             self.agent._ticks.catch_up()
             self.ran |= dict.fromkeys(self.read[seen:], self.running[-1])
+            self.lives |= dict.fromkeys(self.read[seen:], self.starts)
 
     def stop(self) -> None:
         self.agent._ticks.finish()
@@ -147,7 +151,10 @@ class Device:
             for i in range(len(frame.symbols))
         }
         for frame in window_frames(self.outbox):
-            found |= dict.fromkeys(range(frame.first, frame.first + frame.length), frame.policy_version)
+            ticks = [tick for tick in range(frame.first, frame.first + frame.length) if tick in self.ran]
+            if frame.observed < len(ticks):  # begun anew in its midst: what was before is lost, or in its record
+                ticks = [tick for tick in ticks if self.lives[tick] == self.lives[ticks[-1]]]
+            found |= dict.fromkeys(ticks, frame.policy_version)
         # A window that begins anew within its ticks, under another version, has none of those before.
         return {
             tick: version for tick, version in found.items() if tick in self.ran and self.ran[tick].version == version
