@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fugu_cli.demo.evaluation import RECORDINGS
 from papers.errata import Erratum
 from papers.facts import printed
 from papers.rows import Row, Setting
 from papers.targets import TARGETS
 from tests.support.proofs import CAUTIONS, ERRATA, last_digit, shown_items
 
-SETTING = Setting(Path(__file__).parents[2] / "fugu" / "cli" / "demo" / "data", quick=True)
+SETTING = Setting(RECORDINGS, quick=True)
 THEOREM_2 = ("BDP", "theorem 2", "statement")
 CHAIN = ("BDP", "section 3, model", "chain")
 

@@ -28,6 +28,12 @@ EVIL = "<img src=x onerror=document.title=1>"
 HR = "section[aria-label='Stream hr']"
 
 
+def unfold(browser: Browser) -> None:
+    """Open what a device's page has folded."""
+    wait_until(lambda: browser.count(f"{HR} details") > 0, "the stream")
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+
+
 def numbers(browser: Browser) -> list[int]:
     """The entries that are shown."""
     script = "return [...document.querySelectorAll('tbody tr')].map((one) => Number(one.dataset.number))"
@@ -73,6 +79,7 @@ def test_beside_a_gateway_it_is_its_ledger(broker: Mosquitto, tmp_path: Path, br
         (account,) = ledger.accounts()
     share = round(100 * account.spent / account.allowance)
     browser.open(f"{page.address}/device/watch")
+    unfold(browser)
     wait_until(lambda: f"Used {share} %:" in browser.text(f"{HR} .budget"), "the budget")
     budget = browser.text(f"{HR} .budget")
     assert "public epsilon 1" in budget
@@ -121,6 +128,7 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
             wait_until(lambda ready=ready: browser.count(ready) > 0, ready)  # type: ignore[misc]
             assert browser.violations() == []
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), (width, name)
+        unfold(browser)
         used = browser.text(f"{HR} .budget")
         assert "Used 100 %" in used
         assert "Used 33 %: 0.1 for releases, about ticks 0 to 9; left 0.2 of 0.3 nats" in used
