@@ -237,13 +237,12 @@ class Sums(Part):
         for digest, group in self._groups.items():
             due = (self._now_us() - group.deadline * 1_000_000 - group.epoch_us) // group.period_us
             newest = (due - group.start) // group.length - 1
-            through = self._store.sums.through(digest)
-            if newest < 0 or (through is not None and newest <= through):
+            if not self._store.sums.waiting(digest, newest):
                 continue
             with self._store.transaction():
                 waiting = self._store.sums.waiting(digest, newest)
                 short = [number for number in waiting if not self._fix(digest, group, number)]
-                self._store.sums.settle(digest, newest)
+                self._store.sums.settle(digest, waiting[-1])  # no further: this machine's clock may be ahead
             for number in short:
                 self._say_lost(group, number, f"fewer than {group.least} homes have reported")
 

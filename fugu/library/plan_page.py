@@ -24,7 +24,7 @@ svg text{font:12px system-ui,sans-serif;fill:#444}ul{list-style:none;padding:0;m
 li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
 .key{display:inline-block;width:1.6em;height:0;margin-right:.6em;border-top:4px solid;vertical-align:middle}
 .dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
-@media (prefers-color-scheme:dark){html{background:#fff;filter:invert(.9) hue-rotate(180deg)}}
+@media (prefers-color-scheme:dark){html{background:#fff;filter:invert(0.9) hue-rotate(180deg)}}
 """
 _WIDTH, _LEFT, _RIGHT = 460, 46, 12
 _LOWEST = 0.001

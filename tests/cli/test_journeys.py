@@ -1,4 +1,4 @@
-"""What a newcomer met once: each of these ended in nothing, in a false sentence or in a traceback."""
+"""Journeys of newcomers: each of these once ended in nothing, in a false sentence or in a traceback."""
 
 from __future__ import annotations
 

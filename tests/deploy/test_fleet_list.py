@@ -41,7 +41,7 @@ def words(broker: Shipped, rows: list[str], *, header: str = HEADER) -> tuple[ob
 
 
 def connected(folder: Path) -> bool:
-    """Whether the agent of a folder says that it is connected."""
+    """True if the agent of a folder says that it is connected."""
     try:
         return bool(ask_status(str(folder / "outbox.sqlite"))["connected"])
     except LocalStatusError:

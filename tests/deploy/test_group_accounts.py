@@ -43,7 +43,7 @@ OWN = {
     "home-assistant": topic_of("health", "home"),
     "helper": REQUEST,
 }
-"""What each may read in any case: once that has come, nothing else is on its way."""
+"""A topic that each may read in any case: once that has come, nothing else is on its way."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an index is told about the package, and that the versions to install are those that it asks for."""
+"""The words for an index about the package, and that the versions to install are those that it asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device keeps of its policies: which ticks each has drawn, over restarts, power cuts, clocks and refusals."""
+"""A device's record of its policies: which ticks each has drawn, over restarts, power cuts, clocks and refusals."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Device:
         self.agent._local.close()
 
     def lose_power(self) -> None:
-        """What is in memory is lost; the file is what the last transaction has left."""
+        """All that is in memory is lost; the file is what the last transaction has left."""
         self.agent._outbox._db.close()
         self.agent._local.close()
 

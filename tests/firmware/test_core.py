@@ -21,7 +21,7 @@ SMALL = {"array", "gc", "hashlib", "os", "struct", "sys"}
 
 
 def not_its_own(source: str) -> list[str]:
-    """What a module has that MicroPython has not, or imports that is neither small nor of the core."""
+    """All that a module has that MicroPython has not, or imports that is neither small nor of the core."""
     tree, wrong = ast.parse(source), []
     for checked in [node for node in tree.body if isinstance(node, ast.If)]:
         if isinstance(checked.test, ast.Name) and checked.test.id == "TYPE_CHECKING":

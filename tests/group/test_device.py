@@ -120,7 +120,7 @@ class Device:
         return found
 
     def opened(self, report: Report) -> list[int]:
-        """What site and helper together find: the count, as the set has no other home."""
+        """Site and helper together find the count, as the set has no other home."""
         (page,) = pages(self.document.digest, report.number, [report.sealed])
         answer = self.helper.take(page, self.elapsed)
         assert answer is not None

@@ -1,4 +1,4 @@
-"""What attackers learn from sums, by enumeration: the promise is reached and not passed, and where it ends.
+"""Attackers and sums, by enumeration: the promise is reached and not passed, and where it ends.
 
 Noise of h of m shares is the difference of two NB(h/m, p). All probabilities are fractions; tails are bounded.
 """

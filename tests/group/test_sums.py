@@ -193,6 +193,18 @@ def test_a_late_report_is_acknowledged_and_kept_nowhere(site: Site, helper: Help
     assert len(site.store.sums.reports(DOCUMENT.digest, NUMBER)) == len(asked[0].reports) == 4
 
 
+def test_a_clock_that_was_set_years_ahead_loses_no_later_window(site: Site, helper: Helper) -> None:
+    site.report(0, helper, 0)
+    site.now_us += 400 * 86_400_000_000
+    site.round()
+    assert site.lost == [(DOCUMENT.name, f"fewer than {DOCUMENT.least} homes have reported")]
+    site.now_us = DOCUMENT.begins_us(NUMBER + 2)
+    for place in range(5):
+        site.report(place, helper, place, number=NUMBER + 1)
+    site.now_us = DOCUMENT.due_us(NUMBER + 1)
+    assert [one.number for one in site.round()] == [NUMBER + 1]
+
+
 def test_a_report_that_comes_again_is_one_and_another_is_a_conflict(site: Site, helper: Helper) -> None:
     site.report(0, helper, 0)
     kept = site.store.sums.reports(DOCUMENT.digest, NUMBER)

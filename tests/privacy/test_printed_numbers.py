@@ -178,7 +178,7 @@ def test_slow_regimes() -> None:
 
 
 def first_ticks(before: float, after: float, rate: float, ticks: int) -> list[float]:
-    """What the `ignorant` get of each tick behind a change of likelihood ratios, of a chain with q = r = rate.
+    """Gain of the `ignorant` about each tick behind a change of likelihood ratios, of a chain with q = r = rate.
 
     By the likelihood ratio of each side, which q + r < 1 makes monotone: the past is as long as it takes to settle.
     """

@@ -88,7 +88,7 @@ def test_the_refusal_names_the_tick(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 def audited(scene: Bench, *, with_store: bool) -> StreamLoss:
-    """What `fugu check ledger` finds that the audience was told about the stream."""
+    """Find with `fugu check ledger` how much the audience was told about the stream."""
     with histories_in(scene.scene.path, "home") as histories:
         (loss,) = audit_ledger(scene.ledger, history=histories if with_store else None).streams
     return loss

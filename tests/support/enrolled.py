@@ -29,7 +29,7 @@ SIGNED: dict[str, object] = {
     **{"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key"},
     **{"passphrase_file": "passphrase", "trusted_clock": True},
 }
-"""What a gateway's file says of a registry and its keys, by the names that they have in its folder."""
+"""Lines of a gateway's file about a registry and its keys, by the names that they have in its folder."""
 
 
 def write_gateway_files(folder: Path, keys: Keys) -> None:

@@ -39,7 +39,7 @@ class Process:
         return self._process.wait(PATIENCE)
 
     def has_ended(self) -> bool:
-        """Whether it is there no more."""
+        """True if it is there no more."""
         return self._process.poll() is not None
 
     def end(self) -> None:

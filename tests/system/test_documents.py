@@ -223,7 +223,7 @@ def test_measuring(broker: Mosquitto, tmp_path: Path) -> None:
 
 
 def test_summing_homes(tmp_path: Path) -> None:
-    """What people read to one another and type in is piped here."""
+    """The words that people read to one another and type in is piped here."""
     settings = Settings(fleet="home", hosts=("gw.example",), port=8883)
     BrokerFolder.create(tmp_path / "broker", settings, datetime.now(UTC))
     (tmp_path / "agent.toml").write_text(
