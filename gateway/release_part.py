@@ -118,12 +118,10 @@ class Releasing(Part):
         fleet = self._catalogue.fleet
         self._schedule.also = frozenset(topic_of("release", fleet, SITE, name) for name in names)
 
-    def release(self, name: str, opened: OpenedSum) -> None:
+    def release(self, opened: OpenedSum) -> None:
         """Have an opened sum released, unless it was before. Raises LedgerError, ReleaseError or DatabaseError."""
-        if self._releases.ledger.released_as(name, opened.first):
-            return
-        release_sum(self._releases.maker, opened)
-        self._schedule.made()
+        if release_sum(self._releases.maker, opened) is not None:
+            self._schedule.made()
 
     def connected(self, *, begun_anew: bool) -> None:
         """Publish again what the broker may have lost."""

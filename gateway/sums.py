@@ -292,7 +292,7 @@ class Sums(Part):
             observed = sum(one.observed[place] for one in members)
             opened = OpenedSum(group, place, asked.number, devices, total, observed)
             try:
-                self._releasing.release(sum_names(group)[place], opened)
+                self._releasing.release(opened)
             except (LedgerError, ReleaseError) as error:
                 self._lose(asked, group, str(error))
                 return

@@ -53,8 +53,8 @@ def sum_names(document: GroupDocument) -> tuple[str, ...]:
     return tuple(f"{document.name}-{place}" if many else document.name for place in range(document.numbers))
 
 
-def release_sum(maker: Maker, opened: OpenedSum) -> Entry:
-    """Reserve the release of an opened sum, which is published from the ledger.
+def release_sum(maker: Maker, opened: OpenedSum) -> Entry | None:
+    """Reserve the release of an opened sum, which is published from the ledger; `None` if it was reserved before.
 
     Raises LedgerError if the ledger refuses, ReleaseError if no epsilon is known beside a change of policy, or
     DatabaseError.
@@ -62,6 +62,8 @@ def release_sum(maker: Maker, opened: OpenedSum) -> Entry:
     group, first, stream = opened.document, opened.first, opened.document.stream
     last = first + group.length - 1
     name = sum_names(group)[opened.place]
+    if maker.ledger.released_as(name, first):
+        return None
     policies = {
         device: maker.catalogue.recall(device, stream, version, SymbolModel).policy
         for device, version in opened.members
