@@ -69,7 +69,7 @@ def test_a_shell_that_is_ended_ends_it_and_hears_how_it_ended(tmp_path: Path) ->
     for number in (signal.SIGTERM, signal.SIGKILL):
         before = children()
         shell = subprocess.Popen(["fugu", *NOBODY], env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL)
-        wait_until(lambda before=before: children() > before)
+        wait_until(lambda before=before: children() - before)  # one of before may have ended meanwhile
         [process] = children() - before
         shell.send_signal(number)
         shell.wait(PATIENCE)

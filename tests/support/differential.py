@@ -21,7 +21,7 @@ from fugu.contract.policy import Discretiser, Policy
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Blocks, Window
 from fugu.mqtt import Link
-from tests.support.brokers import PATIENCE, Mosquitto
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.forks import shell_words
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
@@ -161,6 +161,7 @@ def run(
         else:
             _publish(process, local, source)
         process.wait(PATIENCE)
+        wait_until(lambda: not tap.is_open, "the last bytes of the agent")
         sent = bytes(tap.upstream)
     found = [_masked(first, rest) for first, rest in packets(sent)]
     return Seen(

@@ -52,6 +52,12 @@ class Wiretap:
         self._listener.close()
         self.cut()
 
+    @property
+    def is_open(self) -> bool:
+        """True while a connection is there, or bytes of one are still to be read."""
+        with self._lock:
+            return bool(self._sockets)
+
     def cut(self) -> None:
         """Break every connection there is; new ones are accepted."""
         with self._lock:
