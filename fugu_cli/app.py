@@ -59,7 +59,6 @@ COMMANDS = {
     "gateway dashboard": ("dashboard:dashboard", "Show in a browser what an account may read."),
     "gateway release": ("ledger:releases", "Make a release now, and charge it in the ledger."),
     "gateway ledger": ("ledger:app", "What every audience has been told."),
-    "gateway watch": ("gateway:app:watch", "Test whether streams are in the classes of their policies."),
     "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
     "gateway export": ("history:export", "Write what a gateway has stored as Parquet files."),
     "gateway smooth": ("history:smooth", "Tell states from all symbols, as Parquet files."),

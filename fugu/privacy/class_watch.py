@@ -1,4 +1,4 @@
-"""Do a stream's symbols still come from the class of chains that its policy declares? A test that may look at any time.
+"""Do a stream's symbols come from the class of chains that its policy declares? A test by bets, for audits.
 
 **What it is.** Cut the box of all (q, r) of a class of two states into cells. For any chain of a cell, even one that
 changes from step to step inside it, the probability p of state 1 given the symbols before lies between two numbers low
@@ -10,10 +10,9 @@ otherwise it is left as it is.
 **It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is
 g(p) = sum over z of f_p(z) f_p'(z) / f_high(z): linear in p, 1 at p = high, with slope sum (b1 - b0)
 f_p' / f_high = (p' - high) sum (b1 - b0)^2 / f_high >= 0, so at most 1 for p <= high; the second likewise. So the
-capital against the cell that holds the true chain is a supermartingale, an average over alternatives is one, and what
-is begun in later weeks with a part of the stake adds another. The least capital against any cell is never more than
-that. If the stake is 1 in all, then by Ville's inequality it ever reaches x with a probability of at most 1/x (an
-e-process), whoever looks how often.
+capital against the cell that holds the true chain is a supermartingale, and an average over alternatives is one. The
+least capital against any cell is never more than that. If the stake is 1 in all, then by Ville's inequality it ever
+reaches x with a probability of at most 1/x (an e-process).
 
 **Where there is nothing to see.** A class whose chains may change at every step by any amount (bounded odds ratios, or
 the universal adversary) has chains that give any one sequence of states a probability as near to 1 as you like. An
@@ -33,13 +32,12 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.chains import ChainClass, FiniteChains
 from fugu.contract.leakage import Adversary
 
-__all__ = ["WEEKS", "Bets", "noticeable", "why_off"]
+__all__ = ["won"]
 
 
 _CHECK = 256
@@ -55,9 +53,8 @@ def bet(
     bounds: Floats,
     beliefs: Floats,
     capital: Floats,
-    enough: float,
 ) -> float:
-    """Go on with bets over symbols; what they hold changes in place.
+    """Bet over symbols; beliefs, bounds and capital change in place.
 
     Args:
         symbols: (n,) -1 where there is none.
@@ -67,7 +64,6 @@ def bet(
         bounds: (2, c) lowest and highest Pr(state 1 | symbols before) of the chains of each cell.
         beliefs: (a,) the same probability under each alternative.
         capital: (c, a) of the bets against each cell on each alternative.
-        enough: stop where the least capital against a cell is at least this.
 
     Returns:
         The largest value of that least capital at every 256th symbol and the last.
@@ -105,101 +101,31 @@ def bet(
                     total += capital[c, a]
                 least = min(least, total)
             best = max(best, least)
-            if best >= enough:
-                return best
     return best
 
 
-WEEKS = 52
-"""In a year: in the first tick of each, a part of the stake begins to be bet."""
 _PARTS = 8
 _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 10.0), (10.0, 1.0))
-_FACTORS = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
-_TRIALS = 3
-_MOST_TICKS = 700_000
 
 
-def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
-    """Why no departure from a class could be noticed in symbols, or `None` if some could."""
-    if adversary == "universal" or chains.changes:
-        return "off: a class whose chains may change at every step excludes no sequence, so nothing could be noticed"
-    if chains.named_streams:
-        return "off: streams of joint chains are not watched"
-    if chains.states != 2:
-        return "off: only streams of two states are watched"
-    return None
+def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
+    """Bet 1 on symbols (n,), -1 where there is none, being of no chain of the class; the most that it ever becomes.
 
-
-class Bets:
-    """The bets on one stream's symbols under one policy, whose table (2, m) is positive.
-
-    Attributes:
-        least: the least capital against a part of the class, at the last look.
-        most: the largest that it was at any look.
+    `emission` (2, m) is positive. It is 0 where nothing could be seen: chains that may change at every step, joint
+    chains, and more than two states.
     """
-
-    def __init__(self, chains: ChainClass, emission: Floats) -> None:
-        self._emission = np.ascontiguousarray(emission, dtype=np.float64)
-        self._cells = _cells(chains)
-        slowest = self._cells[:, [0, 2]].min(axis=0)
-        self._alternatives = np.array([slowest / factors for factors in _SLOWER])
-        self._capital = np.zeros((len(self._cells), len(_SLOWER)))
-        self.most = 0.0
-        self.forget()
-
-    def forget(self) -> None:
-        """Before symbols of which nothing near was seen: every belief is possible."""
-        self._bounds = np.stack([np.zeros(len(self._cells)), np.ones(len(self._cells))])
-        self._beliefs = np.full(len(_SLOWER), 0.5)
-
-    def invest(self, stake: float) -> None:
-        """Begin to bet a part of the stake, on all alternatives alike."""
-        self._capital += stake / len(_SLOWER)
-
-    def observe(self, symbols: Ints, enough: float = np.inf) -> None:
-        """Go on with bets over the symbols (n,) of the next ticks, -1 where there is none, until `most` is `enough`."""
-        best = bet(
-            np.ascontiguousarray(symbols, dtype=np.int64),
-            *(self._emission, self._cells, self._alternatives, self._bounds, self._beliefs, self._capital, enough),
-        )
-        self.most = max(self.most, best)
-
-    @property
-    def least(self) -> float:
-        """The least capital against a part of the class, now."""
-        return float(self._capital.sum(axis=1).min())
-
-
-def noticeable(chains: ChainClass, emission: Floats, ticks: int, threshold: float) -> float | None:
-    """The smallest departure that is noticed within a week of `ticks`, in most of some simulated ones.
-
-    A departure is a chain that changes its state so many times less often than all of the class, in steps from 1.25 to
-    100; `None` if none is noticed. Weeks of over 700,000 ticks are taken for shorter. A year's capital alarms at
-    `threshold`.
-    """
-    low, high = 0, len(_FACTORS)
-    while low < high:
-        middle = (low + high) // 2
-        if _noticed(chains, emission, min(ticks, _MOST_TICKS), threshold, _FACTORS[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return _FACTORS[low] if low < len(_FACTORS) else None
-
-
-def _noticed(chains: ChainClass, emission: Floats, ticks: int, threshold: float, factor: float) -> bool:
-    q, r = _cells(chains)[:, [0, 2]].min(axis=0) / factor
-    transition = np.array([[1.0 - q, q], [r, 1.0 - r]])
-    found = 0
-    for seed in range(_TRIALS):
-        if abs(2 * found - seed) > _TRIALS - seed:
-            break  # the others cannot change it
-        made = simulate(ticks, np.array([r, q]) / (q + r), transition, emission, np.random.default_rng(seed))
-        bets = Bets(chains, emission)
-        bets.invest(1.0 / WEEKS)
-        bets.observe(made.symbols, threshold)
-        found += bets.most >= threshold
-    return 2 * found > _TRIALS
+    if adversary == "universal" or chains.changes or chains.named_streams or chains.states != 2:
+        return 0.0
+    cells = _cells(chains)
+    slowest = cells[:, [0, 2]].min(axis=0)
+    alternatives = np.array([slowest / factors for factors in _SLOWER])
+    return bet(
+        np.ascontiguousarray(symbols, dtype=np.int64),
+        *(np.ascontiguousarray(emission, dtype=np.float64), cells, alternatives),
+        np.stack([np.zeros(len(cells)), np.ones(len(cells))]),
+        np.full(len(_SLOWER), 0.5),
+        np.full((len(cells), len(_SLOWER)), 1.0 / len(_SLOWER)),
+    )
 
 
 def _cells(chains: ChainClass) -> Floats:

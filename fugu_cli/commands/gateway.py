@@ -1,4 +1,4 @@
-"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `forget` and `asyncapi`."""
+"""`fugu gateway run`, `cluster`, `status`, `history`, `forget` and `asyncapi`."""
 
 from __future__ import annotations
 
@@ -131,30 +131,6 @@ def status(store: str, *, as_json: JsonOption = False) -> int:
     found = asked(store_of(store))
     answer(as_json, lambda: found, lambda: show_status(found))
     return 1 if found["alarms"] else 0
-
-
-@command(app, "watch")
-def watch(store: str, *, false_alarms: float = 0.1, as_json: JsonOption = False) -> int:
-    """Test whether streams are in the classes of their policies.
-
-    From symbols alone. Exit code 1 if one is not.
-
-    \b
-    examples:
-      fugu gateway watch home.db
-      fugu gateway watch home.db --false-alarms 0.01 --json
-
-    Args:
-        store (FILE|URL): The gateway's store; its gateway may be running.
-        false_alarms (RATE): The most false alarms expected in a year of the whole fleet.
-    """
-    from fugu_cli.view.model import show_watched
-    from gateway.audit.model_watch import watch_store
-
-    with working("testing every stream"):
-        found = watch_store(store_of(store), false_alarms)
-    answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
-    return 1 if any(one.alarm is not None for one in found) else 0
 
 
 @command(app, "history")

@@ -1,9 +1,8 @@
-"""Chains as tables and sentences: fitted to states, fitted over cells, and watched by a gateway."""
+"""Chains as tables and sentences: fitted to states and over cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +13,7 @@ from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, Likelihoo
 from fugu.recordings.places import Traces
 from fugu_cli.view.terminal import say, show_table
 
-if TYPE_CHECKING:
-    from gateway.audit.model_watch import WatchedStream
-
-
-__all__ = ["show_grid", "show_joint_model", "show_model", "show_watched"]
+__all__ = ["show_grid", "show_joint_model", "show_model"]
 
 
 _CONFIDENCE = 0.95
@@ -169,23 +164,6 @@ def show_grid(model: GridModel, traces: Traces) -> None:
     )
     say("The chain lives on the largest set of cells that can all be reached from one another.")
     say("Transitions that were not seen count as impossible; the adversary is taken to know that.")
-
-
-def show_watched(found: Sequence[WatchedStream], false_alarms: float) -> None:
-    """Print a line for each stream, and what an alarm means."""
-    rows = [(f"{one.device}/{one.stream}", str(one.version), *_cells(one)) for one in found]
-    title = f"Are the symbols from the declared classes? At most {false_alarms:g} false alarms a year in all"
-    show_table(title, ("stream", "policy", "would notice in a week", "evidence", "since tick", "found"), rows)
-    if any(one.alarm is not None for one in found):
-        say("Where one was found, epsilon is larger than promised, or readings are missing: plan with a wider class.")
-
-
-def _cells(one: WatchedStream) -> tuple[str, str, str, str]:
-    if one.off is not None:
-        return one.off, "", "", ""
-    notices = f"states that change {one.notices:g} times less often than in the class"
-    alarm = "nothing" if one.alarm is None else f"NOT in the class, at tick {one.alarm}"
-    return notices, f"{one.evidence:.3g} of {one.threshold:g}", "" if one.since is None else str(one.since), alarm
 
 
 _MOST_ROWS = 12

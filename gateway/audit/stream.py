@@ -32,7 +32,7 @@ from fugu.contract.windows import Window
 from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches, attacked_stretches, unknown_ticks
 from fugu.planning.own_clock import Truth
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.class_watch import Bets, why_off
+from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
@@ -389,15 +389,11 @@ def _published(trial: Trial) -> Finding:
 
 
 def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:
-    chains = policy.chains
-    if why_off(chains, policy.guarantee.adversary) or policy.table is None or not (symbols >= 0).any():
+    if policy.table is None or not (symbols >= 0).any():
         return []
     weights = np.array(policy.table.weights(), dtype=np.float64)
-    bets = Bets(chains, weights / weights.sum(axis=1, keepdims=True))
-    bets.invest(1.0)
-    bets.observe(symbols)
-    if bets.most * _FALSE_ALARMS < 1:
+    emission = weights / weights.sum(axis=1, keepdims=True)
+    capital = won(policy.chains, policy.guarantee.adversary, emission, symbols)
+    if capital * _FALSE_ALARMS < 1:
         return []
-    return [
-        Finding("class-contradicted", f"the symbols are not of the class: a fair bet on it has lost {bets.most:.3g}")
-    ]
+    return [Finding("class-contradicted", f"the symbols are not of the class: a fair bet on it has lost {capital:.3g}")]

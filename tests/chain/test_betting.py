@@ -49,7 +49,7 @@ def test_equals_the_plain_twin():
     rng = np.random.default_rng(3)
     symbols = rng.integers(-1, 3, 700)
     bounds, beliefs, capital = fresh()
-    best = bet(symbols, EMISSION, CELLS, ALTERNATIVES, bounds, beliefs, capital, np.inf)
+    best = bet(symbols, EMISSION, CELLS, ALTERNATIVES, bounds, beliefs, capital)
     looks = [twin(symbols[:t]) for t in (256, 512, 700)]
     np.testing.assert_allclose(capital, looks[-1], rtol=1e-9)
     assert best == pytest.approx(max(look.sum(axis=1).min() for look in looks))
@@ -68,7 +68,7 @@ def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(
     for seen in product(range(3), repeat=6):
         symbols = np.array([*seen[:4], -1, *seen[4:]])
         bounds, beliefs, capital = fresh()
-        bet(symbols, EMISSION, CELLS, ALTERNATIVES, bounds, beliefs, capital, np.inf)
+        bet(symbols, EMISSION, CELLS, ALTERNATIVES, bounds, beliefs, capital)
         largest = max(largest, capital[cell].sum())
         distributions = np.tile([1.0 - start, start], (len(paths), 1))
         for z, step in zip(symbols, steps, strict=True):

@@ -24,7 +24,6 @@ from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.privacy.class_watch import why_off
 from gateway.estimates.beliefs import told
 from gateway.estimates.models import SymbolModel
 from tests.support.agents import toml
@@ -200,7 +199,6 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))
     assert SymbolModel.of(bounded).numbers.transition.shape == (2, 2)
-    assert why_off(chains(), "ignorant") == "off: streams of joint chains are not watched"
 
 
 def test_names_with_a_device_are_of_that_device() -> None:

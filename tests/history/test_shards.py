@@ -9,7 +9,6 @@ import pytest
 from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.audit.model_watch import watch_store
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.smoothing import _ALWAYS as ALWAYS
@@ -66,6 +65,3 @@ def test_what_is_exported_learned_and_watched_is_the_same(tmp_path: Path, server
     learned = [learn_class(Source(store, ALWAYS)).model_copy(update={"source": ""}) for store in (one, many)]
     assert learned[0] == learned[1]
     assert learned[0].devices == len(DEVICES)
-    watched = watch_store(many, 0.1)
-    assert [row.device for row in watched] == sorted(DEVICES)
-    assert watched == watch_store(one, 0.1)
