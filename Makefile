@@ -111,8 +111,10 @@ lint: setup-test
 
 # What an index would be given: source and wheel, and whether it would take them. Nothing is sent anywhere.
 dist:
+	deploy/bootstrap.sh demo
 	deploy/bootstrap.sh dist
-	rm -rf dist
+	rm -rf dist deploy/man
+	.venv/bin/python deploy/manual.py deploy/man
 	.venv/bin/python -m build --outdir dist .
 	.venv/bin/twine check --strict dist/*
 

@@ -40,7 +40,9 @@ def _text_of_number(value: object) -> object:
     return f"{value!r}" if type(value) in (int, float) else value
 
 
-Code = Annotated[str, BeforeValidator(_text_of_number), Field(min_length=1, max_length=256)]
+Code = Annotated[
+    str, BeforeValidator(_text_of_number, json_schema_input_type=str | float), Field(min_length=1, max_length=256)
+]
 
 
 class _Sensor(Document):

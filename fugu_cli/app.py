@@ -84,6 +84,7 @@ COMMANDS = {
         "remove": "Take an account away, such as that of a lost device.",
     }.items()},
     "deploy fleet": ("deploy_fleet:app:fleet", "Add all devices of a CSV file."),
+    "deploy schemas": ("schemas:app:schemas", "Write schemas of configuration files, for editors."),
     "deploy firmware": ("firmware:app", "Images for microcontrollers."),
     "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
 }  # fmt: skip

@@ -24,6 +24,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from manual import page  # noqa: E402
+
 PYTHON = "/usr/bin/python3"
 PLACE = "usr/lib/fugu-edge"
 DOC = "usr/share/doc/fugu-edge-agent"
@@ -136,9 +139,8 @@ def manual(lib: Path) -> str:
     done = subprocess.run(
         words, check=True, capture_output=True, text=True, env={"PYTHONPATH": str(lib), "COLUMNS": "78"}
     )
-    text = done.stdout.replace("\\", "\\e").replace("-c [", "fugu-agent [").replace("\n.", "\n\\&.").replace("-", "\\-")
-    name = ".SH NAME\nfugu\\-agent \\- randomise readings on a device before they leave it\n"
-    return f".TH FUGU\\-AGENT 8\n{name}.SH USE\n.nf\n{text}.fi\n"
+    text = done.stdout.replace("-c [", "fugu-agent [")
+    return page("fugu-agent", 8, "randomise readings on a device before they leave it", text)
 
 
 def unit() -> str:

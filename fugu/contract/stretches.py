@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -66,6 +66,11 @@ class Ceiling(Document):
     @classmethod
     def _of_a_tick(cls, given: object) -> object:
         return {"epsilon": given} if isinstance(given, int | float) else given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        """Let an editor accept a number alone, too."""
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, handler(core)]}
 
     def ticks(self, period_us: int) -> int:
         """The most ticks of such a stretch."""

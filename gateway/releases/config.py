@@ -68,7 +68,7 @@ class Audience(Document):
 
     epsilon: float = Field(gt=0.0)
     adversary: Adversary
-    protect: Annotated[Seconds, BeforeValidator(_seconds)] = 0
+    protect: Annotated[Seconds, BeforeValidator(_seconds, json_schema_input_type=str | int)] = 0
 
     @property
     def promise(self) -> Promise:
