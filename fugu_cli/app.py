@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -13,10 +12,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
+from typer.models import ParameterInfo
 
 from fugu.contract.errors import printable
 from fugu.recordings.errors import QuestionError
@@ -24,7 +24,21 @@ from fugu_cli import edge
 from fugu_cli.connection import BROKER_HELP
 from fugu_cli.errors import CommandLineError
 
-__all__ = ["BrokerOption", "ConfigArgument", "JsonOption", "UnitOption", "command", "command_group", "run"]
+__all__ = [
+    "BrokerOption",
+    "CeilingOption",
+    "ConfigArgument",
+    "FleetOption",
+    "JsonOption",
+    "KnownOption",
+    "NotPrivateOption",
+    "PointCeilingOption",
+    "PolicyArgument",
+    "UnitOption",
+    "command",
+    "command_group",
+    "run",
+]
 
 _AT = "fugu_cli.commands."
 _GROUPS = {
@@ -100,7 +114,9 @@ def load(words: str) -> Any:
     """
     module, attribute, *name = COMMANDS[words][0].split(":")
     command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
-    return command.commands[name[0]] if name else command
+    command = command.commands[name[0]] if name else command
+    command.help = command.help or COMMANDS[words][1]  # python -OO keeps no docstrings
+    return command
 
 
 class _LazyGroup(TyperGroup):
@@ -192,6 +208,27 @@ def _root(
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT|FILE", help=BROKER_HELP)]
 ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
+PolicyArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")]
+KnownOption = Annotated[
+    int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
+]
+NotPrivateOption = Annotated[
+    bool,
+    typer.Option(
+        "--not-private", help="Write what is not private too: its owner then writes the ceiling in agent.toml."
+    ),
+]
+FleetOption = Annotated[str, typer.Option(help="Name of the fleet.")]
+CeilingOption = Annotated[
+    str,
+    typer.Option(
+        metavar="E@TIME",
+        help="Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.",
+    ),
+]
+PointCeilingOption = Annotated[
+    float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
+]
 UnitOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -209,42 +246,41 @@ def command_group(about: str) -> typer.Typer:
     return group
 
 
-_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.+)")
-_RANGE = re.compile(r"(-?\d*)\.\.(\d*)")
-
-
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """Make a function a command of an application.
 
-    Parameters before the `*` of the function are arguments of the command line, those after it options; fields of a
-    dataclass among them are options of their own. What is after "Args:" (of a dataclass, "Attributes:") is their help,
-    as in `whose (--for -f FLEET 1..9): For whom.`: further names, how a value is shown, and its bounds.
+    Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds;
+    fields of a dataclass among the parameters are options of their own.
+
+    Raises:
+        TypeError: a parameter has no help, or bounds that its type cannot have.
     """
 
     def register(function: Callable[..., object]) -> Callable[..., object]:
-        about, told = _told(function, "Args")
         groups: dict[str, type[Any]] = {}
-        flat: list[Parameter] = []
+        parameters: list[Parameter] = []
         for parameter in inspect.signature(function, eval_str=True).parameters.values():
             group = parameter.annotation
             if is_dataclass(group):
                 assert isinstance(group, type)
                 groups[parameter.name] = group
-                of_fields = {key: said for one in group.__mro__ for key, said in _told(one, "Attributes")[1].items()}
-                for one in inspect.signature(group, eval_str=True).parameters.values():
-                    flat.append(_typed(one.replace(kind=Parameter.KEYWORD_ONLY), of_fields))
+                parameters += inspect.signature(group, eval_str=True).parameters.values()
             else:
-                flat.append(_typed(parameter, told))
+                parameters.append(parameter)
+        for parameter in parameters:
+            _check(parameter, function.__name__)
 
-        def run(**given: Any) -> object:
-            made = {
-                name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+        def run(**values: Any) -> object:
+            built = {
+                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
             }
-            return function(**made, **given)
+            return function(**built, **values)
 
-        run.__name__, run.__doc__ = function.__name__, about
-        run.__dict__["__signature__"] = inspect.Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in flat])
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__dict__["__signature__"] = inspect.Signature(
+            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
         run.__annotations__ = {}
         app.command(name)(run)
         return function
@@ -252,29 +288,14 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
     return register
 
 
-def _told(of: object, title: str) -> tuple[str, dict[str, tuple[list[str], str]]]:
-    """Split a docstring: its text, and for each parameter the words and the help below a title."""
-    about, _, entries = (inspect.getdoc(of) or "").partition(f"\n\n{title}:\n")
-    lines = re.sub(r"\n {8,}", " ", entries).splitlines()
-    found = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line.strip()))]
-    return about, {name: ((words or "").split(), said) for name, words, said in found}
-
-
-def _typed(parameter: Parameter, told: dict[str, tuple[list[str], str]]) -> Parameter:
-    """A parameter as `typer` takes it."""
-    if parameter.name not in told:
-        return parameter
-    words, said = told[parameter.name]
-    known: dict[str, Any] = {"help": said}
-    names = [word for word in words if word.startswith("--")] or [f"--{parameter.name.replace('_', '-')}"]
-    names += [word for word in words if re.match("-[a-z]", word)]
-    for word in words:
-        if bounds := _RANGE.fullmatch(word):
-            known |= {end: int(bound) for end, bound in zip(("min", "max"), bounds.groups(), strict=True) if bound}
-        elif word[0] != "-":
-            known["metavar"] = word
-    if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
-        made = typer.Argument(**known)
-    else:
-        made = typer.Option(*names if parameter.default is not True else (), **known)
-    return parameter.replace(annotation=Annotated[parameter.annotation, made])
+def _check(parameter: Parameter, command: str) -> None:
+    """Refuse a parameter that does not explain itself, or whose bounds nobody would hold it to."""
+    if parameter.annotation is typer.Context:
+        return
+    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (None,)
+    (info,) = [note for note in notes if isinstance(note, ParameterInfo)] or (None,)
+    if info is None or not info.help:
+        raise TypeError(f"{command}: parameter {parameter.name} has no help")
+    bounds = [bound for bound in (info.min, info.max) if bound is not None]
+    if bounds and (not {int, float} & {kind, *get_args(kind)} or bounds != sorted(bounds)):
+        raise TypeError(f"{command}: {parameter.name} cannot have the bounds {bounds}")

@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer import Argument, Option
 
 from firmware_sim.constant import run_constant
 from fugu.audit.device import device_tests
@@ -24,7 +25,7 @@ from fugu.library.checks import load_policy
 from fugu.mqtt.probe import listen
 from fugu.planning.own_clock import truth_by
 from fugu.recordings.words import read_options
-from fugu_cli.app import BrokerOption, JsonOption, command, command_group
+from fugu_cli.app import BrokerOption, JsonOption, KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -53,13 +54,24 @@ app = command_group("Check what is promised, trusting nobody.")
 
 @command(app, "policy")
 def policy(
-    file: Path,
+    file: PolicyArgument,
     *,
-    enrolment: Path | None = None,
-    broker: Path | None = None,
-    store: str | None = None,
-    sign: Path | None = None,
-    output: Path | None = None,
+    enrolment: Annotated[
+        Path | None, Option(metavar="FILE", help="Hold it against this device's ceilings and pins.")
+    ] = None,
+    broker: Annotated[
+        Path | None, Option(metavar="DIR", help="Folder of the broker: who may read what is released.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        Option(
+            metavar="FILE|URL", help="The gateway's store, which knows since when the policy is true after another one."
+        ),
+    ] = None,
+    sign: Annotated[Path | None, Option(metavar="KEY", help="Sign the statement with this key's file.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
+    ] = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -76,14 +88,6 @@ def policy(
       fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
       fugu check statement policy.json --store home.db
       fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
-
-    Args:
-        file (FILE): A policy in its JSON form.
-        enrolment (FILE): Hold it against this device's ceilings and pins.
-        broker (DIR): Folder of the broker: who may read what is released.
-        store (FILE|URL): The gateway's store, which knows since when the policy is true after another one.
-        sign (KEY): Sign the statement with this key's file.
-        output (-o FILE): Where the signed statement is written.
     """
     if (sign is None) != (output is None):
         raise CommandLineError("--sign and --output belong together")
@@ -108,14 +112,18 @@ def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 @command(app, "device")
 def device(
-    file: Path,
+    file: Annotated[Path, Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
     *,
     broker: BrokerOption = "127.0.0.1:1883",
-    command: str = "fugu-agent",
-    draws: int = 100_000,
-    counts: int = 100_000,
-    false_alarms: float = 0.001,
-    period: float = 0.0005,
+    command: Annotated[
+        str, Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
+    ] = "fugu-agent",
+    draws: Annotated[int, Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
+    counts: Annotated[int, Option(metavar="N", min=100, help="Counts of every state and window.")] = 100_000,
+    false_alarms: Annotated[float, Option(metavar="P", help="Chance of an alarm without a fault.")] = 0.001,
+    period: Annotated[
+        float, Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
+    ] = 0.0005,
     as_json: JsonOption = False,
 ) -> int:
     """Test the randomness of a device, from what it publishes.
@@ -131,14 +139,6 @@ def device(
     examples:
       fugu check device policy.json
       fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
-
-    Args:
-        file (FILE): The policy that the device runs, in its JSON form.
-        command (WORDS): The agent's program; the path of a configuration is added.
-        draws (N 1000..): Symbols or points of every state.
-        counts (N 100..): Counts of every state and window.
-        false_alarms (P): Chance of an alarm without a fault.
-        period (SECONDS): From draw to draw: as fast as the agent keeps up.
     """
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
@@ -172,19 +172,33 @@ def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
 
 @command(app, "stream")
 def stream(
-    file: Path,
-    truth: Path | None = None,
+    file: Annotated[Path, Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
+    truth: Annotated[
+        Path | None,
+        Argument(
+            metavar="[TRUTH]",
+            help="What was read, as a recording of any form; it is taken at the policy's clock. If none of its "
+            "times is one of what was heard, it was replayed from its first row on.",
+        ),
+    ] = None,
     *,
-    beside: list[Path] | None = None,
-    releases: Path | None = None,
-    access: Path | None = None,
-    recording: Path | None = None,
-    live: float | None = None,
+    beside: Annotated[
+        list[Path] | None,
+        Option("--with", metavar="POLICY", help="Of a stream that moves together with it; may be repeated."),
+    ] = None,
+    releases: Annotated[Path | None, Option(metavar="FILE", help="The gateway's configuration of releases.")] = None,
+    access: Annotated[
+        Path | None, Option(metavar="DIR", help="Folder of the broker: who may read what by its access list.")
+    ] = None,
+    recording: Annotated[
+        Path | None, Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
+    ] = None,
+    live: Annotated[float | None, Option(metavar="SECONDS", help="Instead: listen at the broker.")] = None,
     broker: BrokerOption = "127.0.0.1:1883",
     reading: RecordingOptions,
-    loop: bool = False,
-    known: int | None = None,
-    trials: int = 20_000,
+    loop: Annotated[bool, Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
+    known: KnownOption = None,
+    trials: Annotated[int, Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
     as_json: JsonOption = False,
 ) -> int:
     """Attack all that each audience may read of a stream.
@@ -201,19 +215,6 @@ def stream(
       fugu check stream light.json --with motion.json
       fugu check stream policy.json night.csv --recording heard.txt
       fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
-
-    Args:
-        file (POLICY): The policy of the stream, in its JSON form.
-        truth ([TRUTH]): What was read, as a recording of any form; it is taken at the policy's clock. If none of its
-            times is one of what was heard, it was replayed from its first row on.
-        beside (--with POLICY): Of a stream that moves together with it; may be repeated.
-        releases (FILE): The gateway's configuration of releases.
-        access (DIR): Folder of the broker: who may read what by its access list.
-        recording (FILE): Lines of a topic, a space and the payload in hex.
-        live (SECONDS): Instead: listen at the broker.
-        loop: Rows of the truth begin anew after the last.
-        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
-        trials (N 1000..): Simulated, of each of two states.
     """
     if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
@@ -260,12 +261,21 @@ def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> lis
 def ledger(
     *,
     ledger: LedgerOption = None,
-    store: str | None = None,
-    broker: Path | None = None,
-    policies: list[Path] | None = None,
-    root: Path | None = None,
+    store: Annotated[
+        str | None, Option(metavar="FILE|URL", help="The gateway's store: is this its newest ledger?")
+    ] = None,
+    broker: Annotated[
+        Path | None, Option(metavar="DIR", help="Folder of the broker: what each reader was told in all.")
+    ] = None,
+    policies: Annotated[
+        list[Path] | None,
+        Option(metavar="PATH", help="Policies that were in force, JSON or signed, or a folder; may be repeated."),
+    ] = None,
+    root: Annotated[Path | None, Option(metavar="FILE", help="The fleet's root, for signed policies.")] = None,
     enrolment: EnrolmentsOption = None,
-    releases: Path | None = None,
+    releases: Annotated[
+        Path | None, Option(metavar="FILE", help="The gateway's configuration: what audiences are promised.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Recompute what audiences have learned.
@@ -286,13 +296,6 @@ def ledger(
       fugu check ledger --store home.db
       fugu check ledger --store home.db --policies policies --releases releases.toml
       fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
-
-    Args:
-        store (FILE|URL): The gateway's store: is this its newest ledger?
-        broker (DIR): Folder of the broker: what each reader was told in all.
-        policies (PATH): Policies that were in force, JSON or signed, or a folder; may be repeated.
-        root (FILE): The fleet's root, for signed policies.
-        releases (FILE): The gateway's configuration: what audiences are promised.
     """
     from gateway.audit.ledger import audit_ledger
     from gateway.releases.setup import histories_in, ledger_problem

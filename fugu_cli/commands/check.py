@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
 from fugu.library.checks import Check, load_policy
 from fugu.library.checks import attack as attacked
 from fugu.library.checks import check as checked
-from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.app import JsonOption, KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu_cli.errors import NOTHING
 from fugu_cli.view.policy import tell_measure_policy, tell_policy
@@ -26,10 +27,15 @@ app = command_group("Check what is promised, and what is lost.")
 
 @command(app, "policy")
 def policy(
-    file: Path,
+    file: PolicyArgument,
     *,
-    ceiling: str | None = None,
-    recording: Path | None = None,
+    ceiling: Annotated[
+        str | None,
+        Option(metavar="E@TIME", help="Largest epsilon that is accepted, of a tick or about any stretch of that time."),
+    ] = None,
+    recording: Annotated[
+        Path | None, Option(metavar="FILE", help="Somebody's readings: are they in the policy's class?")
+    ] = None,
     reading: RecordingOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,11 +52,6 @@ def policy(
       fugu check policy policy.json
       fugu check policy policy.json --ceiling 1
       fugu check policy policy.json --recording mine.csv
-
-    Args:
-        file (FILE): A policy in its JSON form.
-        ceiling (E@TIME): Largest epsilon that is accepted, of a tick or about any stretch of that time.
-        recording (FILE): Somebody's readings: are they in the policy's class?
     """
     with working("deriving what the streams lose"):
         found = checked(file, recording, ceiling=ceiling, **reading.words())
@@ -79,11 +80,17 @@ def _bound(found: Check) -> str:
 
 @command(app, "attack")
 def attack(
-    files: list[Path],
+    files: Annotated[
+        list[Path],
+        Argument(
+            metavar="RECORDING...",
+            help="Recordings of any form that fugu read knows; they are read at the policy's clock.",
+        ),
+    ],
     *,
-    policy: Path,
+    policy: Annotated[Path, Option(metavar="FILE", help="What a device with this policy releases.")],
     reading: RecordingOptions,
-    known: int | None = None,
+    known: KnownOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Attack what would be released of a recording.
@@ -95,11 +102,6 @@ def attack(
     examples:
       fugu check attack sleep.csv.gz --policy policy.json
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
-
-    Args:
-        files (RECORDING...): Recordings of any form that fugu read knows; they are read at the policy's clock.
-        policy (FILE): What a device with this policy releases.
-        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
     from fugu.planning.attacked import attack_policy_stretches
     from fugu.recordings.words import read_options
@@ -121,7 +123,14 @@ def attack(
 @command(app, "windows")
 def windows(
     *,
-    release: list[str],
+    release: Annotated[
+        list[str],
+        Option(
+            metavar="FIRST:LENGTH:SCALE[:QUERY]",
+            help="A window's first tick (from 1) and its ticks, the Laplace scale of every number, count or "
+            "histogram (default: count). Several may be given.",
+        ),
+    ],
     chains: ChainOptions,
     start: StartOption = None,
     as_json: JsonOption = False,
@@ -135,10 +144,6 @@ def windows(
       fugu check windows --q 0.1 --r 0.4 --release 1:8:4 --release 11:8:13
       fugu check windows --q 0.01 --r 0.4 --release 1:6:2 --release 1:6:2 --json
       fugu check windows --model chain.json --start any --release 1:30:20:histogram
-
-    Args:
-        release (FIRST:LENGTH:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the Laplace scale of every
-            number, count or histogram (default: count). Several may be given.
     """
     from fugu_cli.commands.plan_work import window_loss
 

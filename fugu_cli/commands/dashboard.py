@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu.host.files import write_secret
 from fugu_cli.app import BrokerOption, command
@@ -18,13 +20,19 @@ dashboard = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @command(dashboard)
 def show(
-    config: Path | None = None,
+    config: Annotated[
+        Path | None, Argument(metavar="[PAGE.toml]", help="fleet, [broker], ledger and [page], in place of options.")
+    ] = None,
     *,
-    fleet: str | None = None,
+    fleet: Annotated[str | None, Option(help="Name of the fleet to show.")] = None,
     broker: BrokerOption = "127.0.0.1:1883",
-    listen: str = "127.0.0.1:8080",
-    no_login: bool = False,
-    new_login: Path | None = None,
+    listen: Annotated[str, Option(metavar="HOST:PORT", help="Where browsers find the page.")] = "127.0.0.1:8080",
+    no_login: Annotated[
+        bool, Option("--no-login", help="Show it to whoever is on this machine; loopback only.")
+    ] = False,
+    new_login: Annotated[
+        Path | None, Option(metavar="FILE", help="Ask for a password, write its hash there, and stop.")
+    ] = None,
 ) -> None:
     """Show in a browser what an account may read.
 
@@ -45,13 +53,6 @@ def show(
       fugu gateway dashboard --fleet home --no-login
       fugu gateway dashboard --new-login page.login
       fugu gateway dashboard page.toml
-
-    Args:
-        config ([PAGE.toml]): fleet, [broker], ledger and [page], in place of options.
-        fleet: Name of the fleet to show.
-        listen (HOST:PORT): Where browsers find the page.
-        no_login: Show it to whoever is on this machine; loopback only.
-        new_login (FILE): Ask for a password, write its hash there, and stop.
     """
     from gateway.page.login import password_line
 

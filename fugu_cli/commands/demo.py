@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu.host.arguments import one_of, positive
-from fugu_cli.app import command
+from fugu_cli.app import NotPrivateOption, command
 from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 
 _KINDS = ("auto", "mosquitto", "embedded")
@@ -20,16 +22,19 @@ _SHOWN = ("hearts", "walk")
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
 start = typer.Typer(rich_markup_mode=None, add_completion=False)
 trial = typer.Typer(rich_markup_mode=None, add_completion=False)
+BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 
 @command(demo)
 def _demo(
-    what: str = "hearts",
+    what: Annotated[str, Argument(metavar="[hearts|walk]", help="Counts of three nights, or places.")] = "hearts",
     *,
-    out: Path | None = None,
-    browser: bool = True,
-    seconds: float = 40.0,
-    broker_kind: str = "auto",
+    out: Annotated[
+        Path | None, Option(help="Folder for pictures, logs, and the walk's report.html (default: demo).")
+    ] = None,
+    browser: Annotated[bool, Option(help="Open the page of hearts.")] = True,
+    seconds: Annotated[float, Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
+    broker_kind: Annotated[str, Option(help="auto, mosquitto or embedded.")] = "auto",
 ) -> int:
     """Show the whole system: sleeping hearts, or a walk.
 
@@ -41,13 +46,6 @@ def _demo(
       fugu demo
       fugu demo --no-browser --out /tmp/demo
       fugu demo walk --seconds 20
-
-    Args:
-        what ([hearts|walk]): Counts of three nights, or places.
-        out: Folder for pictures, logs, and the walk's report.html (default: demo).
-        browser: Open the page of hearts.
-        seconds: The walk ends when so many seconds' points have arrived.
-        broker_kind: auto, mosquitto or embedded.
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
     with _ending_in_order():
@@ -61,7 +59,17 @@ def _demo(
 
 
 @command(trial)
-def _try(file: Path | None = None, *, options: TrialOptions, not_private: bool = False, browser: bool = True) -> int:
+def _try(
+    file: Annotated[
+        Path | None, Argument(metavar="[HISTORY.csv]", help="Readings, plain or gzip, as for fugu plan auto.")
+    ] = None,
+    *,
+    options: TrialOptions,
+    not_private: Annotated[
+        bool, Option("--not-private", help="Replay what is not private too, and print its configuration.")
+    ] = False,
+    browser: BrowserOption = True,
+) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
 
     Plans as fugu plan auto does, which has more options. Then an agent and a gateway on this machine replay the part of
@@ -73,11 +81,6 @@ def _try(file: Path | None = None, *, options: TrialOptions, not_private: bool =
       fugu try
       fugu try history.csv
       fugu try history.csv --protect tick --epsilon 3 --no-browser
-
-    Args:
-        file ([HISTORY.csv]): Readings, plain or gzip, as for fugu plan auto.
-        not_private: Replay what is not private too, and print its configuration.
-        browser: Open the page.
     """
     from fugu_cli.demo.trial import run
 
@@ -86,7 +89,11 @@ def _try(file: Path | None = None, *, options: TrialOptions, not_private: bool =
 
 
 @command(start)
-def _start(*, not_private: bool = False, browser: bool = True) -> int:
+def _start(
+    *,
+    not_private: NotPrivateOption = False,
+    browser: BrowserOption = True,
+) -> int:
     """From a file or a topic to an agent, in a browser.
 
     A page of this machine, where the sensor is. Choose a recording or record a topic of a local broker, see what would
@@ -97,10 +104,6 @@ def _start(*, not_private: bool = False, browser: bool = True) -> int:
     examples:
       fugu start
       fugu start --no-browser
-
-    Args:
-        not_private: Write what is not private too: its owner then writes the ceiling in agent.toml.
-        browser: Open the page.
     """
     from fugu_cli.demo.wizard import run
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from fugu.host import arguments
 from fugu.host.checks import certificate_end
 from fugu.host.clock import synchronised
 from fugu.host.files import new_folder
-from fugu_cli.app import command, command_group
+from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, command, command_group
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import CommandLineError
 from fugu_cli.view.terminal import say_waiting, warn, working
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_STDIN", "BrokerFolderOption", "InPlaceOption", "OutOption", "ca_key"]
 
-OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
-BrokerFolderOption = Annotated[
-    Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
-]
+OutOption = Annotated[Path, Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
+BrokerFolderOption = Annotated[Path, Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
+    bool, Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
 ]
 ReleasesOption = Annotated[
-    Path | None, typer.Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
+    Path | None, Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
 ]
 PoliciesOption = Annotated[
-    Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
+    Path | None, Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
 ]
-AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
+AccountArgument = Annotated[str, Argument(metavar="NAME", help="Of the account.")]
+DevicePoliciesOption = Annotated[
+    list[Path] | None, Option(metavar="FILE", help="A policy of the device; again for more.")
+]
+AccountOption = Annotated[str, Option(help="Name of the account.")]
 app = command_group("Write a broker, and folders for those who use it.")
 NO_STDIN = "a service has no standard input, and ends at once: name another sensor, or edit agent.toml"
 _CA_KEY = "FUGU_CA_KEY"
@@ -95,12 +97,21 @@ def subscriber(
     out: OutOption,
     *,
     broker: BrokerFolderOption,
-    audience: list[str] | None = None,
-    name: str | None = None,
+    audience: Annotated[
+        list[str] | None,
+        Option(help="site: symbols, estimates and all releases; any other: releases for it only; again for more."),
+    ] = None,
+    name: Annotated[str | None, Option(help="Name of the account (default: that of the audience).")] = None,
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
-    epsilon: str | None = None,
-    adversary: str | None = None,
+    epsilon: Annotated[
+        str | None,
+        Option(
+            metavar="E@TIME",
+            help="The most it may be told in all, about any stretch of a time (default: its first audience's).",
+        ),
+    ] = None,
+    adversary: Annotated[str | None, Option(help="Against whom that holds (default: as its first audience's).")] = None,
 ) -> None:
     """Add a subscriber.
 
@@ -113,12 +124,6 @@ def subscriber(
       fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
       fugu deploy subscriber news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
-
-    Args:
-        audience: site: symbols, estimates and all releases; any other: releases for it only; again for more.
-        name: Name of the account (default: that of the audience).
-        epsilon (E@TIME): The most it may be told in all, about any stretch of a time (default: its first audience's).
-        adversary: Against whom that holds (default: as its first audience's).
     """
     opened = BrokerFolder.open(broker)
     wanted = tuple(audience or ())
@@ -148,7 +153,7 @@ def join(
     name: AccountArgument,
     *,
     broker: BrokerFolderOption,
-    audience: str,
+    audience: Annotated[str, Option(help="The audience that it is to belong to as well.")],
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
 ) -> None:
@@ -159,9 +164,6 @@ def join(
     \b
     examples:
       fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
-
-    Args:
-        audience: The audience that it is to belong to as well.
     """
     opened = BrokerFolder.open(broker)
     with working("adding up what it may be told"):
@@ -170,7 +172,12 @@ def join(
 
 
 @command(app, "leave")
-def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -> None:
+def leave(
+    name: AccountArgument,
+    *,
+    broker: BrokerFolderOption,
+    audience: Annotated[str, Option(help="The audience whose releases it is to read no longer.")],
+) -> None:
     """Take the releases of an audience from an account.
 
     What it was told still counts.
@@ -178,16 +185,15 @@ def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -
     \b
     examples:
       fugu deploy leave news --broker broker --audience press
-
-    Args:
-        audience: The audience whose releases it is to read no longer.
     """
     BrokerFolder.open(broker).leave(name, audience)
     print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
 @command(app, "retire")
-def retire(audience: Annotated[str, typer.Argument(metavar="AUDIENCE")], *, broker: BrokerFolderOption) -> None:
+def retire(
+    audience: Annotated[str, Argument(metavar="AUDIENCE", help="Its name.")], *, broker: BrokerFolderOption
+) -> None:
     """Take the releases of an audience from every account.
 
     Then take it and its releases out of releases.toml: the gateway clears what the broker has kept for it. What it was
@@ -224,14 +230,16 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
 def broker(
     out: OutOption,
     *,
-    fleet: str,
-    host: list[str],
-    port: int = 8883,
-    bind: str | None = None,
-    mutual: bool = False,
-    boards: bool = False,
-    days: int = 365,
-    largest: int = 1 << 18,
+    fleet: FleetOption,
+    host: Annotated[list[str], Option(help="Name or address of the broker for its clients; again for further ones.")],
+    port: Annotated[int, Option(min=1, max=65535, help="Port for TLS.")] = 8883,
+    bind: Annotated[str | None, Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")] = None,
+    mutual: Annotated[bool, Option("--mutual", help="Client certificates instead of passwords.")] = False,
+    boards: Annotated[bool, Option("--boards", help="Take TLS 1.2 too: microcontrollers have no other.")] = False,
+    days: Annotated[int, Option(min=1, max=20000, help="How long certificates hold; the authority's, 10 years.")] = 365,
+    largest: Annotated[
+        int, Option(metavar="BYTES", min=65536, max=16777216, help="Largest message, such as a signed policy.")
+    ] = 1 << 18,
     in_place: InPlaceOption = False,
 ) -> None:
     """Write a Mosquitto configuration with TLS and access lists.
@@ -242,16 +250,6 @@ def broker(
     examples:
       fugu deploy broker broker --fleet home --host gw.example
       fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
-
-    Args:
-        fleet: Name of the fleet.
-        host: Name or address of the broker for its clients; again for further ones.
-        port (1..65535): Port for TLS.
-        bind (ADDRESS): Listen there only (default: everywhere).
-        mutual: Client certificates instead of passwords.
-        boards: Take TLS 1.2 too: microcontrollers have no other.
-        days (1..20000): How long certificates hold; the authority's, 10 years.
-        largest (BYTES 65536..16777216): Largest message, such as a signed policy.
     """
     check_name(fleet, "fleet")
     settings = Settings(
@@ -274,7 +272,14 @@ def broker(
 
 
 @command(app, "renew")
-def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFolderOption) -> None:
+def renew(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The account (default: the broker itself).")] = None,
+    out: Annotated[
+        Path | None, Argument(metavar="[DIR]", help="Folder for an account's new credentials; it must be new or empty.")
+    ] = None,
+    *,
+    broker: BrokerFolderOption,
+) -> None:
     """Renew the certificate of the broker or of an account.
 
     For the broker's certificate its clients need nothing new. Of an account the folder has new credentials and how to
@@ -286,10 +291,6 @@ def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFol
       fugu deploy renew --broker broker
       fugu deploy renew watch watch-2 --broker broker
       FUGU_CA_KEY=/media/stick/ca.key fugu deploy renew --broker broker
-
-    Args:
-        name ([NAME]): The account (default: the broker itself).
-        out ([DIR]): Folder for an account's new credentials; it must be new or empty.
     """
     opened = BrokerFolder.open(broker)
     if (name is None) != (out is None):
@@ -307,12 +308,21 @@ def device(
     out: OutOption,
     *,
     broker: BrokerFolderOption,
-    name: str,
-    policy: list[Path] | None = None,
-    stream: list[str] | None = None,
-    ceiling: str = "1",
-    measurement_ceiling: float | None = None,
-    sensor: str = "stdin",
+    name: Annotated[str, Option(help="Name of the device, as in its topics and policies.")],
+    policy: DevicePoliciesOption = None,
+    stream: Annotated[
+        list[str] | None, Option(help="A stream whose policy is sent to the device; again for more.")
+    ] = None,
+    ceiling: CeilingOption = "1",
+    measurement_ceiling: PointCeilingOption = None,
+    sensor: Annotated[
+        str,
+        Option(
+            metavar="SENSOR",
+            help="stdin, a Python function (package.module:function), or a topic of a broker on the device, "
+            "with #PATH if the payload is JSON.",
+        ),
+    ] = "stdin",
     in_place: InPlaceOption = False,
 ) -> None:
     """Add a device: its account, and the folder for it.
@@ -323,15 +333,6 @@ def device(
     examples:
       fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
       fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
-
-    Args:
-        name: Name of the device, as in its topics and policies.
-        policy (FILE): A policy of the device; again for more.
-        stream: A stream whose policy is sent to the device; again for more.
-        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
-        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
-        sensor (SENSOR): stdin, a Python function (package.module:function), or a topic of a broker on the device, with
-            #PATH if the payload is JSON.
     """
     opened = BrokerFolder.open(broker)
     check_name(name, "device")
@@ -359,8 +360,8 @@ def streams(
     name: AccountArgument,
     *,
     broker: BrokerFolderOption,
-    policy: list[Path] | None = None,
-    stream: list[str] | None = None,
+    policy: DevicePoliciesOption = None,
+    stream: Annotated[list[str] | None, Option(help="A stream; again for more.")] = None,
 ) -> None:
     """Say anew which streams a device may publish.
 
@@ -369,10 +370,6 @@ def streams(
     \b
     examples:
       fugu deploy streams watch --broker broker --stream heart-rate --stream steps
-
-    Args:
-        policy (FILE): A policy of the device; again for more.
-        stream: A stream; again for more.
     """
     opened = BrokerFolder.open(broker)
     account = opened.account(name)
@@ -388,10 +385,17 @@ def gateway(
     out: OutOption,
     *,
     broker: BrokerFolderOption,
-    name: str = "gateway",
-    rollout: bool = False,
-    shards: int = 1,
-    renew: bool = False,
+    name: Annotated[str, Option(help="Name of its account; every program that connects needs its own.")] = "gateway",
+    rollout: Annotated[
+        bool, Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
+    ] = False,
+    shards: Annotated[
+        int, Option(metavar="N", min=1, help="Add accounts NAME-0, ... and units for so many shards, if not 1.")
+    ] = 1,
+    renew: Annotated[
+        bool,
+        Option("--renew", help="Replace the credentials of accounts that exist, as for more shards than there were."),
+    ] = False,
     in_place: InPlaceOption = False,
 ) -> None:
     """Add the gateway: its account, and its folder.
@@ -402,12 +406,6 @@ def gateway(
     examples:
       fugu deploy gateway gateway --broker broker
       fugu deploy gateway gateway --broker broker --shards 4
-
-    Args:
-        name: Name of its account; every program that connects needs its own.
-        rollout: Add an account NAME-rollout of the operators' role, for rollouts.
-        shards (N 1..): Add accounts NAME-0, ... and units for so many shards, if not 1.
-        renew: Replace the credentials of accounts that exist, as for more shards than there were.
     """
     opened = BrokerFolder.open(broker)
     roles: dict[str, Role] = {name: "gateway"}
@@ -427,7 +425,12 @@ def gateway(
 
 
 @command(app, "operator")
-def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operator") -> None:
+def operator(
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    name: Annotated[str, Option(help="Name of the account; every person needs an own one.")] = "operator",
+) -> None:
     """Add an operator, who may send policies to devices.
 
     Operators read what devices report. Nobody else may do either.
@@ -435,9 +438,6 @@ def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operato
     \b
     examples:
       fugu deploy operator anna --broker broker --name anna
-
-    Args:
-        name: Name of the account; every person needs an own one.
     """
     opened = BrokerFolder.open(broker)
     check_name(name, "account")
@@ -445,7 +445,12 @@ def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operato
 
 
 @command(app, "home-assistant")
-def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "home-assistant") -> None:
+def home_assistant(
+    out: OutOption,
+    *,
+    broker: BrokerFolderOption,
+    name: AccountOption = "home-assistant",
+) -> None:
     """Add Home Assistant.
 
     It reads what a site reads and is JSON; and the gateway may tell it of devices.
@@ -453,9 +458,6 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
     \b
     examples:
       fugu deploy home-assistant home-assistant --broker broker
-
-    Args:
-        name: Name of the account.
     """
     opened = BrokerFolder.open(broker)
     check_name(name, "account")
@@ -463,7 +465,7 @@ def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "h
 
 
 @command(app, "helper")
-def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") -> None:
+def helper(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = "helper") -> None:
     """Add the helper of groups of homes.
 
     That is its account, and nothing else. Somebody runs it on a machine that is not the site's. It reads requests, and
@@ -472,9 +474,6 @@ def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") 
     \b
     examples:
       fugu deploy helper helper --broker broker
-
-    Args:
-        name: Name of the account.
     """
     opened = BrokerFolder.open(broker)
     check_name(name, "account")
@@ -482,7 +481,14 @@ def helper(out: OutOption, *, broker: BrokerFolderOption, name: str = "helper") 
 
 
 @command(app, "remove")
-def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path | None = None) -> None:
+def remove(
+    name: AccountArgument,
+    *,
+    broker: BrokerFolderOption,
+    operator: Annotated[
+        Path | None, Option(metavar="FILE", help="The broker.toml of an operator: clear what a device has left.")
+    ] = None,
+) -> None:
     """Take an account away, such as that of a lost device.
 
     What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
@@ -492,9 +498,6 @@ def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path 
     examples:
       fugu deploy remove watch --broker broker
       fugu deploy remove watch --broker broker --operator anna/broker.toml
-
-    Args:
-        operator (FILE): The broker.toml of an operator: clear what a device has left.
     """
     opened = BrokerFolder.open(broker)
     at = None if operator is None else broker_of(str(operator))

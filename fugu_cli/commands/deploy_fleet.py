@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import TypeAdapter, ValidationError
+from typer import Argument, Option
 
 from edge_agent.config import load
 from edge_agent.config_schema import SensorConfig
@@ -65,12 +66,20 @@ class _Device:
 
 @command(app, "fleet")
 def fleet(
-    devices: Path,
+    devices: Annotated[Path, Argument(metavar="CSV", help="The list.")],
     out: OutOption,
     *,
     broker: BrokerFolderOption,
-    keys: Path,
-    registry: Path,
+    keys: Annotated[
+        Path,
+        Option(
+            metavar="DIR",
+            help="The fleet's keys; if the folder is new, they are made, and a passphrase is asked for once.",
+        ),
+    ],
+    registry: Annotated[
+        Path, Option(metavar="FILE", help="Enter the devices into this registry, made if it is not there.")
+    ],
     passphrase_file: PassphraseFiles = None,
     in_place: InPlaceOption = False,
 ) -> None:
@@ -87,11 +96,6 @@ def fleet(
     \b
     examples:
       fugu deploy fleet devices.csv devices --broker broker --keys keys --registry fleet.sqlite
-
-    Args:
-        devices (CSV): The list.
-        keys (DIR): The fleet's keys; if the folder is new, they are made, and a passphrase is asked for once.
-        registry (FILE): Enter the devices into this registry, made if it is not there.
     """
     opened = BrokerFolder.open(broker)
     with working("checking every row"):

@@ -6,8 +6,10 @@ import tomllib
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument
 
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines
@@ -22,7 +24,18 @@ _NAMED, _AT_ONCE = 5, 8
 
 
 @command(doctor)
-def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
+def _doctor(
+    file: Annotated[
+        Path,
+        Argument(
+            metavar="FILE",
+            help="A device's agent.toml, a gateway's gateway.toml, the folder of either, or the folder of "
+            "'fugu deploy fleet', of whose devices the files and accounts are looked at.",
+        ),
+    ],
+    *,
+    as_json: JsonOption = False,
+) -> int:
     """Look at an installation, and say what to do.
 
     Exit code 1 if something does not work.
@@ -33,10 +46,6 @@ def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
       fugu doctor gateway.toml
       fugu doctor /etc/fugu-gateway
       fugu doctor devices
-
-    Args:
-        file (FILE): A device's agent.toml, a gateway's gateway.toml, the folder of either, or the folder of
-            'fugu deploy fleet', of whose devices the files and accounts are looked at.
     """
     if file.is_dir():
         alone = any((file / name).exists() for name in (_AGENT, _GATEWAY))

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from firmware_sim.build import BOARDS, Burnt, Image, build, enrolled
 from fugu.contract.fleet_documents import read_enrolment
@@ -23,14 +23,19 @@ app = command_group("Images for microcontrollers.")
 
 @command(app, "build")
 def build_image(
-    files: list[Path],
+    files: Annotated[list[Path], Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")],
     *,
-    output: Path,
-    board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for the image.")],
+    board: Annotated[str, Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
     broker: BrokerOption = "127.0.0.1:1883",
-    enrolment: Path | None = None,
-    ceiling: str | None = None,
-    secret_file: Path | None = None,
+    enrolment: Annotated[Path | None, Option(help="The device's enrolment, from fugu fleet enrol.")] = None,
+    ceiling: Annotated[
+        str | None,
+        Option(metavar="E@TIME", help="Largest epsilon it accepts, of a tick or about any stretch of that time."),
+    ] = None,
+    secret_file: Annotated[
+        Path | None, Option(help="32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.")
+    ] = None,
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,13 +49,6 @@ def build_image(
       fugu deploy firmware build policy.json --board esp32 --broker watch/agent.toml -o image
       fugu deploy firmware build policy.json --board unix --unit hr=1/10 -o image
       fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
-
-    Args:
-        files (POLICY...): Policies in their JSON form, one a stream.
-        output (-o DIR): Folder for the image.
-        enrolment: The device's enrolment, from fugu fleet enrol.
-        ceiling (E@TIME): Largest epsilon it accepts, of a tick or about any stretch of that time.
-        secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
     """
     policies = [load_policy(file) for file in files]
     at = broker_of(broker)

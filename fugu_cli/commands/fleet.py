@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import MeasuredPins, SymbolPins
@@ -15,7 +15,7 @@ from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
 from fugu.host import arguments
 from fugu.host.files import is_held, write_secret
-from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.app import CeilingOption, JsonOption, PointCeilingOption, command, command_group
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
 from fugu_cli.errors import CommandError, CommandLineError
@@ -36,25 +36,51 @@ app.add_typer(fleet_keys.app, name="keys")
 app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20
 _RootOption = Annotated[
-    Path, typer.Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
+    Path, Option("--root", metavar="FILE", help="The fleet's root, root.envelope beside the keys; it is public.")
 ]
-_DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
+_DocumentArgument = Annotated[Path, Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 
 
 @command(app, "enrol")
 def enrol(
     *,
     root: _RootOption,
-    device: str,
-    ceiling: str,
-    output: Path,
-    policy: list[Path] | None = None,
-    total_ceiling: str | None = None,
-    group: list[str] | None = None,
-    measurement_ceiling: float | None = None,
-    adversary: list[str] | None = None,
-    fresh_seconds: int | None = None,
-    registry: Path | None = None,
+    device: Annotated[str, Option(help="Name of the device, as in its topics.")],
+    ceiling: CeilingOption,
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="Write the enrolment there.")],
+    policy: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE",
+            help="Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this "
+            "policy's stream; again for every other stream (default: nothing is pinned).",
+        ),
+    ] = None,
+    total_ceiling: Annotated[
+        str | None,
+        Option(
+            metavar="E@TIME",
+            help="Largest epsilon of all its streams together; streams without a joint bound are refused "
+            "(default: each is held to its own).",
+        ),
+    ] = None,
+    group: Annotated[list[str] | None, Option(help="A group that it is in; again for more.")] = None,
+    measurement_ceiling: PointCeilingOption = None,
+    adversary: Annotated[
+        list[str] | None,
+        Option(help="ignorant, informed or universal: which are good enough; again for more (default: any)."),
+    ] = None,
+    fresh_seconds: Annotated[
+        int | None, Option(metavar="N", help="It calls itself stale without a signed time for so long.")
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Enter it into this registry, made if it is not there, with a key by which it knows its "
+            "gateway's watermarks; without, it takes those of anybody whom the broker lets publish.",
+        ),
+    ] = None,
 ) -> None:
     """Write what a device has to know before it is sent anything.
 
@@ -70,21 +96,6 @@ def enrol(
           --registry home-fleet.db -o watch.json
       fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
           --policy heart.json --policy slow-heart.json -o ring.json
-
-    Args:
-        device: Name of the device, as in its topics.
-        ceiling (E@TIME): Largest epsilon of a stream that its owner accepts, of a tick or about any stretch of a time.
-        output (-o FILE): Write the enrolment there.
-        policy (FILE): Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this
-            policy's stream; again for every other stream (default: nothing is pinned).
-        total_ceiling (E@TIME): Largest epsilon of all its streams together; streams without a joint bound are refused
-            (default: each is held to its own).
-        group: A group that it is in; again for more.
-        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
-        adversary: ignorant, informed or universal: which are good enough; again for more (default: any).
-        fresh_seconds (N): It calls itself stale without a signed time for so long.
-        registry (FILE): Enter it into this registry, made if it is not there, with a key by which it knows its
-            gateway's watermarks; without, it takes those of anybody whom the broker lets publish.
     """
     trusted = Root.read(root)
     enrolment = new_enrolment(
@@ -147,7 +158,9 @@ def _text(enrolment: Enrolment) -> str:
 
 
 @command(app, "remove")
-def remove(device: str, *, registry: RegistryOption) -> None:
+def remove(
+    device: Annotated[str, Argument(metavar="DEVICE", help="Name of the device.")], *, registry: RegistryOption
+) -> None:
     """Forget a device that is gone.
 
     What it has refused and the history stay.
@@ -155,9 +168,6 @@ def remove(device: str, *, registry: RegistryOption) -> None:
     \b
     examples:
       fugu fleet remove watch --registry home-fleet.db
-
-    Args:
-        device (DEVICE): Name of the device.
     """
     with closing(Registry(registry)) as opened:
         opened.remove(device, who=user(), time_us=now_us())
@@ -168,9 +178,9 @@ def remove(device: str, *, registry: RegistryOption) -> None:
 def groups(
     *,
     registry: RegistryOption,
-    device: str | None = None,
-    add: list[str] | None = None,
-    take: list[str] | None = None,
+    device: Annotated[str | None, Option(help="Change the groups of this device.")] = None,
+    add: Annotated[list[str] | None, Option(metavar="GROUP", help="Put it into a group.")] = None,
+    take: Annotated[list[str] | None, Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List groups and their devices, or change the groups of a device.
@@ -179,11 +189,6 @@ def groups(
     examples:
       fugu fleet groups --registry home-fleet.db
       fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
-
-    Args:
-        device: Change the groups of this device.
-        add (GROUP): Put it into a group.
-        take (--remove GROUP): Take it out of one.
     """
     if (device is None) != (not add and not take):
         raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
@@ -208,7 +213,7 @@ def push(
     *,
     registry: RegistryOption,
     root: _RootOption,
-    dry_run: bool = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would change; change nothing.")] = False,
     enrolments: EnrolmentsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -221,9 +226,6 @@ def push(
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run \\
           --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
-
-    Args:
-        dry_run: Show what would change; change nothing.
     """
     signed = read_document(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
@@ -248,7 +250,13 @@ def push(
 
 @command(app, "status")
 def status(
-    *, registry: RegistryOption, group: str | None = None, strict: bool = False, as_json: JsonOption = False
+    *,
+    registry: RegistryOption,
+    group: Annotated[str | None, Option(help="Only devices of this group.")] = None,
+    strict: Annotated[
+        bool, Option("--check", help="Exit code 1 unless every device has what it should, and is not stale.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what every device should run, and what it says it runs.
 
@@ -258,10 +266,6 @@ def status(
     examples:
       fugu fleet status --registry home-fleet.db
       fugu fleet status --registry home-fleet.db --check --json
-
-    Args:
-        group: Only devices of this group.
-        strict (--check): Exit code 1 unless every device has what it should, and is not stale.
     """
     with closing(Registry(registry)) as opened, opened.snapshot():
         devices = opened.devices(group)
@@ -281,16 +285,18 @@ def status(
 
 
 @command(app, "history")
-def history(*, registry: RegistryOption, refusals: bool = False, as_json: JsonOption = False) -> None:
+def history(
+    *,
+    registry: RegistryOption,
+    refusals: Annotated[bool, Option("--refusals", help="What devices have refused, instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show who did what, and what rollouts did by themselves.
 
     \b
     examples:
       fugu fleet history --registry home-fleet.db
       fugu fleet history --registry home-fleet.db --refusals --json
-
-    Args:
-        refusals: What devices have refused, instead.
     """
     with closing(Registry(registry)) as opened:
         refused = list(view.every(opened.refusals)) if refusals else []

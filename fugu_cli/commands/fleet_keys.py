@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
-from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.app import FleetOption, JsonOption, command, command_group
 from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.fleet import tell_dry_run
 from fugu_cli.view.terminal import answer, say, show_table, working
@@ -51,14 +51,14 @@ __all__ = [
 ]
 
 
-RegistryOption = Annotated[Path, typer.Option("--registry", metavar="FILE", help="The fleet's registry.")]
+RegistryOption = Annotated[Path, Option("--registry", metavar="FILE", help="The fleet's registry.")]
 KeysOption = Annotated[
     list[Path],
-    typer.Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
+    Option("--keys", metavar="DIR", help="Folder of keys, with the root; again for keys in other folders."),
 ]
 PassphraseFiles = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--passphrase-file",
         metavar="FILE",
         help="Its first line is the passphrase; mode 0600; again for keys with others "
@@ -67,9 +67,7 @@ PassphraseFiles = Annotated[
 ]
 EnrolmentsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--enrolment", metavar="FILE", help="Check it against this device's ceilings and pins; again for more."
-    ),
+    Option("--enrolment", metavar="FILE", help="Check it against this device's ceilings and pins; again for more."),
 ]
 _VARIABLE = "FUGU_PASSPHRASE"
 _OPERATOR = "FUGU_OPERATOR"
@@ -159,12 +157,19 @@ _MOST_KEYS = 16
 
 def init(
     *,
-    fleet: str,
-    keys: Path,
-    root: str = "2/3",
-    policy: str = "1/1",
+    fleet: FleetOption,
+    keys: Annotated[Path, Option(metavar="DIR", help="Folder for the keys; it must be new or empty.")],
+    root: Annotated[
+        str, Option(metavar="M/N", help="Keys that name all others: N, of which M have to sign a new root.")
+    ] = "2/3",
+    policy: Annotated[
+        str, Option(metavar="M/N", help="Keys for operators: N, of which M have to sign a document.")
+    ] = "1/1",
     passphrase_file: PassphraseFiles = None,
-    gateway_passphrase_file: Path | None = None,
+    gateway_passphrase_file: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Passphrase of the gateway's key, which is online (default: the same)."),
+    ] = None,
 ) -> None:
     """Make a fleet's keys.
 
@@ -174,13 +179,6 @@ def init(
     examples:
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy 2/3 --passphrase-file secret
-
-    Args:
-        fleet: Name of the fleet.
-        keys (DIR): Folder for the keys; it must be new or empty.
-        root (M/N): Keys that name all others: N, of which M have to sign a new root.
-        policy (M/N): Keys for operators: N, of which M have to sign a document.
-        gateway_passphrase_file (FILE): Passphrase of the gateway's key, which is online (default: the same).
     """
     (root_of, roots), (policy_of, policies) = _signing(root, "root"), _signing(policy, "policy")
     passphrase = at_hand(passphrase_file).new()
@@ -223,14 +221,20 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
 def rotate(
     *,
     keys: KeysOption,
-    role: str,
-    key: str | None = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, max=_MOST_KEYS, help="Without --key: how many new ones (default: as many).")
+    role: Annotated[str, Option(help="root, policy or gateway.")],
+    key: Annotated[
+        str | None, Option(metavar="NAME", help="The one to replace, by its first digits (default: all).")
     ] = None,
-    threshold: int | None = None,
+    count: Annotated[
+        int | None, Option(min=1, max=_MOST_KEYS, help="Without --key: how many new ones (default: as many).")
+    ] = None,
+    threshold: Annotated[
+        int | None, Option(min=1, help="How many have to sign from now on (default: as before).")
+    ] = None,
     passphrase_file: PassphraseFiles = None,
-    new_passphrase_file: Path | None = None,
+    new_passphrase_file: Annotated[
+        Path | None, Option(metavar="FILE", help="Passphrase of the new keys (default: the first one).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replace keys, such as one that was lost or stolen.
@@ -241,12 +245,6 @@ def rotate(
     examples:
       fugu fleet keys rotate --role gateway --keys keys --keys /media/offline/keys
       fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
-
-    Args:
-        role: root, policy or gateway.
-        key (NAME): The one to replace, by its first digits (default: all).
-        threshold (1..): How many have to sign from now on (default: as before).
-        new_passphrase_file (FILE): Passphrase of the new keys (default: the first one).
     """
     if key is not None and count is not None:
         raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer import Argument, Option
 
 from firmware_sim.compiled_policy import FirmwareError, units, with_compiled
 from fugu.contract.errors import FuguError
@@ -64,38 +65,43 @@ _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions:
-    """For whom a document is, which one it is, and when it holds.
+    """For whom a document is, which one it is, and when it holds."""
 
-    Attributes:
-        to (WHOM): device:NAME, group:NAME or everyone.
-        version (N|next): Of the document; next is the one after the registry's newest.
-        restores (VERSION|FILE): Bring back what this version of the registry said; a signed file, if a key that was
-            replaced since has signed it.
-        valid_from (TIME): Unix seconds or ISO 8601 (UTC if it says no zone).
-        valid_until (TIME): It is over then.
-        on_expiry: hold (default): go on when it is over; stop: be silent.
-        registry (FILE): For --version next and --restores VERSION; it is only read.
-        boards: For microcontrollers too: with compiled policies.
-    """
-
-    to: str | None = None
-    version: str = "next"
-    restores: str | None = None
-    valid_from: str | None = None
-    valid_until: str | None = None
-    on_expiry: str | None = None
-    registry: Path | None = None
-    boards: bool = False
+    to: Annotated[str | None, Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None
+    version: Annotated[
+        str, Option(metavar="N|next", help="Of the document; next is the one after the registry's newest.")
+    ] = "next"
+    restores: Annotated[
+        str | None,
+        Option(
+            metavar="VERSION|FILE",
+            help="Bring back what this version of the registry said; a signed file, if a key that was replaced "
+            "since has signed it.",
+        ),
+    ] = None
+    valid_from: Annotated[
+        str | None, Option(metavar="TIME", help="Unix seconds or ISO 8601 (UTC if it says no zone).")
+    ] = None
+    valid_until: Annotated[str | None, Option(metavar="TIME", help="It is over then.")] = None
+    on_expiry: Annotated[str | None, Option(help="hold (default): go on when it is over; stop: be silent.")] = None
+    registry: Annotated[
+        Path | None, Option(metavar="FILE", help="For --version next and --restores VERSION; it is only read.")
+    ] = None
+    boards: Annotated[bool, Option("--boards", help="For microcontrollers too: with compiled policies.")] = False
     unit: UnitOption = None
 
 
 def sign(
-    policies: list[Path] | None = None,
+    policies: Annotated[
+        list[Path] | None, Argument(metavar="[POLICY]...", help="Policies in their JSON form, one a stream.")
+    ] = None,
     *,
     keys: KeysOption,
     document: DocumentOptions,
-    add_to: Path | None = None,
-    output: Path | None = None,
+    add_to: Annotated[Path | None, Option(metavar="FILE", help="Add a signature to a document of others.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write it there (default: as --add-to).")
+    ] = None,
     enrolments: EnrolmentsOption = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
@@ -111,11 +117,6 @@ def sign(
       fugu fleet sign --add-to all.envelope --keys /media/anna/keys
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
       fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
-
-    Args:
-        policies ([POLICY]...): Policies in their JSON form, one a stream.
-        add_to (FILE): Add a signature to a document of others.
-        output (-o FILE): Write it there (default: as --add-to).
     """
     target = output or add_to
     sources = [bool(policies), document.restores is not None, add_to is not None]
@@ -306,26 +307,42 @@ def _show_signed(signed: Signed, former: PolicyDocument | None, path: Path, as_j
 
 app = command_group("A document in stages, to some devices first.")
 NumberArgument = Annotated[
-    int | None, typer.Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
+    int | None, Argument(metavar="[NUMBER]", help="Of the rollout (default: the one under way).")
 ]
 _STAGES = ("5%", "25%", "100%")
 
 
 @command(app, "start")
 def start(
-    document: Path | None = None,
+    document: Annotated[Path | None, Argument(metavar="[DOCUMENT]", help="What 'fugu fleet sign' has written.")] = None,
     *,
     registry: RegistryOption,
-    version: int | None = None,
-    root: Path | None = None,
-    stage: list[str] | None = None,
-    error: str = "5%",
-    pace: int = 100,
-    patience: int = 600,
-    group: list[str] | None = None,
-    share: str = "100%",
-    seed: str = "",
-    dry_run: bool = False,
+    version: Annotated[int | None, Option(metavar="N", help="A document that the registry has, instead.")] = None,
+    root: Annotated[
+        Path | None, Option(metavar="FILE", help="With DOCUMENT: the fleet's root, to check it with.")
+    ] = None,
+    stage: Annotated[
+        list[str] | None,
+        Option(
+            metavar="STAGE",
+            help="SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; "
+            "the last must be 100% (default: 5%, 25%, 100%). success is how many of its devices have to "
+            "accept before the next one begins (default: 90%).",
+        ),
+    ] = None,
+    error: Annotated[
+        str, Option(metavar="SHARE", help="Of a stage's devices refuse, fail or keep silent: it stops.")
+    ] = "5%",
+    pace: Annotated[int, Option(metavar="N", help="Devices a minute that get the document.")] = 100,
+    patience: Annotated[int, Option(metavar="SECONDS", help="Time that a device has to answer.")] = 600,
+    group: Annotated[
+        list[str] | None, Option(help="Only devices of this group; again for more (default: all).")
+    ] = None,
+    share: Annotated[str, Option(metavar="SHARE", help="Only this share of the devices.")] = "100%",
+    seed: Annotated[str, Option(help="Another seed chooses other devices to be first.")] = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the stages and what would change; change nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Begin to let devices have a document, stage by stage.
@@ -337,21 +354,6 @@ def start(
       fugu fleet rollout start all-7.envelope --registry home-fleet.db --root keys/root.envelope
       fugu fleet rollout start --version 7 --registry home-fleet.db --stage group:canaries --stage 10%,success=95% \\
           --stage 100%,gate --error 3% --pace 60 --seed spring
-
-    Args:
-        document ([DOCUMENT]): What 'fugu fleet sign' has written.
-        version (N): A document that the registry has, instead.
-        root (FILE): With DOCUMENT: the fleet's root, to check it with.
-        stage (STAGE): SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; the
-            last must be 100% (default: 5%, 25%, 100%). success is how many of its devices have to accept before the
-            next one begins (default: 90%).
-        error (SHARE): Of a stage's devices refuse, fail or keep silent: it stops.
-        pace (N): Devices a minute that get the document.
-        patience (SECONDS): Time that a device has to answer.
-        group: Only devices of this group; again for more (default: all).
-        share (SHARE): Only this share of the devices.
-        seed: Another seed chooses other devices to be first.
-        dry_run: Show the stages and what would change; change nothing.
     """
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
@@ -386,7 +388,7 @@ def show(
     number: NumberArgument = None,
     *,
     registry: RegistryOption,
-    live: bool = False,
+    live: Annotated[bool, Option("--watch", help="Until it has ended; exit code 1 unless completed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a rollout: its stages, and how their devices stand.
@@ -397,9 +399,6 @@ def show(
     examples:
       fugu fleet rollout show --registry home-fleet.db
       fugu fleet rollout show 3 --registry home-fleet.db --watch
-
-    Args:
-        live (--watch): Until it has ended; exit code 1 unless completed.
     """
     if live and as_json:
         raise CommandLineError("--watch and --json do not go together")

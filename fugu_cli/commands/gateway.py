@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
@@ -20,20 +20,16 @@ if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
 
+DeviceArgument = Annotated[str, Argument(help="The device.")]
 app = command_group("Receive what devices publish, and estimate from it.")
 
 
 @dataclass(frozen=True, slots=True)
 class _LogOptions:
-    """Options for the log of a process that keeps running.
+    """Options for the log of a process that keeps running."""
 
-    Attributes:
-        verbose: Log what happens, not only what goes wrong.
-        log_format: Of the log: text, or json (an object a line).
-    """
-
-    verbose: bool = False
-    log_format: str = "text"
+    verbose: Annotated[bool, Option("--verbose", help="Log what happens, not only what goes wrong.")] = False
+    log_format: Annotated[str, Option(help="Of the log: text, or json (an object a line).")] = "text"
 
     def begin(self) -> None:
         """Set the log up.
@@ -45,7 +41,14 @@ class _LogOptions:
 
 
 @command(app, "run")
-def run(config: ConfigArgument, *, logs: _LogOptions, shard: str | None = None) -> int:
+def run(
+    config: ConfigArgument,
+    *,
+    logs: _LogOptions,
+    shard: Annotated[
+        str | None, Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
+    ] = None,
+) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
 
     \b
@@ -63,9 +66,6 @@ def run(config: ConfigArgument, *, logs: _LogOptions, shard: str | None = None) 
       fugu gateway run gateway.toml --verbose
       fugu gateway run gateway.toml --shard 0/2
       fugu gateway run gateway.toml --shard fleet/2
-
-    Args:
-        shard (I/N): Be one of N shards of any machine, or fleet/N: the rest of it.
     """
     from gateway.process import run as serve
 
@@ -89,7 +89,15 @@ def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
 
 
 @command(app, "cluster")
-def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: str = "auto") -> int:
+def cluster(
+    config: ConfigArgument,
+    *,
+    logs: _LogOptions,
+    shards: Annotated[int, Option(metavar="N", min=2, help="So many processes share the devices.")],
+    address: Annotated[
+        str, Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
+    ] = "auto",
+) -> int:
     """Serve a fleet by shards on a Ray cluster.
 
     Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the
@@ -98,10 +106,6 @@ def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: 
     \b
     examples:
       fugu gateway cluster /etc/fugu/gateway.toml --shards 16
-
-    Args:
-        shards (N 2..): So many processes share the devices.
-        address (HOST:PORT): Ray's head node; auto: that of the cluster of this machine.
     """
     from gateway.cluster.cluster import run_cluster
 
@@ -113,7 +117,13 @@ def cluster(config: ConfigArgument, *, logs: _LogOptions, shards: int, address: 
 
 
 @command(app, "status")
-def status(store: str, *, as_json: JsonOption = False) -> int:
+def status(
+    store: Annotated[
+        str, Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
+    ],
+    *,
+    as_json: JsonOption = False,
+) -> int:
     """Ask the running gateway how it is.
 
     Exit code 1 if there is an alarm, or no gateway.
@@ -122,9 +132,6 @@ def status(store: str, *, as_json: JsonOption = False) -> int:
     examples:
       fugu gateway status /var/lib/fugu/home.db
       fugu gateway status home.db --json
-
-    Args:
-        store (FILE|URL): The store of the gateway that runs, or its gateway.toml.
     """
     from gateway.health import asked
 
@@ -135,15 +142,15 @@ def status(store: str, *, as_json: JsonOption = False) -> int:
 
 @command(app, "history")
 def history(
-    device: str,
-    stream: str,
+    device: DeviceArgument,
+    stream: Annotated[str, Argument(help="Its stream.")],
     *,
-    store: str,
-    first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
+    store: Annotated[str, Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    first: Annotated[int, Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
     last: Annotated[
-        int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
+        int | None, Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
     ] = None,
-    as_json: bool = False,
+    as_json: Annotated[bool, Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the estimates of a stream from the store, tick by tick.
 
@@ -151,12 +158,6 @@ def history(
     examples:
       fugu gateway history watch hr --store home.db --first 3600 --last 7199
       fugu gateway history watch hr --store home.db --json
-
-    Args:
-        device: The device.
-        stream: Its stream.
-        store (FILE|URL): The gateway's store; its gateway may be running.
-        as_json (--json): One JSON object a line.
     """
     from gateway.config import Place
     from gateway.estimates.history import estimates_between
@@ -167,7 +168,12 @@ def history(
 
 
 @command(app, "forget")
-def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
+def forget(
+    device: DeviceArgument,
+    *,
+    store: Annotated[str, Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")],
+    as_json: JsonOption = False,
+) -> None:
     """Erase what a device has sent from the store.
 
     And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
@@ -175,10 +181,6 @@ def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
     \b
     examples:
       fugu gateway forget watch --store home.db
-
-    Args:
-        device: The device.
-        store (FILE|URL): The gateway's store; its gateway must not be running.
     """
     from gateway.config import Place
     from gateway.retention import forget_device

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu_cli.app import JsonOption, command
 from fugu_cli.connection import store_of
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from gateway.history.stored import Span
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
+    str, Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
 ]
 RayOption = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
+    str | None, Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
 ]
 
 learn = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -31,15 +32,14 @@ export = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """A stretch of wall-clock time.
+    """A stretch of wall-clock time."""
 
-    Attributes:
-        since (--from TIME): The first moment (default: the first that is stored).
-        until (--to TIME): The moment after the last (default: now).
-    """
-
-    since: str | None = None
-    until: str | None = None
+    since: Annotated[
+        str | None, Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
+    ] = None
+    until: Annotated[str | None, Option("--to", metavar="TIME", help="The moment after the last (default: now).")] = (
+        None
+    )
 
     def span(self) -> Span:
         """Read both times; they are in UTC unless they say otherwise."""
@@ -50,19 +50,20 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which streams.
+    """Which streams."""
 
-    Attributes:
-        stream: Only streams of this name.
-        device: Only this device; repeatable.
-    """
-
-    stream: str | None = None
-    device: list[str] | None = None
+    stream: Annotated[str | None, Option(help="Only streams of this name.")] = None
+    device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
 
 
 @command(export)
-def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption = False) -> int:
+def _export(
+    store: Annotated[str, Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder for the files.")],
+    *,
+    time: SpanOptions,
+    as_json: JsonOption = False,
+) -> int:
     """Write what a gateway has stored as Parquet files.
 
     Symbols, points, estimates, windows and releases, by date.
@@ -71,10 +72,6 @@ def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption 
     examples:
       fugu gateway export home.db everything
       fugu gateway export home.db october --from 2026-10-01 --to 2026-11-01
-
-    Args:
-        store (FILE|URL): The store; its gateway may be running.
-        folder (DIR): A new folder for the files.
     """
     from gateway.config import Place
     from gateway.history import export
@@ -90,7 +87,7 @@ def _export(store: str, folder: Path, *, time: SpanOptions, as_json: JsonOption 
 def _smooth(
     source: SourceArgument,
     *,
-    output: Path,
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="A new folder for the files.")],
     streams: StreamOptions,
     time: SpanOptions,
     ray: RayOption = None,
@@ -104,9 +101,6 @@ def _smooth(
     examples:
       fugu gateway smooth home.db -o smoothed
       fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
-
-    Args:
-        output (-o DIR): A new folder for the files.
     """
     from gateway.history import smoothing, tasks
 
@@ -124,7 +118,9 @@ def _learn(
     *,
     streams: StreamOptions,
     time: SpanOptions,
-    output: Path | None = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write the class, for the plan commands.")
+    ] = None,
     ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -136,9 +132,6 @@ def _learn(
     examples:
       fugu gateway learn home.db --stream hr -o class.json
       fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
-
-    Args:
-        output (-o FILE): Write the class, for the plan commands.
     """
     from gateway.history import learning, tasks
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
@@ -22,9 +23,9 @@ __all__ = ["LedgerOption", "ledger_location"]
 app = command_group("What every audience has been told.")
 releases = typer.Typer(rich_markup_mode=None, add_completion=False)
 LedgerOption = Annotated[
-    str | None, typer.Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
+    str | None, Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
 ]
-StoreOption = Annotated[str, typer.Option("--store", metavar="FILE|URL", help="The gateway's store.")]
+StoreOption = Annotated[str, Option("--store", metavar="FILE|URL", help="The gateway's store.")]
 
 
 def ledger_location(ledger: str | None, store: str | None) -> Location:
@@ -37,7 +38,14 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
 
 
 @command(app, "show")
-def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: JsonOption = False) -> int:
+def show(
+    *,
+    ledger: LedgerOption = None,
+    store: Annotated[
+        str | None, Option(metavar="FILE|URL", help="The gateway's store, for the ledger beside it.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
     """Show what is allowed, spent and left, and the releases.
 
     For every stream and audience.
@@ -47,9 +55,6 @@ def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: Json
       fugu gateway ledger show --ledger home-ledger.db
       fugu gateway ledger show --ledger home-ledger.db --json
       fugu gateway ledger show --store postgresql://fugu@db/home
-
-    Args:
-        store (FILE|URL): The gateway's store, for the ledger beside it.
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
         tell_ledger(as_json, opened)
@@ -62,11 +67,11 @@ def resume(
     ledger: LedgerOption = None,
     after: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies."),
+        Option(metavar="TIME", help="When the gateway last ran, if both were put back from copies."),
     ] = None,
     broker: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time."),
+        Option(metavar="HOST:PORT|FILE", help="Ask it for the newest release; needed for an earlier time."),
     ] = None,
 ) -> None:
     """Go on with a ledger or a store that was lost or put back.
@@ -99,9 +104,9 @@ def resume(
 def progress(
     *,
     store: StoreOption,
-    release: str,
+    release: Annotated[str, Option(metavar="NAME", help="The release, as `fugu gateway ledger show` has it.")],
     first: Annotated[
-        int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
+        int, Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
     ],
     ledger: LedgerOption = None,
 ) -> None:
@@ -112,9 +117,6 @@ def progress(
     \b
     examples:
       fugu gateway ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
-
-    Args:
-        release (NAME): The release, as `fugu gateway ledger show` has it.
     """
     from gateway.releases.setup import set_progress
 
@@ -124,7 +126,14 @@ def progress(
 
 @command(releases)
 def release(
-    config: ConfigArgument, *, name: str, first: int, broker: str | None = None, as_json: JsonOption = False
+    config: ConfigArgument,
+    *,
+    name: Annotated[str, Option(metavar="NAME", help="A release of the gateway's configuration of releases.")],
+    first: Annotated[int, Option(metavar="TICK", min=0, help="First tick of the window.")],
+    broker: Annotated[
+        str | None, Option(metavar="HOST:PORT|FILE", help="Publish there, by an account of its own.")
+    ] = None,
+    as_json: JsonOption = False,
 ) -> int:
     """Make a release now, and charge it in the ledger.
 
@@ -133,11 +142,6 @@ def release(
     \b
     examples:
       fugu gateway release gateway.toml --name active --first 3600
-
-    Args:
-        name (NAME): A release of the gateway's configuration of releases.
-        first (TICK 0..): First tick of the window.
-        broker (HOST:PORT|FILE): Publish there, by an account of its own.
     """
     address = None if broker is None else broker_of(broker)
     gateway = gateway_of(config)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu.host.arguments import StateRules
 from fugu_cli.app import JsonOption, command, command_group
@@ -18,17 +20,31 @@ app = command_group("Chains that describe readings.")
 @command(app, "fit")
 def fit(
     context: typer.Context,
-    files: list[Path],
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Recording of any form that fugu read knows.")],
     *,
     reading: RecordingOptions,
-    threshold: str | None = None,
-    baseline: str | None = None,
-    name: str | None = None,
-    order: int = 1,
-    epsilon: float | None = None,
-    grid: bool = False,
-    cell: float | None = None,
-    output: Path | None = None,
+    threshold: Annotated[
+        str | None, Option(metavar="mean|NUMBER", help="Make two states of a measured column: value >= NUMBER.")
+    ] = None,
+    baseline: Annotated[
+        str | None, Option(metavar="TICKS", help="Instead: above or below the running mean of so many ticks.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        Option(metavar="A,B[,C]", help="Streams that move together: their names (default: columns, or files)."),
+    ] = None,
+    order: Annotated[
+        int, Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")
+    ] = 1,
+    epsilon: Annotated[
+        float | None,
+        Option(help="Attack the class at this epsilon, widen it as needed, compare other states and periods."),
+    ] = None,
+    grid: Annotated[
+        bool, Option("--grid", help="Places (columns lat, lon, and if you like trace and a time) over square cells.")
+    ] = False,
+    cell: Annotated[float | None, Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write chain.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fit a chain to a recording, and test what it assumes.
@@ -49,17 +65,6 @@ def fit(
       fugu plan model motion.csv --column state --order 2 -o pairs.json
       fugu plan model walks.csv --grid --cell 500 --period 60 -o model.json
       fugu plan model walks.csv --grid --order 2 -o pairs.json
-
-    Args:
-        files (FILE...): Recording of any form that fugu read knows.
-        threshold (mean|NUMBER): Make two states of a measured column: value >= NUMBER.
-        baseline (TICKS): Instead: above or below the running mean of so many ticks.
-        name (A,B[,C]): Streams that move together: their names (default: columns, or files).
-        order (1..2): 2: the next state depends on this one and on the one before.
-        epsilon: Attack the class at this epsilon, widen it as needed, compare other states and periods.
-        grid: Places (columns lat, lon, and if you like trace and a time) over square cells.
-        cell (METRES): Grid: side of a cell (default: 500).
-        output (-o FILE): Write chain.json.
     """
     from fugu.recordings.words import read_options
     from fugu_cli.commands.model_fit import fit_places, fit_recordings

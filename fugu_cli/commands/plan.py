@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from fugu_cli.app import JsonOption, command, command_group
+from fugu_cli.app import JsonOption, NotPrivateOption, command, command_group
 from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
@@ -21,18 +21,22 @@ from fugu_cli.commands.plan_options import (
 )
 
 app = command_group("Noise for a guarantee.")
-_OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
+_OutputOption = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Write a policy.")]
 
 
 @command(app, "auto")
 def auto(
-    readings: list[Path],
+    readings: Annotated[
+        list[Path], Argument(metavar="READINGS...", help="CSV (also gzipped), not to be released; one of each donor.")
+    ],
     *,
     options: AutoOptions,
-    output: Path | None = None,
-    not_private: bool = False,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="DIR", help="Write policy.json, agent.toml and plan.html there.")
+    ] = None,
+    not_private: NotPrivateOption = False,
     as_json: JsonOption = False,
-    force: bool = False,
+    force: Annotated[bool, Option("--force", help="Overwrite the plan that is in DIR.")] = False,
 ) -> None:
     """Plan from a recording and a question.
 
@@ -49,12 +53,6 @@ def auto(
       fugu plan auto ann.csv bob.csv cid.csv -o plan
       fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
       fugu plan auto rooms.csv --want histogram --devices 20 --json
-
-    Args:
-        readings (READINGS...): CSV (also gzipped), not to be released; one of each donor.
-        output (-o DIR): Write policy.json, agent.toml and plan.html there.
-        not_private: Write what is not private too: its owner then writes the ceiling in agent.toml.
-        force: Overwrite the plan that is in DIR.
     """
     from fugu_cli.commands.auto_plan import plan_recordings
 
@@ -118,11 +116,13 @@ def window(
 
 @command(app, "joint")
 def joint(
-    model: Path,
+    model: Annotated[Path, Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
     *,
     options: JointOptions,
     header: HeaderOptions,
-    output: Path | None = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="DIR", help="Write a policy for each stream there.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan streams that move together, under one epsilon.
@@ -137,10 +137,6 @@ def joint(
       fugu plan joint both.json --epsilon 1
       fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
       fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
-
-    Args:
-        model (MODEL): File of 'fugu plan model' with several streams.
-        output (-o DIR): Write a policy for each stream there.
     """
     from fugu_cli.commands.plan_work import plan_joint
 
@@ -149,14 +145,24 @@ def joint(
 
 @command(app, "measure")
 def measure(
-    file: Path,
+    file: Annotated[Path, Argument(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")],
     *,
     adversary: AdversaryOption = "ignorant",
-    apart: list[str] | None = None,
-    hide: str | None = None,
+    apart: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAMES",
+            help="These states are a group, the rest another: which group it is may be told, and not which of it.",
+        ),
+    ] = None,
+    hide: Annotated[
+        str | None, Option(metavar="NAMES", help="Of none of these states a point may tell whether it is that one.")
+    ] = None,
     protect: ProtectOption = None,
-    quick: bool = False,
-    svg: Path | None = None,
+    quick: Annotated[
+        bool, Option("--quick", help="Leave out what is slow for many states: optimal table, stream's epsilon.")
+    ] = False,
+    svg: Annotated[Path | None, Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None,
     output: _OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -184,13 +190,6 @@ def measure(
       fugu plan measure place.toml --json --quick
       fugu plan measure place.toml --svg place.svg -o policy.json
       fugu plan measure home.toml --quick --apart kitchen,bath
-
-    Args:
-        file (FILE): Specification, in TOML or JSON; its keys are below.
-        apart (NAMES): These states are a group, the rest another: which group it is may be told, and not which of it.
-        hide (NAMES): Of none of these states a point may tell whether it is that one.
-        quick: Leave out what is slow for many states: optimal table, stream's epsilon.
-        svg (FILE): Draw states, policy graph and hull.
     """
     from fugu_cli.commands.measure_work import plan_measure
 
@@ -207,7 +206,11 @@ def measure(
 
 
 @command(app, "network")
-def network(file: Path, *, as_json: JsonOption = False) -> None:
+def network(
+    file: Annotated[Path, Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
+    *,
+    as_json: JsonOption = False,
+) -> None:
     """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
@@ -225,9 +228,6 @@ def network(file: Path, *, as_json: JsonOption = False) -> None:
     examples:
       fugu plan network flu.toml
       fugu plan network flu.toml --json
-
-    Args:
-        file (FILE): The network, in TOML or JSON; its keys are below.
     """
     from fugu_cli.commands.measure_work import plan_network_file
 

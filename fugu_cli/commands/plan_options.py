@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from fugu_cli.errors import CommandLineError
 
@@ -28,7 +28,7 @@ __all__ = [
 
 AdversaryOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--adversary",
         help="ignorant (knows no state), informed (may know any states: Bayesian DP) or universal "
         "(any side information about states, chains that change).",
@@ -36,7 +36,7 @@ AdversaryOption = Annotated[
 ]
 StartOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--start",
         help="What is believed of the first tick: any (whatever its distribution) or stationary (by default as the "
         "chains are given; Q and R are stationary). The output says what is covered.",
@@ -44,7 +44,7 @@ StartOption = Annotated[
 ]
 SegmentsOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--segments",
         metavar="TICKS|fitted",
         help="Compare: what it would be if readings came in segments of at most so many ticks, independent of one "
@@ -52,11 +52,11 @@ SegmentsOption = Annotated[
     ),
 ]
 _EpsilonOption = Annotated[
-    float, typer.Option(help="The most that may be lost about a stretch of time (--protect), in nats.")
+    float, Option(help="The most that may be lost about a stretch of time (--protect), in nats.")
 ]
 ProtectOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--protect",
         metavar="TIME|tick",
         help="The stretch that epsilon is about: 10m, 1h, 600 (seconds) or tick, a single one (default: ten minutes "
@@ -67,107 +67,137 @@ ProtectOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """A class of chains: intervals of q and r, or a file.
+    """A class of chains: intervals of q and r, or a file."""
 
-    Attributes:
-        q (Q): Pr(state 0 -> 1), as NUMBER or LOW:HIGH.
-        r (R): Pr(state 1 -> 0), as NUMBER or LOW:HIGH.
-        model (FILE): Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; or
-            JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken as
-            they are.
-    """
-
-    q: str | None = None
-    r: str | None = None
-    model: Path | None = None
+    q: Annotated[str | None, Option(metavar="Q", help="Pr(state 0 -> 1), as NUMBER or LOW:HIGH.")] = None
+    r: Annotated[str | None, Option(metavar="R", help="Pr(state 1 -> 0), as NUMBER or LOW:HIGH.")] = None
+    model: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; "
+            'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list '
+            "of such, taken as they are.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options for the plan of a stream.
-
-    Attributes:
-        objective: information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).
-        every (D): Take one reading every D ticks of the chain.
-        period (SECONDS): Length of one tick of the chain (default: the model's).
-    """
+    """Options for the plan of a stream."""
 
     epsilon: _EpsilonOption
     adversary: AdversaryOption = "informed"
-    objective: str = "information"
-    every: int = 1
-    period: float | None = None
+    objective: Annotated[
+        str, Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
+    ] = "information"
+    every: Annotated[int, Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1
+    period: Annotated[
+        float | None, Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
+    ] = None
     protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """Options for the plan of windows.
-
-    Attributes:
-        window ([NAME=]LENGTH[:SHARE]): A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what
-            epsilon allows (default: equal errors of shares). Several may be given.
-        symbols (SHARE): With --window: share of what epsilon allows for a symbol every tick.
-        mechanism: chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With
-            --window chain (the default), mqm-exact or mqm-approx.
-        length (T 1..): Ticks of the only window that will ever be released (default: windows without end).
-        query: count (ticks in some states), histogram (ticks in each state) or, with --window,
-            profile:4h/Europe/Berlin (a count for each such part of the local day).
-        count (STATE[,STATE...]): States that a count counts, from 0 (default: the last of two; without --window any:
-            it matters to wasserstein only).
-        adversary: As for plan stream (default: informed with --window, else ignorant).
-        period (SECONDS): Length of one tick (default: the fitted model's).
-    """
+    """Options for the plan of windows."""
 
     epsilon: _EpsilonOption
-    window: list[str] | None = None
-    symbols: float | None = None
-    mechanism: str | None = None
-    length: int | None = None
-    query: str = "count"
-    count: str | None = None
-    adversary: str | None = None
+    window: Annotated[
+        list[str] | None,
+        Option(
+            metavar="[NAME=]LENGTH[:SHARE]",
+            help="A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what epsilon allows "
+            "(default: equal errors of shares). Several may be given.",
+        ),
+    ] = None
+    symbols: Annotated[
+        float | None,
+        Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
+    ] = None
+    mechanism: Annotated[
+        str | None,
+        Option(
+            help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With "
+            "--window chain (the default), mqm-exact or mqm-approx."
+        ),
+    ] = None
+    length: Annotated[
+        int | None,
+        Option(
+            metavar="T",
+            min=1,
+            help="Ticks of the only window that will ever be released (default: windows without end).",
+        ),
+    ] = None
+    query: Annotated[
+        str,
+        Option(
+            help="count (ticks in some states), histogram (ticks in each state) or, with --window, "
+            "profile:4h/Europe/Berlin (a count for each such part of the local day)."
+        ),
+    ] = "count"
+    count: Annotated[
+        str | None,
+        Option(
+            metavar="STATE[,STATE...]",
+            help="States that a count counts, from 0 (default: the last of two; without --window any: it "
+            "matters to wasserstein only).",
+        ),
+    ] = None
+    adversary: Annotated[
+        str | None, Option(help="As for plan stream (default: informed with --window, else ignorant).")
+    ] = None
     start: StartOption = None
     segments: SegmentsOption = None
-    period: float | None = None
+    period: Annotated[
+        float | None, Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
+    ] = None
     protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
 class JointOptions:
-    """Options for the plan of streams that move together.
-
-    Attributes:
-        known: Take the fitted chain as it is, not the class that covers every stretch.
-        share (A,B[,C]): What each stream may tell of a tick, as parts, as in 2,1 (default: equal).
-        window ([NAME=]LENGTH[:SHARE]): As for plan window: a window of every stream, instead of symbols.
-        symbols (SHARE): With --window: share of each stream's part for a symbol every tick.
-        period (SECONDS): Length of one tick (default: the model's).
-    """
+    """Options for the plan of streams that move together."""
 
     epsilon: _EpsilonOption
     adversary: AdversaryOption = "universal"
-    known: bool = False
-    share: str | None = None
-    window: list[str] | None = None
-    symbols: float | None = None
-    period: float | None = None
+    known: Annotated[
+        bool, Option("--known", help="Take the fitted chain as it is, not the class that covers every stretch.")
+    ] = False
+    share: Annotated[
+        str | None,
+        Option(metavar="A,B[,C]", help="What each stream may tell of a tick, as parts, as in 2,1 (default: equal)."),
+    ] = None
+    window: Annotated[
+        list[str] | None,
+        Option(
+            metavar="[NAME=]LENGTH[:SHARE]", help="As for plan window: a window of every stream, instead of symbols."
+        ),
+    ] = None
+    symbols: Annotated[
+        float | None,
+        Option(metavar="SHARE", help="With --window: share of each stream's part for a symbol every tick."),
+    ] = None
+    period: Annotated[float | None, Option(metavar="SECONDS", help="Length of one tick (default: the model's).")] = None
     protect: ProtectOption = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderOptions:
-    """Options for the header of a policy.
+    """Options for the header of a policy."""
 
-    Attributes:
-        whose (--for FLEET/DEVICE/STREAM): Policy: the stream that it is for.
-        latency (SECONDS): Policy: how long a frame of symbols gathers.
-        epoch (UNIX): Policy: time of tick 0 (default: now, to the second); as in the policy that it takes the place of.
-    """
-
-    whose: str | None = None
-    latency: float = 60.0
-    epoch: float | None = None
+    whose: Annotated[
+        str | None, Option("--for", metavar="FLEET/DEVICE/STREAM", help="Policy: the stream that it is for.")
+    ] = None
+    latency: Annotated[float, Option(metavar="SECONDS", help="Policy: how long a frame of symbols gathers.")] = 60.0
+    epoch: Annotated[
+        float | None,
+        Option(
+            metavar="UNIX",
+            help="Policy: time of tick 0 (default: now, to the second); as in the policy that it takes the place of.",
+        ),
+    ] = None
 
     def names(self, example: str) -> list[str | None]:
         """Split what a policy is for; `None` for each name if it is not given.
@@ -186,48 +216,66 @@ class HeaderOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscretiserOptions:
-    """Options for the map from readings to states.
+    """Options for the map from readings to states."""
 
-    Attributes:
-        threshold (NUMBER[,NUMBER...]): Policy: edges between states (default: the model's).
-        states (NAME,NAME...): Policy: names of the states.
-    """
-
-    threshold: str | None = None
-    states: str | None = None
+    threshold: Annotated[
+        str | None, Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's).")
+    ] = None
+    states: Annotated[str | None, Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """Options that say how a recording is read; without them it is found out, or asked.
+    """Options that say how a recording is read; without them it is found out, or asked."""
 
-    Attributes:
-        column (NAME): Column of the readings, or a series of a log of several (default: value or state).
-        time (NAME[:UNIT]): Column of the times (default: found); UNIT is s, ms, us, ns, days (of Excel), dd/mm
-            or mm/dd.
-        only (COLUMN=CELL): Rows of one sensor of several, as sensor=hall; again for more columns.
-        zone (ZONE): Of times that have none: Europe/Berlin (default: UTC).
-        missing_values (VALUE,VALUE...): Cells that are no reading, such as codes of a failed sensor: -127,85.
-        events: Each row is a tick, as a heartbeat is.
-        samples: Rows are on a clock; absent ones are ticks without a reading.
-        changes: Each row holds until the next.
-        period (SECONDS): From row to row, of a file without times; of a log of changes, or places: look so often
-            (default: 60; as they are).
-        gap (TIME): No value holds longer, as 8h, or repeats for longer from sample to sample: what does is a gap.
-        as_it_is (RULE): Do not ask: keys, step, order, codes, hold or zone; again for more.
-    """
-
-    column: str | None = None
-    time: str | None = None
-    only: list[str] | None = None
-    zone: str | None = None
-    missing_values: str | None = None
-    events: bool = False
-    samples: bool = False
-    changes: bool = False
-    period: float | None = None
-    gap: str | None = None
-    as_it_is: list[str] | None = None
+    column: Annotated[
+        str | None,
+        Option(
+            metavar="NAME", help="Column of the readings, or a series of a log of several (default: value or state)."
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        Option(
+            metavar="NAME[:UNIT]",
+            help="Column of the times (default: found); UNIT is s, ms, us, ns, days (of Excel), dd/mm or mm/dd.",
+        ),
+    ] = None
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN=CELL", help="Rows of one sensor of several, as sensor=hall; again for more columns."),
+    ] = None
+    zone: Annotated[
+        str | None, Option(metavar="ZONE", help="Of times that have none: Europe/Berlin (default: UTC).")
+    ] = None
+    missing_values: Annotated[
+        str | None,
+        Option(metavar="VALUE,VALUE...", help="Cells that are no reading, such as codes of a failed sensor: -127,85."),
+    ] = None
+    events: Annotated[bool, Option("--events", help="Each row is a tick, as a heartbeat is.")] = False
+    samples: Annotated[
+        bool, Option("--samples", help="Rows are on a clock; absent ones are ticks without a reading.")
+    ] = False
+    changes: Annotated[bool, Option("--changes", help="Each row holds until the next.")] = False
+    period: Annotated[
+        float | None,
+        Option(
+            metavar="SECONDS",
+            help="From row to row, of a file without times; of a log of changes, or places: look so often "
+            "(default: 60; as they are).",
+        ),
+    ] = None
+    gap: Annotated[
+        str | None,
+        Option(
+            metavar="TIME",
+            help="No value holds longer, as 8h, or repeats for longer from sample to sample: what does is a gap.",
+        ),
+    ] = None
+    as_it_is: Annotated[
+        list[str] | None,
+        Option(metavar="RULE", help="Do not ask: keys, step, order, codes, hold or zone; again for more."),
+    ] = None
 
     def words(self) -> dict[str, Any]:
         """The arguments that `fugu.recordings.words.read_options` takes.
@@ -244,57 +292,75 @@ class RecordingOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions(RecordingOptions):
-    """Options for a plan from a recording, as many as a first trial needs.
-
-    Attributes:
-        want: now (the state), share (of time), histogram (of states), profile (share of each part of the day), place;
-            default: share of two, histogram of more, place of a file with lat and lon, and a profile where no share is
-            useful.
-        baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
-        threshold: States below it, and not below it.
-        states (NAME,NAME...): Names, or numbers, that are states; others are missing. A+B is one state.
-        missing (ignore): Ticks without a reading have no state; only if they do not depend on states (default: a state
-            of its own, if they are more than 1 %).
-        within (5%|0.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
-    """
+    """Options for a plan from a recording, as many as a first trial needs."""
 
     epsilon: _EpsilonOption = 1.0
     protect: ProtectOption = None
-    want: str | None = None
-    baseline: str | None = None
-    threshold: float | None = None
-    states: str | None = None
-    missing: str | None = None
-    within: str | None = None
+    want: Annotated[
+        str | None,
+        Option(
+            help="now (the state), share (of time), histogram (of states), profile (share of each part of the "
+            "day), place; default: share of two, histogram of more, place of a file with lat and lon, and "
+            "a profile where no share is useful."
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        Option(metavar="TIME|TICKS", help="States above and below the running mean of so long: 5m, 1h, or 100 ticks."),
+    ] = None
+    threshold: Annotated[float | None, Option(help="States below it, and not below it.")] = None
+    states: Annotated[
+        str | None,
+        Option(
+            metavar="NAME,NAME...", help="Names, or numbers, that are states; others are missing. A+B is one state."
+        ),
+    ] = None
+    missing: Annotated[
+        str | None,
+        Option(
+            metavar="ignore",
+            help="Ticks without a reading have no state; only if they do not depend on states (default: a "
+            "state of its own, if they are more than 1 %).",
+        ),
+    ] = None
+    within: Annotated[
+        str | None,
+        Option(metavar="5%|0.05", help="Largest mean absolute error (default: 5%, or what beats guessing by most)."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class AutoOptions(TrialOptions):
-    """Further options for a plan from a recording.
+    """Further options for a plan from a recording."""
 
-    Attributes:
-        blocks ([TIME][/ZONE]): Parts of the day of a profile (by default 4h, 6h and 8h in UTC): 6h/Europe/Berlin.
-        days (1..): Of a profile (default: 7 and 14 are tried).
-        cell (METRES): Of places: the side of a cell (default: three sizes are compared).
-        devices (1..1000000): Ask for the average of a group of so many.
-        latency (TIME): Longest until a subscriber knows: 10m, 1h.
-        window (TIME|TICKS): Compare this length only: 8h, or 600 ticks.
-        fleet (NAME): Policy: whose.
-        device (NAME): Policy: of which device.
-        stream (NAME): Policy: which of its streams (default: after the column).
-        epoch (UNIX): Policy: time of tick 0 (default: now).
-        broker (HOST:PORT|FILE): Of agent.toml: where its broker is, or a file NAME.toml with [broker] (default: here).
-    """
-
-    blocks: str = ""
-    days: int | None = None
-    cell: float | None = None
+    blocks: Annotated[
+        str,
+        Option(
+            metavar="[TIME][/ZONE]",
+            help="Parts of the day of a profile (by default 4h, 6h and 8h in UTC): 6h/Europe/Berlin.",
+        ),
+    ] = ""
+    days: Annotated[int | None, Option(min=1, help="Of a profile (default: 7 and 14 are tried).")] = None
+    cell: Annotated[
+        float | None,
+        Option(metavar="METRES", help="Of places: the side of a cell (default: three sizes are compared)."),
+    ] = None
     adversary: AdversaryOption = "universal"
-    devices: int = 1
-    latency: str | None = None
-    window: str | None = None
-    fleet: str = "home"
-    device: str = "device-1"
-    stream: str | None = None
-    epoch: float | None = None
-    broker: str | None = None
+    devices: Annotated[int, Option(min=1, max=1000000, help="Ask for the average of a group of so many.")] = 1
+    latency: Annotated[str | None, Option(metavar="TIME", help="Longest until a subscriber knows: 10m, 1h.")] = None
+    window: Annotated[str | None, Option(metavar="TIME|TICKS", help="Compare this length only: 8h, or 600 ticks.")] = (
+        None
+    )
+    fleet: Annotated[str, Option(metavar="NAME", help="Policy: whose.")] = "home"
+    device: Annotated[str, Option(metavar="NAME", help="Policy: of which device.")] = "device-1"
+    stream: Annotated[
+        str | None, Option(metavar="NAME", help="Policy: which of its streams (default: after the column).")
+    ] = None
+    epoch: Annotated[float | None, Option(metavar="UNIX", help="Policy: time of tick 0 (default: now).")] = None
+    broker: Annotated[
+        str | None,
+        Option(
+            metavar="HOST:PORT|FILE",
+            help="Of agent.toml: where its broker is, or a file NAME.toml with [broker] (default: here).",
+        ),
+    ] = None

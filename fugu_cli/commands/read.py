@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from fugu_cli.app import JsonOption, command
 from fugu_cli.commands.plan_options import RecordingOptions
@@ -13,7 +15,21 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @command(app)
-def _read(file: Path, *, reading: RecordingOptions, output: Path | None = None, as_json: JsonOption = False) -> None:
+def _read(
+    file: Annotated[Path, Argument(metavar="FILE", help="A recording of any form, also gzipped.")],
+    *,
+    reading: RecordingOptions,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write it as a plain CSV file, which only its owner may read: an agent can replay that.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Say what a recording is: its columns, times and gaps.
 
     Where it can be read in more than one way, the options that settle it are printed, and the exit code is 2. Plans,
@@ -25,10 +41,6 @@ def _read(file: Path, *, reading: RecordingOptions, output: Path | None = None, 
       fugu read house.csv --only sensor=hall
       fugu read bath.csv --missing-values -127,85 -o plain.csv
       fugu read motion.csv.gz --json
-
-    Args:
-        file (FILE): A recording of any form, also gzipped.
-        output (-o FILE): Write it as a plain CSV file, which only its owner may read: an agent can replay that.
     """
     from fugu.host.files import write_secret
     from fugu.library.recordings import read

@@ -1,41 +1,34 @@
-"""Commands are functions: parameters become arguments and options, a docstring their help, a dataclass several."""
+"""Commands are functions: annotated parameters become arguments and options, a dataclass several."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 import typer
+from typer import Argument, Option
 
 from fugu_cli.app import command
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What noise there is.
+    """What noise there is."""
 
-    Attributes:
-        epsilon (E): In nats.
-        rho (--rho0): Exactly, or
-            nearly so.
-    """
-
-    epsilon: float
-    rho: str | None = None
+    epsilon: Annotated[float, Option(metavar="E", help="In nats.")]
+    rho: Annotated[str | None, Option("--rho0", help="Exactly, or nearly so.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What there is.
+    """What there is."""
 
-    Attributes:
-        fleet: Its name.
-        device (-d NAME): Again for more.
-    """
-
-    fleet: str = "home"
-    device: list[str] | None = None
+    fleet: Annotated[str, Option(help="Its name.")] = "home"
+    device: Annotated[list[str] | None, Option("--device", "-d", metavar="NAME", help="Again for more.")] = None
 
 
 called: list[object] = []
@@ -47,15 +40,15 @@ def made() -> Any:
 
     @command(app)
     def _called(
-        context: typer.Context, file: str = "-", *, noise: Noise, names: Names, quick: bool = False, count: int = 1
+        context: typer.Context,
+        file: Annotated[str, Argument(metavar="FILE", help="To read.")] = "-",
+        *,
+        noise: Noise,
+        names: Names,
+        quick: Annotated[bool, Option("--quick", help="In a hurry.")] = False,
+        count: Annotated[int, Option(metavar="N", min=1, max=9, help="How often.")] = 1,
     ) -> None:
-        """Called.
-
-        Args:
-            file (FILE): To read.
-            quick: In a hurry.
-            count (N 1..9): How often.
-        """
+        """Called."""
         called[:] = [noise, names, quick, count, file, context.info_name]
 
     return typer.main.get_command(app)
@@ -82,7 +75,7 @@ def test_a_field_without_default_must_be_given_and_bounds_hold(words: tuple[str,
         run(*words)
 
 
-def test_what_a_docstring_says_of_parameters_is_their_help() -> None:
+def test_an_annotation_is_names_help_and_metavar() -> None:
     shown = {one.name: one for one in made().params}
     assert made().help == "Called."
     assert (shown["rho"].opts, shown["rho"].help) == (["--rho0"], "Exactly, or nearly so.")
@@ -92,3 +85,42 @@ def test_what_a_docstring_says_of_parameters_is_their_help() -> None:
         "In a hurry.",
     )
     assert (shown["file"].param_type_name, shown["file"].metavar) == ("argument", "FILE")
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        int,
+        Annotated[int, Option(min=1)],
+        Annotated[int, Option(help="")],
+        Annotated[str, Option(min=1, help="No number.")],
+        Annotated[int, Option(min=2, max=1, help="Nothing is within.")],
+    ],
+)
+def test_an_option_without_help_or_with_bounds_that_hold_nothing_is_refused_at_import(annotation: Any) -> None:
+    def shards(count: Any = 1) -> None: ...
+
+    shards.__annotations__["count"] = annotation
+    with pytest.raises(TypeError, match=r"shards: .*count"):
+        command(typer.Typer())(shards)
+
+
+@pytest.mark.fresh
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("deploy gateway gw --broker b --shards -3", 2, "greater than or equal to 1"),
+        ("plan stream --q 0.1 --r 0.4 --epsilon 1 --period 60 --for f/d/s --threshold 1 -o policy.json", 0, ""),
+        ("plan stream --help", 0, "Plan a stream: how to randomise each reading."),
+    ],
+)
+def test_an_interpreter_that_drops_docstrings_keeps_options_and_bounds(
+    tmp_path: Path, words: str, code: int, says: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-OO", "-m", "fugu", *words.split()], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == code
+    assert says in done.stdout + done.stderr
+    assert (tmp_path / "policy.json").is_file() == ("-o" in words)
