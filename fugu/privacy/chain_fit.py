@@ -8,7 +8,6 @@ Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,10 +24,8 @@ from fugu.privacy.chain_model import (
     LikelihoodRatio,
     Matrix,
     ModelError,
-    SlowRegime,
     StreamStates,
     Stretches,
-    interval_cells,
     likelihood_ratio,
     log_likelihood,
 )
@@ -37,8 +34,6 @@ from fugu.privacy.covering_class import Covered, covering_class, local_transitio
 __all__ = ["fit", "fit_joint", "fit_order_two", "joint_states", "matrix_rows"]
 
 
-_CONFIDENCES = (0.9, 0.95, 0.99, 0.999)
-"""Levels of a file's intervals."""
 _WARNING = (
     "a chain fitted to readings that will be released leaks about them: fit on other data than will be released, "
     "or widen the class of chains"
@@ -89,13 +84,10 @@ def fit(
         initial=_stationary(transition),
         q=float(transition[0, 1]) if k == 2 else None,
         r=float(transition[1, 0]) if k == 2 else None,
-        intervals=tuple(interval_cells(counts, confidence) for confidence in _CONFIDENCES),
         chains=None if covered is None else covered.chains,
         refused=refused,
         stretches=() if covered is None else stretch_rows(covered),
-        regimes=() if covered is None else regime_rows(covered),
         order=chain_model.order_test(chain_model.count_triples(states, segments, k)),
-        sojourns=tuple(chain_model.sojourns(states, segments, counts)),
         warning=_WARNING,
     )
 
@@ -119,18 +111,6 @@ def stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
             changes=length.changes,
         )
         for length in covered.lengths
-    )
-
-
-def regime_rows(covered: Covered) -> tuple[SlowRegime, ...]:
-    """The regimes, as a file holds them."""
-    return tuple(
-        SlowRegime(
-            share=min(regime.share, 1.0),
-            ticks=regime.ticks if math.isfinite(regime.ticks) and regime.ticks > 0.0 else None,
-            transition=matrix_rows(regime.transition),
-        )
-        for regime in covered.regimes
     )
 
 
@@ -173,10 +153,9 @@ def fit_joint(
     odds: float | None = None
     refused: str | None = None
     lengths: tuple[Stretches, ...] = ()
-    regimes: tuple[SlowRegime, ...] = ()
     try:
         covered = covering_class(joint, segments, len(shows))
-        odds, lengths, regimes = covered.chains.odds_bound, stretch_rows(covered), regime_rows(covered)
+        odds, lengths = covered.chains.odds_bound, stretch_rows(covered)
     except ModelError as error:
         seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows.tolist()))
         refused = f"{error} (joint states {seen})"
@@ -194,7 +173,6 @@ def fit_joint(
         alone=tuple(_odds(column, segments) for column in states.T),
         refused=refused,
         stretches=lengths,
-        regimes=regimes,
         independent=independence_test(counts, shows) if len(streams) > 1 else None,
         more=chain_model.order_test(chain_model.count_triples(joint, segments, len(shows))),
         warning=_WARNING,
@@ -234,7 +212,6 @@ def fit_order_two(
         alone=(None,),
         refused=refused,
         stretches=(),
-        regimes=(),
         independent=None,
         more=chain_model.order_test(chain_model.count_triples(joint, segments, len(both))),
         warning=_WARNING,

@@ -16,20 +16,16 @@
     transition        k x k maximum-likelihood estimate, counts / row sums
     initial           its stationary distribution; null if there are several
     q, r              for k = 2: transition[0][1] and transition[1][0]; otherwise null
-    intervals         per confidence level: low and high, k x k, Clopper-Pearson, each cell for itself
     chains            the class that covers every stretch, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
     stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
                       covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
                       whether they change
-    regimes           per slow regime: share of the time, mean ticks, transition; one if there are no others
     attacked          what attackers reached, and what widening cost; null if they were not run
     order             likelihood-ratio test of a first-order chain against a second-order one
-    sojourns          per state: complete stays, their mean and median length in ticks, and a chain's
     warning           what a fitted chain must not be used for
 
-Intervals at any other level follow from `counts`; the class does not (`covering_class`). Loading is strict, and refuses
-estimates that are not those of the counts.
+Loading is strict, and refuses estimates that are not those of the counts.
 
 Fit a Markov chain to a sequence of states, and test what such a chain assumes.
 
@@ -82,7 +78,6 @@ __all__ = [
     "Matrix",
     "ModelError",
     "ModelFile",
-    "SlowRegime",
     "StreamStates",
     "Stretches",
     "Tried",
@@ -90,11 +85,9 @@ __all__ = [
     "count_transitions",
     "count_triples",
     "covered_words",
-    "interval_cells",
     "likelihood_ratio",
     "log_likelihood",
     "order_test",
-    "sojourns",
     "transition_matrix",
 ]
 
@@ -161,37 +154,6 @@ def log_likelihood(counts: Ints) -> float:
     return float(special.xlogy(counts, counts).sum() - special.xlogy(rows, rows).sum())
 
 
-def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Stay]:
-    """Summarise how long each state lasts; arguments are as for `count_transitions`, `counts` (k, k) of the same rows.
-
-    Stays that touch the end of a segment are left out, because their length is not known.
-    """
-    fresh = segments[1:] != segments[:-1]
-    starts = np.concatenate([[0], np.flatnonzero(fresh | (states[1:] != states[:-1])) + 1])
-    ends = np.append(starts[1:], states.size)
-    at_start = np.append(True, fresh)[starts]
-    at_end = np.append(fresh, True)[ends - 1]
-    complete = ~at_start & ~at_end
-    lengths, owners = (ends - starts)[complete], states[starts][complete]
-    return [_sojourn(lengths[owners == x], counts[x], x) for x in range(counts.shape[0])]
-
-
-def _sojourn(lengths: Ints, row: Ints, state: int) -> Stay:
-    total = int(row.sum())
-    stay = int(row[state]) / total if total else 1.0
-    mean = median = None
-    if stay < 1.0:
-        mean = 1.0 / (1.0 - stay)
-        median = 1.0 if stay == 0.0 else max(1.0, float(np.ceil(np.log(0.5) / np.log(stay))))
-    return Stay(
-        stays=int(lengths.size),
-        mean=float(lengths.mean()) if lengths.size else None,
-        median=float(np.median(lengths)) if lengths.size else None,
-        geometric_mean=mean,
-        geometric_median=median,
-    )
-
-
 _SLACK = 1e-9
 _MAX_BYTES = 1 << 24
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -216,27 +178,6 @@ class LikelihoodRatio(Document):
     nats_per_step: float = Field(ge=0.0)
 
 
-class Stay(Document):
-    """How long a state lasts, in ticks, over the stays of which both ends were seen; `None` without any.
-
-    The geometric ones are those of the fitted first-order chain.
-    """
-
-    stays: int = Field(ge=0)
-    mean: float | None
-    median: float | None
-    geometric_mean: float | None
-    geometric_median: float | None
-
-
-class Cells(Document):
-    """Confidence intervals of every transition probability."""
-
-    confidence: float = Field(gt=0.0, lt=1.0)
-    low: Matrix
-    high: Matrix
-
-
 class Stretches(Document):
     """Statistics of the stretches of one length, as in `covering_class.Length`."""
 
@@ -246,14 +187,6 @@ class Stretches(Document):
     covered: Probability
     dispersion: tuple[tuple[float, ...], ...]
     changes: bool
-
-
-class SlowRegime(Document):
-    """A regime, as in `regimes.Regime`; ticks are null for one that never ends."""
-
-    share: Probability
-    ticks: float | None = Field(gt=0.0)
-    transition: Matrix
 
 
 class Tried(Document):
@@ -333,14 +266,11 @@ class ChainModel(ModelFile):
     initial: tuple[Probability, ...] | None
     q: Probability | None
     r: Probability | None
-    intervals: tuple[Cells, ...]
     chains: BinaryChains | BoundedChains | None = Field(discriminator="kind")
     refused: str | None
     stretches: tuple[Stretches, ...]
-    regimes: tuple[SlowRegime, ...]
     attacked: Attacked | None = None
     order: LikelihoodRatio
-    sojourns: tuple[Stay, ...]
     warning: str
 
     @model_validator(mode="after")
@@ -350,12 +280,10 @@ class ChainModel(ModelFile):
             raise ValueError("missing_state is not the last state")
         if not self.longest_segment + self.segments - 1 <= self.n <= self.longest_segment * self.segments:
             raise ValueError("so many segments of at most that many rows are not n rows")
-        squares = [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
-        squares += [matrix for cells in self.intervals for matrix in (cells.low, cells.high)]
-        if any(len(square) != k or any(len(row) != k for row in square) for square in squares):
+        if any(len(square) != k or any(len(row) != k for row in square) for square in (self.counts, self.transition)):
             raise ValueError(f"every matrix needs {k} rows of {k} numbers")
-        if len(self.initial or self.sojourns) != k or len(self.sojourns) != k:
-            raise ValueError(f"initial and sojourns need {k} entries")
+        if self.initial is not None and len(self.initial) != k:
+            raise ValueError(f"initial needs {k} entries")
         expected = transition_matrix(_array(self.counts))
         if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
             raise ValueError("transition is not the estimate that belongs to the counts")
@@ -379,20 +307,6 @@ class ChainModel(ModelFile):
             f"steps of odds ratios up to {self.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
             f"{covered_words(min(stretch.covered for stretch in self.stretches))} of {over} ticks"
         )
-
-    def cells(self, confidence: float) -> Cells:
-        """Clopper-Pearson intervals of every transition probability, each for itself."""
-        return interval_cells(_array(self.counts), confidence)
-
-
-def interval_cells(counts: NDArray[np.int64], confidence: float) -> Cells:
-    """Clopper-Pearson intervals of every transition probability, from (k, k) counts."""
-    intervals = [[clopper_pearson(int(n), int(row.sum()), confidence) for n in row] for row in counts]
-    return Cells(
-        confidence=confidence,
-        low=tuple(tuple(cell.low for cell in row) for row in intervals),
-        high=tuple(tuple(cell.high for cell in row) for row in intervals),
-    )
 
 
 def _array(counts: Counts) -> NDArray[np.int64]:
@@ -434,7 +348,6 @@ class JointModel(ModelFile):
     alone: tuple[Annotated[float, Field(ge=1.0)] | None, ...]
     refused: str | None
     stretches: tuple[Stretches, ...]
-    regimes: tuple[SlowRegime, ...]
     attacked: Attacked | None = None
     independent: LikelihoodRatio | None
     more: LikelihoodRatio
@@ -443,7 +356,8 @@ class JointModel(ModelFile):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         size = len(self.shows)
-        if any(len(square) != size or any(len(row) != size for row in square) for square in self._squares()):
+        squares = self.counts, self.transition
+        if any(len(square) != size or any(len(row) != size for row in square) for square in squares):
             raise ValueError(f"every matrix needs {size} rows of {size} numbers")
         columns = list(zip(*self.shows, strict=False))
         if any(len(row) != len(self.streams) for row in self.shows):
@@ -462,9 +376,6 @@ class JointModel(ModelFile):
         if (self.odds_ratio is None) == (self.refused is None):
             raise ValueError("odds_ratio or refused: one of them is null")
         return self
-
-    def _squares(self) -> list[tuple[tuple[float, ...], ...]]:
-        return [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
 
 
 def covered_words(share: float) -> str:

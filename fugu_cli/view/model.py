@@ -9,7 +9,7 @@ import numpy as np
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.sentences import protected_sentence
 from fugu.planning.grid_model import GridModel
-from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, SlowRegime, Stretches
+from fugu.privacy.chain_model import Attacked, ChainModel, JointModel, LikelihoodRatio, Stretches, clopper_pearson
 from fugu.recordings.places import Traces
 from fugu_cli.view.terminal import say, show_table
 
@@ -22,7 +22,7 @@ _MOST_CELLS = 6
 
 
 def show_model(model: ChainModel, missing: int) -> None:
-    """Print a chain: estimates with intervals, a test of its order, how long states last; and its class.
+    """Print a chain: estimates with intervals, a test of its order, and its class.
 
     Args:
         model: the chain.
@@ -54,19 +54,18 @@ def show_model(model: ChainModel, missing: int) -> None:
         "the state before the last one tells something as well; the size of it is the gain per step (--order 2 "
         "fits pairs)",
     )
-    _sojourns(model)
     _show_class(model)
 
 
 def _show_class(model: ChainModel) -> None:
     """Print the class that covers the recording, and what attackers reached."""
-    show_stretches(model.stretches, model.regimes)
+    show_stretches(model.stretches)
     if model.attacked is not None:
         show_attacked(model.attacked)
     say(f"No class: {model.refused}" if model.refused else f"Class: {model.class_words}.")
 
 
-def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
+def show_stretches(stretches: Sequence[Stretches]) -> None:
     """Print how the chain changes over a recording."""
     if stretches:
         rows = []
@@ -78,10 +77,6 @@ def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]
         show_table(
             title, ("ticks", "stretches", "scatter", "changes", "odds ratio that covers them", "in the class"), rows
         )
-    for each in regimes if len(regimes) > 1 else ():
-        ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
-        leaves = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
-        say(f"Regime of {each.share:.0%} of the time, {ticks}: {leaves}")
 
 
 def show_attacked(attacked: Attacked) -> None:
@@ -97,7 +92,6 @@ def show_attacked(attacked: Attacked) -> None:
 
 
 def _estimates(model: ChainModel) -> None:
-    cells = model.cells(_CONFIDENCE)
     k = model.states
     names = {(0, 1): "q = Pr(0 -> 1)", (1, 0): "r = Pr(1 -> 0)"} if k == 2 else {}
     wanted = names or {(x, y): f"Pr({x} -> {y})" for x in range(k) for y in range(k)}
@@ -105,9 +99,9 @@ def _estimates(model: ChainModel) -> None:
         wanted = {cell: name for cell, name in wanted.items() if model.counts[cell[0]][cell[1]]}
     rows = []
     for (x, y), name in wanted.items():
-        interval = f"{cells.low[x][y]:.5f} .. {cells.high[x][y]:.5f}"
-        counts = str(model.counts[x][y]), str(sum(model.counts[x]))
-        rows.append((name, *counts, f"{model.transition[x][y]:.5f}", interval))
+        seen, of = model.counts[x][y], sum(model.counts[x])
+        low, high = clopper_pearson(seen, of, _CONFIDENCE)
+        rows.append((name, str(seen), str(of), f"{model.transition[x][y]:.5f}", f"{low:.5f} .. {high:.5f}"))
     show_table("Transitions", ("", "count", "of", "estimate", "interval"), rows)
     if model.initial is not None:
         say("Stationary distribution: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
@@ -119,16 +113,6 @@ def tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:
     figures = f"G = {test.statistic:.1f}, df {test.degrees}, p = {p_value}, {test.nats_per_step:.2g} nats per step"
     fine = test.p_value > _NOTABLE
     say(f"{question} {figures}: {yes if fine else no}.", style="" if fine else "yellow")
-
-
-def _sojourns(model: ChainModel) -> None:
-    rows = []
-    for state, stay in enumerate(model.sojourns):
-        lengths = (stay.mean, stay.median, stay.geometric_mean, stay.geometric_median)
-        told = ("-" if value is None else f"{value:.2f}" for value in lengths)
-        rows.append((str(state), str(stay.stays), *told))
-    columns = ("state", "stays", "mean", "median", "mean of the chain", "median of the chain")
-    show_table("How long a state lasts, in ticks (complete stays)", columns, rows)
 
 
 def show_grid(model: GridModel, traces: Traces) -> None:
@@ -207,7 +191,7 @@ def show_joint_model(model: JointModel, left_out: int) -> None:
         f"order {model.order} is enough, as far as this shows",
         "a tick further back tells something as well; the size of it is the gain per step",
     )
-    show_stretches(model.stretches, model.regimes)
+    show_stretches(model.stretches)
     if model.attacked is not None:
         show_attacked(model.attacked)
     if model.odds_ratio is None:

@@ -81,12 +81,9 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     assert document["n"] == 26923
     assert (round(document["q"], 5), round(document["r"], 5)) == (0.08938, 0.10924)
     assert all(each["changes"] for each in document["stretches"])
-    assert len(document["regimes"]) == 3
     assert document["order"]["p_value"] < 1e-50
     assert document["order"]["nats_per_step"] < 0.01
     assert document["period_seconds"] == pytest.approx(0.8, abs=0.01)
-    narrow = next(cells for cells in document["intervals"] if cells["confidence"] == 0.95)
-    assert narrow["low"][0][1] < document["q"] < narrow["high"][0][1]
 
 
 @pytest.mark.long
@@ -104,7 +101,6 @@ def test_for_people(fugu: Fugu) -> None:
     done = fugu("plan", "model", RECORDINGS / "hr_sleep_N07.csv.gz")
     assert done.code == 0
     assert "Clopper-Pearson, level 0.95" in done.out
-    assert "Regime of " in done.out
     assert "Class: steps of odds ratios up to" in done.out
 
 

@@ -46,7 +46,7 @@ def test_the_numbers_are_those_of_the_counts() -> None:
         ({"counts": [[1, -2], [3, 4]]}, "counts.0.1: Input should be greater than or equal to 0"),
         ({"counts": [[1, 10**30], [3, 4]]}, "counts.0.1"),
         ({"states": 300}, "states: Input should be less than or equal to 255"),
-        ({"initial": [1.0]}, "initial and sojourns need 2 entries"),
+        ({"initial": [1.0]}, "initial needs 2 entries"),
         ({"n": "12"}, "n: Input should be a valid integer"),
         ({"chains": None}, "chains or refused: one of them is null"),
         ({"chains": {"kind": "bounded", "states": 3, "odds_ratio": 2.0}}, "the class of chains has 3 states, not 2"),

@@ -56,14 +56,3 @@ def test_a_second_order_chain_is_found_out_and_a_first_order_chain_is_not() -> N
     one = np.zeros(20_000, dtype=np.int64)
     assert chain_model.order_test(chain_model.count_triples(copies, one, 2)).p_value < 1e-100
     assert chain_model.order_test(chain_model.count_triples(plain, one, 2)).p_value > 0.01
-
-
-def test_sojourns_leave_out_stays_that_touch_an_end() -> None:
-    counts = chain_model.count_transitions(STATES, SEGMENTS, 2)
-    zero, one = chain_model.sojourns(STATES, SEGMENTS, counts)
-    assert (zero.stays, zero.mean, zero.median) == (0, None, None)
-    assert (one.stays, one.mean, one.median) == (1, 3.0, 3.0)
-    assert zero.geometric_mean == 4.0
-    assert zero.geometric_median == 3.0  # 0.75^3 < 1/2 < 0.75^2
-    assert one.geometric_mean == 2.0
-    assert one.geometric_median == 1.0
