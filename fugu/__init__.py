@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fugu.library.plans import Plan as Plan
     from fugu.library.plans import plan as plan
     from fugu.library.recordings import read as read
+    from fugu.library.streets import street as street
     from fugu.mqtt.broker import Broker as Broker
     from fugu.mqtt.readings import CountReading as CountReading
     from fugu.mqtt.readings import EstimateReading as EstimateReading
@@ -46,6 +47,7 @@ _HOME = {
     "library.history": "history",
     "library.plans": "Plan plan",
     "library.recordings": "read",
+    "library.streets": "street",
     "mqtt.broker": "Broker",
     "mqtt.readings": "CountReading EstimateReading PointReading ReleaseReading SymbolReading",
     "recordings.errors": "QuestionError",

@@ -31,7 +31,7 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks
 from fugu.core.shares import UNIT, rate_up
 
-__all__ = ["GroupDocument", "GroupPin", "SharedWindow", "check_signed"]
+__all__ = ["GroupDocument", "GroupPin", "SharedWindow", "check_signed", "largest_noise", "noise_rate"]
 
 _DAY_US = DAY * 1_000_000
 MAX_HOMES = 10_000
@@ -105,7 +105,7 @@ class GroupDocument(Document):
     @property
     def rate(self) -> Fraction:
         """Loss that the sum adds to each of a home's ticks, in nats; rounded up."""
-        return Fraction(rate_up(self.noise, self.honest), 1 << UNIT)
+        return noise_rate(self.noise, self.honest)
 
     @property
     def query(self) -> Query:
@@ -135,6 +135,22 @@ class GroupDocument(Document):
             raise TrustError("a group document in other bytes than it has, or not signed once")
         check_signed(envelope, "group", bytes.fromhex(document.helper))
         return document
+
+
+def noise_rate(noise: int, honest: int) -> Fraction:
+    """Loss that a sum of so many shares adds to each tick of a home, in nats; rounded up."""
+    return Fraction(rate_up(noise, honest), 1 << UNIT)
+
+
+def largest_noise(scale: Fraction, honest: int) -> int:
+    """The largest A with which so many shares are noise of at least a scale, in ticks; PolicyError if none is."""
+    low, high = 0, (1 << UNIT) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if noise_rate(middle, honest) * scale <= 1 else (low, middle - 1)
+    if not low:
+        raise PolicyError(f"no share of {honest} homes has noise of {float(scale):.3g} ticks")
+    return low
 
 
 def check_signed(envelope: Envelope, kind: Kind, helper: bytes) -> None:

@@ -13,6 +13,7 @@ from fugu_cli.commands.plan_options import (
     AutoOptions,
     ChainOptions,
     DiscretiserOptions,
+    GroupOptions,
     HeaderOptions,
     JointOptions,
     ProtectOption,
@@ -31,8 +32,15 @@ def auto(
     ],
     *,
     options: AutoOptions,
+    group: GroupOptions,
     output: Annotated[
-        Path | None, Option("--output", "-o", metavar="DIR", help="Write policy.json, agent.toml and plan.html there.")
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write policy.json, agent.toml and plan.html there; of a group group.toml, or policies.",
+        ),
     ] = None,
     not_private: NotPrivateOption = False,
     as_json: JsonOption = False,
@@ -53,7 +61,13 @@ def auto(
       fugu plan auto ann.csv bob.csv cid.csv -o plan
       fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
       fugu plan auto rooms.csv --want histogram --devices 20 --json
+      fugu plan auto water.csv --homes 60 --protect 1h -o street
     """
+    if group != GroupOptions():
+        from fugu_cli.commands.street_plan import plan_homes
+
+        plan_homes(readings, options, group, output=output, as_json=as_json, force=force)
+        return
     from fugu_cli.commands.auto_plan import plan_recordings
 
     plan_recordings(readings, options, output=output, not_private=not_private, as_json=as_json, force=force)

@@ -15,6 +15,7 @@ __all__ = [
     "AutoOptions",
     "ChainOptions",
     "DiscretiserOptions",
+    "GroupOptions",
     "HeaderOptions",
     "JointOptions",
     "ProtectOption",
@@ -362,5 +363,34 @@ class AutoOptions(TrialOptions):
         Option(
             metavar="HOST:PORT|FILE",
             help="Of agent.toml: where its broker is, or a file NAME.toml with [broker] (default: here).",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """Options for a group of homes of which only sums are known."""
+
+    homes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=10_000,
+            help="Plan one noise for so many homes, whose sum only is known; READINGS stands for all of them, or is "
+            "one of each.",
+        ),
+    ] = None
+    honest: Annotated[
+        int | None,
+        Option(min=1, help="With --homes: so many have to be real and honest (default: half of them)."),
+    ] = None
+    colluding: Annotated[
+        int | None, Option(min=0, help="With --homes: so many more are in every sum (default: a tenth).")
+    ] = None
+    group: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="With --homes: the document that the helper has signed; -o then writes the homes' policies.",
         ),
     ] = None

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import subprocess
+import tomllib
 from contextlib import closing
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -232,9 +233,13 @@ def test_summing_homes(tmp_path: Path) -> None:
     )
     typed = {"fugu-agent join": "fugu helper digits helper/helper.toml | fugu-agent join"}
     typed |= {"fugu helper admit": "fugu-agent key agent.toml | fugu helper admit"}
+    typed |= {"water.csv": str(ROOT / "tests/data/ampds2_water_on_30d.csv.gz")}
     with Page("docs/together.md", tmp_path, typed) as page:
-        assert page.run() == 6
-    assert SharedWindow.model_validate_json(page.said[page.said.index("{") : page.said.rindex("}") + 1])
+        assert page.run() == 8
+    shared = SharedWindow.model_validate_json((tmp_path / "street.json").read_text())
+    table = tomllib.loads((tmp_path / "plan" / "group.toml").read_text())["groups"][0]
+    assert table.items() <= shared.group.model_dump(mode="json").items()
+    assert len([*(tmp_path / "plan" / "policies").iterdir()]) == 60
     assert "[[groups]]" in (tmp_path / "agent.toml").read_text()
     assert (tmp_path / "helper" / "members").read_text().startswith("home-7: ")
 
