@@ -15,7 +15,7 @@ from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "Attacker", "smoothing"]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "COUNT_LEARNERS", "EXACT_TICKS", "Attacker", "single", "smoothing"]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
 """From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
@@ -53,18 +53,20 @@ def hard(states: Ints, k: int) -> Floats:
 def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, transition: Floats) -> Floats:
     """Posteriors (n, k) under a chain (`initial` of each stretch, `transition`), given outputs and known states.
 
-    One count (or two states' histogram) of windows up to 1,000 ticks is exact; the rest is by `tilted_marginals`.
+    One count of windows up to 1,000 ticks is exact, and so are two of which one has what the other leaves; the rest is
+    by `tilted_marginals`.
     """
     seen = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
     symbols, table = knowledge.learn_from(seen.symbols, seen.emission)
     if isinstance(outputs, SymbolOutputs) or not outputs.counts.size:
         return posterior_marginals(symbols, initial, transition, table, lengths=knowledge.lengths)
-    whole = outputs.present.all()
-    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or (outputs.states == 2 and whole)):
+    parted = len(outputs.groups) == 2 and sorted(sum(outputs.groups, ())) == [*range(outputs.states)]
+    whole = parted and outputs.present.all()
+    if outputs.length > EXACT_TICKS or not (len(outputs.groups) == 1 or whole):
         return tilted_marginals(outputs, symbols, table, initial, transition, knowledge.lengths)
     adds = np.zeros((outputs.ticks, outputs.states), dtype=np.int64)
     adds[:, outputs.groups[-1]] = outputs.present[:, None]
-    # Of two states, the other one's count is what is left.
+    # Of two groups, the other one's count is what is left.
     counts = np.arange(outputs.length + 1)
     distance = np.abs(outputs.counts[:, -1:] - counts)
     if len(outputs.groups) == 2:

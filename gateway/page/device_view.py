@@ -26,7 +26,7 @@ from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, Window
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
-from gateway.page.attackers import AttackView, moved
+from gateway.page.attackers import Ask, AttackView, moved
 from gateway.page.memory import said_of
 
 __all__ = ["DeviceView"]
@@ -144,8 +144,8 @@ class DeviceView:
         self.keep(update)
         return update
 
-    def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
-        """Functions that compute the attacks on each stream of which something came."""
+    def attacks_due(self) -> list[Callable[[Ask], dict[str, Any]]]:
+        """Functions that ask for the attacks on each stream of which something came."""
         return [made for one in self._attacks.values() if (made := one.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

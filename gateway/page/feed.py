@@ -16,6 +16,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, Topic, parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.packets import Message
+from gateway.page.attackers import AttackProcess
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 from gateway.page.memory import MOST_REMEMBERED, Memory
@@ -69,6 +70,7 @@ class Feed:
         self._watchers: dict[str, list[Watcher]] = {}
         self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._release_changes = 0
+        self._attackers = AttackProcess()
         device = [
             topic_of("status", fleet, "+"),
             topic_of("policy_status", fleet, "+"),
@@ -97,6 +99,7 @@ class Feed:
         finally:
             for look in looks:
                 look.cancel()
+            await asyncio.to_thread(self._attackers.close)
             await asyncio.to_thread(self.link.stop)
 
     @property
@@ -224,11 +227,12 @@ class Feed:
         with self._lock:
             due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
         for device, made in due:
-            update = made()
+            update = made(self._attackers.ask)
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(update)
                     self._say(device, update)
+        self._attackers.rest()
 
     def _account(self) -> None:
         with self._lock:

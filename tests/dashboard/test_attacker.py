@@ -1,192 +1,186 @@
-"""The attackers of the page against those of `fugu.attackers`, number by number, and against what is promised."""
+"""What the page tells of attackers, from what came; and their process, which begins, ends and dies."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
-import numpy as np
 import pytest
 
-from fugu.attackers.learning import ATTACKERS
-from fugu.attackers.outputs import Knowledge, SymbolOutputs
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from fugu.contract.class_of_chains import Shown
-from fugu.contract.descriptions import Described, Description, describe
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.noise_table import NoiseTable
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
+from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.windows import Blocks
 from gateway.page import attackers
-from gateway.page.attackers import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, AttackView, attacked, chains_of
+from gateway.page.attackers import MOST_TICKS, AttackProcess, AttackView, answer
+from tests.support.brokers import wait_until
 from tests.support.processes import policy
 
-TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))
-ROUND = ((0.0, 0.7, 0.3), (0.2, 0.0, 0.8), (0.9, 0.1, 0.0))
+LENGTH = 40
+BINARY = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
 STICKY = ((0.9, 0.06, 0.04), (0.1, 0.8, 0.1), (0.02, 0.08, 0.9))
 
 
-def told(chains: ChainClass | None = None, table: NoiseTable | None = None, epsilon: float = 1.0) -> Description:
-    """A stream of symbols, of as many states as its table."""
+def symbols(chains: ChainClass | None = None, epsilon: float | None = None, **fields: Any) -> Description:
+    """A stream of symbols."""
     found = describe(policy(epoch_us=0, period_us=1_000_000))
-    chains = chains or found.chains
-    rows = found.table if table is None else table.rows
-    assert rows is not None
-    states = tuple(f"s{x}" for x in range(len(rows)))
-    promise = Described(epsilon=epsilon, adversary="informed", stretch_ticks=1, stretches=())
-    return found.model_copy(update={"chains": chains, "table": rows, "states": states, "guarantee": promise})
+    update = {**fields, **({} if chains is None else {"chains": chains})}
+    if epsilon is not None:
+        update["guarantee"] = Described(epsilon=epsilon, adversary="universal", stretch_ticks=1, stretches=())
+    return found.model_copy(update=update)
 
 
-def some(symbols: int, seed: int, ticks: int = 150) -> list[int]:
-    """Symbols, every seventh of them absent."""
-    generator = random.Random(seed)
-    return [-1 if t % 7 == 3 else generator.randrange(symbols) for t in range(ticks)]
+def counts(
+    states: tuple[str, ...] | Literal["histogram"] = ("s1",), epsilon: float = 5.0, blocks: Blocks | None = None
+) -> Description:
+    """A stream of counts, of two states."""
+    window = DescribedWindow(
+        name="some", length=LENGTH, stride=LENGTH, start=0, states=states, scale="7/2", blocks=blocks
+    )
+    return symbols(BINARY, epsilon, kind="windows", table=None, states=("s0", "s1"), windows=(window,))
 
 
-def theirs(name: str, given: Description, transition: Sequence[Sequence[float]], symbols: list[int]) -> np.ndarray:
-    """What an attacker of `fugu.attackers` makes of it, which believes one chain."""
-    assert given.table is not None
-    weights = np.array(NoiseTable(given.table).weights(), dtype=float)
-    outputs = SymbolOutputs(np.array(symbols), weights / weights.sum(axis=1, keepdims=True))
-    return ATTACKERS[name](outputs, Knowledge(np.array(transition), np.zeros(len(symbols), dtype=np.int64)))
+def frame(first: int, digits: str, version: int = 1, shift: int = 0) -> SymbolFrame:
+    return SymbolFrame(version, -1, first, bytes(map(int, digits)), shift=shift)
 
 
-@pytest.mark.long
+def update(view: AttackView) -> dict[str, Any]:
+    """What the page is told; attackers answer in this process."""
+    due = view.due()
+    assert due is not None
+    assert view.due() is None
+    return due(answer)
+
+
 @pytest.mark.parametrize(
-    ("chains", "table"),
+    ("words", "description"),
     [
-        (BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2)), NoiseTable.binary(1_500_000_000, 1_100_000_000)),
-        (BinaryChains(q=(0.3, 0.7), r=(0.9, 0.9)), NoiseTable.binary(900_000_000, 400_000_000)),
-        (FiniteChains(transitions=(ROUND, STICKY)), TERNARY),
-        (BoundedChains(states=3, odds_ratio=1e4, transition=STICKY), TERNARY),
+        ("reads points", symbols(kind="points", table=None)),
+        ("names no chain", symbols(BoundedChains(states=2, odds_ratio=3.0))),
+        ("do not fit", symbols(FiniteChains(transitions=(STICKY,)))),
+        ("counts by parts of the day", counts(blocks=Blocks(zone="UTC", seconds=14_400, offsets=((0, 0),)))),
+        ("reads such counts", counts(("s0", "s1"))),
     ],
 )
-@pytest.mark.parametrize("gap", [False, True])
-def test_each_attacker_finds_what_its_namesake_does(chains: ChainClass, table: NoiseTable, gap: bool) -> None:
-    given, symbols = told(chains, table), some(len(table.rows), 1)
-    if gap:
-        symbols[20:90] = [-1] * 70
-        symbols[-1] = -1
-    believed = chains_of(given)
-    for chain in believed:
-        found = attacked(given, [chain], symbols)
-        everything = theirs(EVERYTHING, given, chain.transition, symbols)
-        assert found.low == found.high == pytest.approx(everything, abs=1e-9)
-        assert found.guesses == [everything[-1].argmax()]
-        newest = max(t for t, symbol in enumerate(symbols) if symbol >= 0)
-        single = theirs(ONE_SYMBOL, given, chain.transition, symbols)[newest]
-        assert found.low_alone == pytest.approx(single, abs=1e-9)
-    together = attacked(given, believed, symbols)
-    each = np.array([theirs(EVERYTHING, given, chain.transition, symbols) for chain in believed])
-    assert together.low == pytest.approx(each.min(axis=0), abs=1e-9)
-    assert together.high == pytest.approx(each.max(axis=0), abs=1e-9)
-    assert together.chains == len(believed)
-
-
-def test_a_joint_chain_is_attacked_by_the_state_that_it_shows() -> None:
-    order_2 = ((0.9, 0.1, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.2, 0.8))
-    shows = ((0,), (1,), (0,), (1,))
-    joint = JointChains(
-        streams=(Shown(name="hr", states=2, rate=1.0),), period_us=1_000_000, shows=shows, transitions=(order_2,)
-    )
-    given, symbols = told(joint), some(2, 3)
-    assert given.table is not None
-    wide = given.model_copy(update={"table": tuple(given.table[x] for (x,) in shows)})
-    hidden = theirs(EVERYTHING, wide, order_2, symbols)
-    expected = np.stack([hidden[:, [0, 2]].sum(axis=1), hidden[:, [1, 3]].sum(axis=1)], axis=1)
-    assert attacked(given, chains_of(given), symbols).low == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("ends", [((0.05, 0.1), (0.06, 0.2)), ((0.2, 0.5), (0.1, 0.4)), ((0.3, 0.7), (0.3, 0.8))])
-def test_no_other_chain_of_the_class_is_far_outside_the_band(
-    ends: tuple[tuple[float, float], tuple[float, float]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Inside the class something may be a little beyond what 16 of its chains reach: less than a point in a hundred."""
-    given, symbols = told(BinaryChains(q=ends[0], r=ends[1])), some(2, 5, 60)
-    found = attacked(given, chains_of(given), symbols)
-    monkeypatch.setattr(attackers, "_EACH_WAY", 13)
-    dense = attacked(given, chains_of(given), symbols)
-    assert (found.chains, dense.chains) == (16, 169)
-    assert (np.array(found.low) - np.array(dense.low)).max() < 0.01
-    assert (np.array(dense.high) - np.array(found.high)).max() < 0.01
-    assert (np.array(found.high) - np.array(found.low)).max() > 0.1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nobody_gets_beyond_what_the_promise_allows(seed: int) -> None:
-    """Of a policy whose guarantee devices have checked; a narrower one would be broken by the same symbols."""
-    given = describe(policy(epoch_us=0, period_us=1_000_000))
-    symbols = [1] * 60 if seed == 0 else some(2, seed)
-    found = attacked(given, chains_of(given), symbols)
-    assert (np.array(found.low) >= np.array(found.least)).all()
-    assert (np.array(found.high) <= np.array(found.most)).all()
-    if seed == 0:
-        promise = Described(epsilon=0.1, adversary="universal", stretch_ticks=1, stretches=())
-        narrow = attacked(given.model_copy(update={"guarantee": promise}), chains_of(given), symbols)
-        assert (np.array(narrow.high) > np.array(narrow.most)).any()
-
-
-def test_where_no_attacker_applies_it_is_said_why() -> None:
-    given = told()
-    refused = {
-        "reads points": given.model_copy(update={"kind": "points", "table": None}),
-        "names no chain": given.model_copy(update={"chains": BoundedChains(states=2, odds_ratio=3.0)}),
-        "up to 12 states": given.model_copy(
-            update={"chains": BoundedChains(states=13, odds_ratio=1.0, transition=((1 / 13,) * 13,) * 13)}
-        ),
-    }
-    for words, one in refused.items():
-        with pytest.raises(AttackerError, match=words):
-            chains_of(one)
-        view = AttackView()
-        view.describe(one)
-        update = view.due()
-        assert update is not None
-        assert words in update()["none"]
-
-
-def test_what_does_not_fit_together_is_said_and_stops_nobody() -> None:
+def test_where_no_attacker_applies_it_is_said_why(words: str, description: Description) -> None:
     view = AttackView()
-    view.describe(told(FiniteChains(transitions=(STICKY,))))
-    view.take(SymbolFrame(1, -1, 0, bytes([0, 1, 0])))
-    update = view.due()
-    assert update is not None
-    assert "does not fit together" in update()["none"]
+    view.describe(description)
+    view.take(frame(0, "010"))
+    view.take_window(WindowFrame(1, "some", -1, 0, 0, LENGTH, LENGTH, (5,)))
+    assert words in update(view)["none"]
 
 
-def test_a_description_that_promises_more_than_its_table_keeps_is_found() -> None:
-    for epsilon, beyond in ((1.0, False), (0.1, True)):
-        given = describe(policy(epoch_us=0, period_us=1_000_000))
-        promise = Described(epsilon=epsilon, adversary="universal", stretch_ticks=1, stretches=())
-        view = AttackView()
-        view.describe(given.model_copy(update={"guarantee": promise}))
-        view.take(frame(0, "1" * 60))
-        update = view.due()
-        assert update is not None
-        assert update()["beyond"] is beyond
+@pytest.mark.parametrize(("epsilon", "beyond"), [(1.0, False), (0.1, True)])
+def test_symbols_beyond_what_a_description_promises_are_found(epsilon: float, beyond: bool) -> None:
+    view = AttackView()
+    view.describe(symbols(epsilon=epsilon))
+    view.take(frame(0, "1" * 60))
+    assert update(view)["beyond"] is beyond
 
 
-def frame(first: int, symbols: str, version: int = 1, shift: int = 0) -> SymbolFrame:
-    return SymbolFrame(version, -1, first, bytes(map(int, symbols)), shift=shift)
+@pytest.mark.parametrize(("epsilon", "beyond"), [(5.0, False), (0.5, True)])
+def test_counts_beyond_what_a_description_promises_are_found(epsilon: float, beyond: bool) -> None:
+    view = AttackView()
+    view.describe(counts(epsilon=epsilon))
+    view.take_window(WindowFrame(1, "some", -1, 0, 0, LENGTH, LENGTH, (40,)))
+    assert update(view)["beyond"] is beyond
 
 
 def test_exactly_the_symbols_that_came_are_weighed_whenever_they_came() -> None:
-    given = describe(policy(epoch_us=0, period_us=1_000_000))
     view = AttackView()
     view.take(frame(14, "01", shift=2))  # before it is described, and after the clock was set by two ticks
     assert view.due() is None
-    view.describe(given)
+    description = symbols()
+    view.describe(description)
     view.take(frame(5, "1"))  # late
     view.take(frame(9, "1111", version=2))
-    update = view.due()
-    assert update is not None
-    assert view.due() is None
-    told_of = update()
-    expected = attacked(given, chains_of(given), [1, *[-1] * 8, 0, 1])
-    assert told_of["low"] == [[round(low, 4) for _, low in expected.low]]
-    assert "the 3 newest symbols" in told_of["read"]
-    assert told_of["times"][0] == 5.0
-    assert told_of["times"][-1] == 13.0
+    found = update(view)
+    expected = answer("read_symbols", description, [1, *[-1] * 8, 0, 1])
+    assert found["low"] == [[round(low, 4) for _, low in expected["low"]]]
+    assert "the 3 newest symbols" in found["read"]
+    assert (found["times"][0], found["times"][-1]) == (5.0, 13.0)
     view.take(frame(14 + MOST_TICKS, "0" * MOST_TICKS))
-    update = view.due()
-    assert update is not None
-    assert len(update()["times"]) == MOST_TICKS
+    assert len(update(view)["times"]) == MOST_TICKS
+
+
+@pytest.mark.parametrize(("states", "extra"), [(("s1",), ()), ("histogram", (0,))])
+def test_whole_windows_of_this_policy_are_read_in_their_order(
+    states: tuple[str, ...] | Literal["histogram"], extra: tuple[int, ...]
+) -> None:
+    view = AttackView()
+    view.describe(counts(states))
+    for index, count, observed, version in ((2, 30, LENGTH, 1), (0, 5, LENGTH, 1), (1, 9, 39, 1), (3, 9, LENGTH, 2)):
+        first, said = index * LENGTH, (*(LENGTH - count for _ in extra), count)
+        view.take_window(WindowFrame(version, "some", index - 1, index, first, LENGTH, observed, said))
+    view.take_window(WindowFrame(1, "other", -1, 0, 0, LENGTH, LENGTH, (5,)))
+    found = update(view)
+    assert found["times"] == [40.0, 120.0]
+    assert (found["states"], found["guesses"], found["beyond"]) == (["s1"], ["s1"], False)
+    assert found["low"][0][1] > 0.5 > found["high"][0][0]
+
+
+@pytest.fixture
+def process() -> Iterator[AttackProcess]:
+    found = AttackProcess()
+    yield found
+    found.close()
+
+
+def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
+    process: AttackProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = ("read_symbols", symbols(), [0, 1, 1])
+    assert process.pid is None
+    assert process.ask(*question) == answer(*question)
+    first = process.pid
+    assert first is not None
+    process.rest()
+    assert process.pid == first  # it has just been asked
+    os.kill(first, 9)
+    assert "has ended" in process.ask(*question)["none"]
+    assert "in a minute" in process.ask(*question)["none"]
+    assert process.pid is None
+    monkeypatch.setattr(attackers, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(process, "_not_before", 0.0)
+    monkeypatch.setattr(attackers, "_PATIENCE_SECONDS", 0.0)
+    assert "took too long" in process.ask(*question)["none"]
+    assert process.pid is None
+    monkeypatch.setattr(attackers, "_PATIENCE_SECONDS", 60.0)
+    assert process.ask(*question) == answer(*question)
+    assert process.pid not in (None, first)
+    monkeypatch.setattr(attackers, "_IDLE_SECONDS", -1.0)
+    process.rest()
+    assert process.pid is None
+    process.close()
+    assert "has ended" in process.ask(*question)["none"]
+    assert process.pid is None
+
+
+def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> None:
+    script = (
+        "import os, pickle, sys; from gateway.page.attackers import AttackProcess\n"
+        "process, description = AttackProcess(), pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "found = process.ask('read_symbols', description, [0, 1])\n"
+        "heavy = {'numpy', 'numba', 'scipy'} & set(sys.modules)\n"
+        "print(process.pid, sorted(heavy), found['chains'], flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", script, pickle.dumps(symbols(BINARY)).hex()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    number, rest = done.stdout.split(maxsplit=1)
+    assert rest == "[] 16\n"
+    wait_until(gone(int(number)))
+
+
+def gone(number: int) -> Callable[[], bool]:
+    """Whether a process has ended, or is a body that nobody has buried yet."""
+
+    def ended() -> bool:
+        status = Path(f"/proc/{number}/stat")
+        return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+    return ended

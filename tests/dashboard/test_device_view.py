@@ -14,6 +14,7 @@ from fugu.contract.frames import PolicyStatus, Status, StreamStatus, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
+from gateway.page.attackers import answer
 from gateway.page.device_view import DeviceView
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -67,7 +68,7 @@ def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
     assert said["newest"][1]["longitude"] == pytest.approx(14.253125)
     assert (said["points"], said["bytes"]) == ([[0, 0], [2, 1], [-1, 0]], payload.hex())
     (due,) = view.attacks_due()
-    assert "reads points" in due()["none"]
+    assert "reads points" in due(answer)["none"]
 
 
 def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -> None:

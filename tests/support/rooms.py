@@ -131,7 +131,7 @@ ROOMS: dict[str, set[str]] = {
         *("fugu.chains", "fugu.contract", "fugu.host"),
         *("gateway.duties", "gateway.estimates", "gateway.location", "gateway.loop", "gateway.settings"),
     },
-    "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.releases"},
+    "gateway.page": {*_EDGE, "fugu.attackers", "gateway.findings", "gateway.location", "gateway.releases"},
     "gateway.config": {*_EDGE, *_SET, "gateway.page", "gateway.releases", "gateway.settings"},
     "gateway.deployment": {
         *_EDGE,

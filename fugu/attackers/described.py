@@ -1,0 +1,151 @@
+"""Attackers who know a stream's public description: what its messages tell whoever believes one chain of its class.
+
+Of intervals of q and r 16 chains are believed, the ends among them, evenly spaced in the logarithm; of known chains
+each; of a bound on odds ratios the typical chain. Answers are plain numbers, for a process that has no numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.attackers.learning import EXACT_TICKS, Attacker, single, smoothing
+from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains
+from fugu.contract.descriptions import Description
+from fugu.contract.noise_table import NoiseTable
+
+__all__ = ["Answer", "believed_chains", "read_counts", "read_symbols"]
+
+EACH_WAY = 4
+"""Values of q, and of r, from an interval, its ends among them."""
+_MOST_CELLS = 400_000_000
+"""Cells of the likelihoods of all windows that are read: some seconds."""
+_NO_CHAIN = (
+    "The class is all chains whose steps' odds ratios are bounded, and names no chain that an attacker could believe."
+)
+_UNFIT = "The messages do not fit the description of the stream: no attacker can read them."
+
+Answer = dict[str, Any]
+"""Probabilities, least and greatest over the chains; or under `none` a sentence that says why there are none.
+
+`low`, `high` (rows, g) are given all messages, `low_alone`, `high_alone` (g,) given the newest one alone, `low_before`,
+`high_before` (g,) given none. `guesses` are the likeliest of the newest row, by any of the `chains`, a number.
+"""
+
+
+class Belief(NamedTuple):
+    """A chain: transition matrix (n, n), and the state of the stream that each of its states shows (n,)."""
+
+    transition: Floats
+    shows: Ints
+
+
+def believed_chains(description: Description) -> list[Belief]:
+    """List the chains that attackers of a stream believe; none if its class names none, or another stream."""
+    chains = description.chains
+    if isinstance(chains, BinaryChains):
+        grid = product(_between(*chains.q), _between(*chains.r))
+        return [Belief(np.array([[1.0 - q, q], [r, 1.0 - r]]), np.arange(2)) for q, r in grid]
+    if chains is None:
+        return []
+    try:
+        shows = chains.shown(chains.column(description.device, description.stream))
+    except ValueError:
+        return []
+    return [Belief(np.array(transition), np.array(shows)) for transition in chains.typical]
+
+
+def read_symbols(description: Description, symbols: Sequence[int]) -> Answer:
+    """Read the symbols of consecutive ticks, -1 where there is none; a row is a tick, and has every state."""
+
+    def outputs(shows: Ints, some: Ints) -> Outputs:
+        weights = np.array(NoiseTable(description.table or ()).weights(), dtype=np.float64)[shows]
+        emission = weights / weights.sum(axis=1, keepdims=True)
+        return SymbolOutputs(np.where(some < emission.shape[1], some, -1), emission)
+
+    states = [(x,) for x in range(len(description.states))]
+    heard = np.array(symbols, dtype=np.int64)
+    newest = heard[heard >= 0][-1:] if (heard >= 0).any() else heard[-1:]
+    return _answer(believed_chains(description), states, outputs, heard, newest, 1)
+
+
+def read_counts(
+    description: Description,
+    length: int,
+    scale: Fraction,
+    groups: Sequence[tuple[int, ...]],
+    counts: Sequence[tuple[int, ...]],
+) -> Answer:
+    """Read noisy counts of whole windows, each by itself; a row is a window, and has averages over its ticks.
+
+    Each of the `groups` of states is counted. Of a single group the answer has all other states, and then that. Where
+    it would take long the newest windows are read, and the rest has no row.
+    """
+
+    def outputs(shows: Ints, some: Ints) -> Outputs:
+        counted = tuple(tuple(np.flatnonzero(np.isin(shows, group)).tolist()) for group in groups)
+        ticks, first = len(some) * length, np.arange(len(some)) * length
+        return CountOutputs(some, first, length, scale, counted, ticks, shows.size, np.ones(ticks, dtype=np.int64))
+
+    chains = believed_chains(description)
+    others = tuple(x for x in range(len(description.states)) if x not in groups[0])
+    work = sum(length * min(length, EXACT_TICKS) * len(chain.shows) ** 2 for chain in chains)
+    heard = np.array(counts[-max(1, _MOST_CELLS // max(1, work)) :], dtype=np.int64)
+    return _answer(chains, [others, groups[0]] if len(groups) == 1 else groups, outputs, heard, heard[-1:], length)
+
+
+def _answer(
+    chains: Sequence[Belief],
+    groups: Sequence[tuple[int, ...]],
+    outputs: Callable[[Ints, Ints], Outputs],
+    heard: Ints,
+    newest: Ints,
+    length: int,
+) -> Answer:
+    """Answer about `groups` of states, from what was heard of rows of `length` ticks each."""
+    if not chains:
+        return {"none": _NO_CHAIN}
+    try:
+        found = [_read(*chain, groups, outputs, heard, newest, length) for chain in chains]
+    except (ValueError, IndexError, ArithmeticError):
+        return {"none": _UNFIT}
+    together, alone, before = (np.array(each) for each in zip(*found, strict=True))
+    bands = {"": together, "_alone": alone, "_before": before}
+    return {
+        **{f"low{of}": band.min(axis=0).tolist() for of, band in bands.items()},
+        **{f"high{of}": band.max(axis=0).tolist() for of, band in bands.items()},
+        "guesses": sorted({int(last.argmax()) for last in together[:, -1]}),
+        "chains": len(chains),
+    }
+
+
+def _read(
+    transition: Floats,
+    shows: Ints,
+    groups: Sequence[tuple[int, ...]],
+    outputs: Callable[[Ints, Ints], Outputs],
+    heard: Ints,
+    newest: Ints,
+    length: int,
+) -> tuple[Floats, Floats, Floats]:
+    """Probabilities of the groups: of each row given everything (rows, g), given the newest alone, and before (g,)."""
+    members = np.array([[x in group for group in groups] for x in shows], dtype=np.float64)
+
+    def read(attacker: Attacker, some: Ints) -> Floats:
+        seen = outputs(shows, some)
+        segments = np.arange(seen.ticks) // (length if length > 1 else seen.ticks)
+        posteriors = attacker(seen, Knowledge(transition, segments)) @ members
+        return np.asarray(posteriors.reshape(-1, length, len(groups)).mean(axis=1))
+
+    before = Knowledge(transition, np.zeros(1, dtype=np.int64)).distribution @ members
+    return read(smoothing, heard), read(single, newest)[-1], before
+
+
+def _between(low: float, high: float) -> list[float]:
+    return [low] if low == high else np.geomspace(low, high, EACH_WAY).tolist()
