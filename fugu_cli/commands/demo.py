@@ -16,6 +16,7 @@ from typer import Argument, Option
 from fugu.host.arguments import one_of, positive
 from fugu_cli.app import NotPrivateOption, command
 from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
+from fugu_cli.connection import broker_of
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
@@ -69,6 +70,10 @@ def _try(
         bool, Option("--not-private", help="Replay what is not private too, and print its configuration.")
     ] = False,
     browser: BrowserOption = True,
+    broker: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT|FILE", help="Then send its numbers to the broker of your Home Assistant."),
+    ] = None,
 ) -> int:
     """Try a recording of yours: plan, replay it, and see what leaves.
 
@@ -76,16 +81,22 @@ def _try(
     the recording that the plan held back. A page shows it beside the truth and the strongest attacker. Nothing is left
     on the disk. Without a file, a night of heartbeats of ours is tried.
 
+    With --broker Home Assistant shows the device "trial" until Ctrl-C. The numbers of a recording are drawn once and
+    kept in ~/.local/state/fugu, which only you can read: each trial sends the same.
+
     \b
     examples:
       fugu try
       fugu try history.csv
       fugu try history.csv --protect tick --epsilon 3 --no-browser
+      fugu try history.csv --broker homeassistant.local:1883
     """
     from fugu_cli.demo.trial import run
 
     with _ending_in_order():
-        return run(file, AutoOptions(**asdict(options)), not_private=not_private, browser=browser)
+        words = AutoOptions(**asdict(options))
+        there = None if broker is None else broker_of(broker)
+        return run(file, words, not_private=not_private, browser=browser, broker=there)
 
 
 @command(start)

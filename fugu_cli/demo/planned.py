@@ -42,6 +42,7 @@ from fugu_cli.commands.auto_plan import (
 )
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
+from fugu_cli.demo.kept_numbers import KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.session import draw_replay, stream
@@ -81,7 +82,13 @@ _TOO_SHORT = (
 
 
 def plan_and_replay(
-    page: Page, path: Path, readings: Readings | None, options: AutoOptions, *, not_private: bool
+    page: Page,
+    path: Path,
+    readings: Readings | None,
+    options: AutoOptions,
+    *,
+    not_private: bool,
+    numbers: KeptNumbers | None = None,
 ) -> int:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
     plan, offers = _shown_plan(page, path, readings, options)
@@ -102,16 +109,21 @@ def plan_and_replay(
             say(stage)
         else:
             draw_replay(page, 0, replay, 0)
-            results, missing = _replayed(page, replay)
+            results, missing = _replayed(page, replay, numbers)
             stage = "all of it has been sent and attacked"
             for sentence in summary(results):
                 say(sentence)
-    block = _block(plan, path, asked_words(options))
-    page.show(stage=stage, ended=True, paste=[*_SENSOR_WORDS, block])
-    say(f"\non your sensor:\n\n{block}")
+    if numbers is None:
+        block = _block(plan, path, asked_words(options))
+        page.show(paste=[*_SENSOR_WORDS, block])
+        say(f"\non your sensor:\n\n{block}")
+    page.show(stage=stage, ended=True)
     for sentence in missing:
         say(f"missing: {sentence}")
-    page.stay()
+    if numbers is not None and numbers.kept:
+        numbers.publish()
+    else:
+        page.stay()
     return 1 if missing else 0 if answers(plan) else NOTHING
 
 
@@ -283,11 +295,11 @@ def _plain(readings: Readings, file: Path) -> Readings:
     return plain._replace(column=readings.column)
 
 
-def _replayed(page: Page, replay: Replay) -> tuple[Results, list[str]]:
+def _replayed(page: Page, replay: Replay, numbers: KeptNumbers | None) -> tuple[Results, list[str]]:
     """Results of a replay with real processes, and a sentence for each that did not end as it should."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:
-            _, _, [results], missing = stream(page, [replay], Path(logs), "auto")
+            _, _, [results], missing = stream(page, [replay], Path(logs), "auto", numbers)
         except DemoError as error:  # the logs are deleted
             last = [line for log in Path(logs).glob("*.log") for line in log.read_text().splitlines()[-1:]]
             raise DemoError("; ".join([str(error), *last])) from None

@@ -170,11 +170,19 @@ def _end(process: subprocess.Popen[bytes], what: str, log: Path) -> int:
 
 @contextmanager
 def gateway(
-    port: int, fleet: str, folder: Path, store: Path, log: Path, *, wait: bool = True
+    port: int,
+    fleet: str,
+    folder: Path,
+    store: Path,
+    log: Path,
+    *,
+    wait: bool = True,
+    home_assistant: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway, which finds its policies in a folder's `policies`; `wait` until it has started."""
     file = folder / "gateway.toml"
-    lines = toml_lines({"fleet": fleet, "store": str(store.resolve()), "policies": "policies"})
+    settings = {"fleet": fleet, "store": str(store.resolve()), "policies": "policies"}
+    lines = toml_lines({**settings, "home_assistant": home_assistant})
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
     with _process(["gateway", "run", "--verbose", str(file)], None, log) as process:
         if wait:

@@ -19,6 +19,7 @@ from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
+from fugu_cli.demo.kept_numbers import KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError, gateway, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
@@ -198,7 +199,9 @@ class Subscriber:
         return time.monotonic() - max(one.moved, since), where
 
 
-def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple[str, float, list[Results], list[str]]:
+def stream(
+    page: Page, replays: Sequence[Replay], out: Path, kind: str, numbers: KeptNumbers | None = None
+) -> tuple[str, float, list[Results], list[str]]:
     """Replay recordings through a broker, a gateway and devices; the broker's name, seconds, results, what is missing.
 
     Args:
@@ -206,6 +209,7 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
         replays: a device each, all of one fleet.
         out: folder for logs.
         kind: of the broker.
+        numbers: keep what the gateway publishes.
     """
     with tempfile.TemporaryDirectory(prefix="fugu-replay-") as folder, ExitStack() as stack:
         port, name = stack.enter_context(start_broker(kind, out))
@@ -215,7 +219,9 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
         say(f"{name} on port {port}; {len(replays)} device(s) and a gateway")
         page.show(stage="starting a gateway and what it hears of")
         began = time.monotonic()
-        serving, devices = _start(stack, replays, Path(folder), out, port)
+        if numbers is not None:
+            stack.enter_context(numbers.listen(Broker(port=port)))
+        serving, devices = _start(stack, replays, Path(folder), out, port, home_assistant=numbers is not None)
         missing = _watch(page, subscriber, serving, devices, replays)
         seconds = time.monotonic() - began
     page.show(stage="attacking what was released", left=None)
@@ -234,14 +240,16 @@ def stream(page: Page, replays: Sequence[Replay], out: Path, kind: str) -> tuple
 
 
 def _start(
-    stack: ExitStack, replays: Sequence[Replay], folder: Path, out: Path, port: int
+    stack: ExitStack, replays: Sequence[Replay], folder: Path, out: Path, port: int, *, home_assistant: bool
 ) -> tuple[subprocess.Popen[bytes], dict[str, subprocess.Popen[bytes]]]:
     """Start a gateway and the devices, which keep what they send until the gateway has it."""
     (folder / "policies").mkdir()
     for replay in replays:
         (folder / "policies" / f"{replay.device}.json").write_text(replay.policy.to_json())
     fleet, store = replays[0].policy.fleet, folder / "gateway.sqlite"
-    serving = stack.enter_context(gateway(port, fleet, folder, store, out / "gateway.log", wait=False))
+    serving = stack.enter_context(
+        gateway(port, fleet, folder, store, out / "gateway.log", wait=False, home_assistant=home_assistant)
+    )
     devices, broker = dict[str, subprocess.Popen[bytes]](), Broker(port=port)
     for replay in replays:
         place, policy = folder / replay.device, replay.policy

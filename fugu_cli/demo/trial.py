@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from fugu.mqtt import Broker
 from fugu.recordings.readings import Readings, load, read_readings
 from fugu_cli.commands.auto_plan import question_asked, reading_asked
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import RECORDINGS
+from fugu_cli.demo.kept_numbers import DEVICE, KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import find_mosquitto
 from fugu_cli.demo.session import show_recording
 
-__all__ = ["recorded", "run", "show_readings"]
+__all__ = ["numbers_of", "recorded", "run", "show_readings"]
 
 _NOT_YET = [["", "Useful?", "It is being planned."], ["", "Private?", "It is being planned."]]
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 
 
-def run(file: Path | None, options: AutoOptions, *, not_private: bool, browser: bool) -> int:
+def run(
+    file: Path | None, options: AutoOptions, *, not_private: bool, browser: bool, broker: Broker | None = None
+) -> int:
     """Try a recording, or one of ours; returns 1 if something is missing at the end, and another code after a no.
+
+    With a broker, its numbers are sent there as those of a device of Home Assistant; they are drawn once.
 
     Raises:
         FuguError: it cannot be read, or cannot answer the question; or a process does not start, or ends early.
         OSError: a file cannot be read.
     """
-    path = _OURS if file is None else file
+    path, numbers = _OURS if file is None else file, None
+    if broker is not None:
+        options = replace(options, fleet=DEVICE, device=DEVICE)
+        numbers = numbers_of(path, options, broker, not_private=not_private)
+        if numbers.kept:
+            numbers.publish()
+            return 0
     readings = recorded(path, options)
     find_mosquitto("auto")
     with Page(browser=browser) as page:
@@ -35,7 +48,12 @@ def run(file: Path | None, options: AutoOptions, *, not_private: bool, browser: 
         show_readings(page, readings)
         from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
-        return plan_and_replay(page, path, readings, options, not_private=not_private)
+        return plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
+
+
+def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> KeptNumbers:
+    """The numbers of a recording that is planned in a way. OSError: it cannot be read."""
+    return KeptNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
 
 
 def recorded(path: Path, options: AutoOptions) -> Readings | None:

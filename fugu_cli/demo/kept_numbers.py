@@ -1,0 +1,157 @@
+"""A trial in a real Home Assistant: what a replay's gateway publishes is kept, and sent to another broker.
+
+The noise of a recording is drawn once: its first trial keeps the numbers in a file that only its owner reads, and each
+later one sends the same. Noise of several trials could be averaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from fugu.contract._document import Document
+from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
+from fugu.host.files import read_text, write_secret
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.link import Will
+from fugu_cli.demo.processes import DemoError, await_that
+from fugu_cli.view.terminal import say
+
+__all__ = ["DEVICE", "KeptNumbers"]
+
+DEVICE: Final = "trial"
+"""The device, and the fleet: its topics are those of no real one."""
+_KINDS: Final = ("description", "estimate", "count")
+_VALUES: Final = ("estimate", "count")
+_SECONDS, _MOST_SECONDS = 60.0, 2.0
+"""All values together take so long, and no value longer than that."""
+_CONNECTED_SECONDS, _ANSWER_SECONDS = 30.0, 10.0
+
+
+class _File(Document):
+    """What was published, in order: topics and payloads."""
+
+    format: Literal["fugu-trial/1"] = "fugu-trial/1"
+    messages: tuple[tuple[str, JsonValue], ...]
+
+
+class KeptNumbers:
+    """The numbers of one recording, planned in one way.
+
+    Attributes:
+        file: where they are kept.
+    """
+
+    def __init__(self, recording: Path, asked: object, broker: Broker) -> None:
+        """Find their file; `asked` is all that a plan depends on beside the recording. OSError: it cannot be read."""
+        state = os.environ.get("XDG_STATE_HOME")
+        folder = (Path(state) if state else Path.home() / ".local/state") / "fugu"
+        self._recording = hashlib.sha256(recording.read_bytes()).hexdigest()[:16]
+        self.file = folder / f"trial-{self._recording}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:16]}.json"
+        self._broker = broker
+        self._answers = dict[int, bool]()
+
+    @property
+    def kept(self) -> bool:
+        """True if there are some."""
+        return self.file.exists()
+
+    @contextmanager
+    def listen(self, broker: Broker) -> Iterator[None]:
+        """Keep what is published at a broker while the context lasts, unless nothing is."""
+        messages = list[tuple[str, JsonValue]]()
+
+        def heard(topic: str, payload: bytes, _retained: bool) -> None:
+            with suppress(ValueError):
+                messages.append((topic, payload.decode()))
+
+        topics = [topic_of(kind, DEVICE, DEVICE, "+") for kind in _KINDS]
+        link = Link(
+            broker,
+            client_id="trial",
+            subscriptions=(*topics, discovery_topic(DEVICE, DEVICE)),
+            on_message=heard,
+        )
+        link.start()
+        try:
+            await_that("what is published is heard", lambda: link.subscribed, _CONNECTED_SECONDS)
+            yield
+        finally:
+            link.stop()
+        if any(_is_value(topic) for topic, _ in messages):
+            self.file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            write_secret(self.file, _File(messages=tuple(messages)).model_dump_json())
+
+    def publish(self) -> None:
+        """Send them to the broker of Home Assistant, stay until Ctrl-C, and take them back.
+
+        Raises:
+            FuguError: there is no connection, the broker takes no such messages, or the file is none of ours.
+        """
+        messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
+        documents = {topic: str(payload) for topic, payload in messages if not _is_value(topic)}
+        values = [(topic, str(payload)) for topic, payload in messages if _is_value(topic)]
+        documents[topic_of("health", DEVICE)] = '{"online": true}'
+        documents[available_topic(DEVICE, DEVICE)] = "online"
+        others = len([*self.file.parent.glob(f"trial-{self._recording}-*.json")]) - 1
+        say(
+            f"\n{len(values)} numbers of a real recording leave this machine now, for {self._broker.address}.",
+            style="bold",
+        )
+        say(f"They are the same at each trial, and kept in {self.file}.")
+        if others:
+            say(f"{others} other trial(s) of this recording had noise of their own: what they told adds up.")
+        link = Link(
+            self._broker,
+            client_id="fugu-trial",
+            will=Will(available_topic(DEVICE, DEVICE), b"offline"),
+            on_published=self._answers.__setitem__,
+        )
+        link.start()
+        try:
+            deadline = time.monotonic() + _CONNECTED_SECONDS
+            while not link.connected:
+                if time.monotonic() > deadline:
+                    raise DemoError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
+                link.maintain()
+                time.sleep(0.05)
+            self._send(link, documents)
+            with suppress(KeyboardInterrupt):
+                for index, (topic, payload) in enumerate(values):
+                    self._send(link, {topic: payload})
+                    number = json.loads(payload)
+                    say(f"{index + 1} of {len(values)}: {number.get('time', '')} {number.get('value', '')}")
+                    time.sleep(min(_MOST_SECONDS, _SECONDS / len(values)))
+                say("Home Assistant has them as the device 'trial', until Ctrl-C.")
+                while True:
+                    link.maintain()
+                    time.sleep(0.5)
+        finally:
+            self._send(link, dict.fromkeys([*documents, *dict(values)], ""))
+            link.stop()
+
+    def _send(self, link: Link, messages: dict[str, str]) -> None:
+        """Publish retained messages, and wait for the broker's answers."""
+        for topic, payload in messages.items():
+            deadline, number = time.monotonic() + _ANSWER_SECONDS, None
+            while number not in self._answers:
+                if number is None:
+                    number = link.publish(topic, payload.encode(), retain=True)
+                if time.monotonic() > deadline:
+                    raise DemoError(f"{self._broker.address} does not answer: {link.last_error or 'no connection'}")
+                link.maintain()
+                time.sleep(0.01)
+            if not self._answers.pop(number):
+                raise DemoError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
+
+
+def _is_value(topic: str) -> bool:
+    return not topic.startswith("homeassistant/") and parse_topic(topic).kind in _VALUES

@@ -1,0 +1,125 @@
+"""`fugu try --broker`: a trial's numbers are drawn once, sent as often as somebody asks, and taken back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fugu.contract.topics import discovery_topic, topic_of
+from fugu.mqtt import Link
+from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.demo.kept_numbers import DEVICE, KeptNumbers
+from fugu_cli.demo.trial import numbers_of
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.replays import recorded
+
+pytestmark = pytest.mark.processes
+COUNT = topic_of("count", DEVICE, DEVICE, "value")
+DOCUMENT = discovery_topic(DEVICE, DEVICE)
+
+
+class Heard:
+    """All that a subscriber hears, and what is retained of it."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.messages = list[tuple[str, str]]()
+        self.link = Link(broker.broker, client_id="heard", subscriptions=("#",), on_message=self._heard)
+        self.link.start()
+        wait_until(lambda: self.link.subscribed, "a subscription")
+
+    def _heard(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self.messages.append((topic, payload.decode()))
+
+    @property
+    def newest(self) -> dict[str, str]:
+        return dict(self.messages)
+
+    @property
+    def values(self) -> list[str]:
+        return [payload for topic, payload in self.messages if topic == COUNT and payload]
+
+
+def tried(folder: Path, broker: Mosquitto, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "fugu", "try", "history.csv", "--no-browser", *words]
+    return subprocess.Popen(
+        [*command, "--broker", f"127.0.0.1:{broker.port}"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "XDG_STATE_HOME": str(folder)},
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate()
+    assert process.returncode == 0, text
+    return text
+
+
+def kept(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> KeptNumbers:
+    """Two numbers, as a gateway published them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    numbers = numbers_of(recorded(folder, 0.6, 60), AutoOptions(), broker.broker, not_private=False)
+    link = Link(broker.broker, client_id="gateway")
+    link.start()
+    wait_until(lambda: link.connected, "a connection")
+    with numbers.listen(broker.broker):
+        for topic, payload in ((DOCUMENT, "{}"), (COUNT, '{"value": 1}'), (COUNT, '{"value": 2}')):
+            assert link.publish(topic, payload.encode()) is not None
+        heard = Heard(broker)
+        assert link.publish(COUNT, b'{"value": 3}') is not None
+        wait_until(lambda: heard.values, "the last one")
+        heard.link.stop()
+    link.stop()
+    return numbers
+
+
+@pytest.mark.long
+def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = kept(tmp_path, broker, monkeypatch)
+    assert numbers.file.stat().st_mode & 0o777 == 0o600
+    heard = Heard(broker)
+    for sent in (3, 6):
+        process = tried(tmp_path, broker)
+        wait_until(lambda sent=sent: len(heard.values) == sent, "three numbers", patience=120.0)
+        assert heard.newest[DOCUMENT] == "{}"
+        assert json.loads(heard.newest[topic_of("health", DEVICE)]) == {"online": True}
+        text = ended(process)
+        assert f"3 numbers of a real recording leave this machine now, for 127.0.0.1:{broker.port}" in text
+        wait_until(lambda: not any(heard.newest.values()), "all is taken back")
+    assert heard.values[:3] == heard.values[3:]
+    heard.link.stop()
+
+
+@pytest.mark.long
+def test_a_broker_that_takes_no_such_message_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acl").write_text("topic read #\n")
+    with Mosquitto() as open_broker:
+        kept(tmp_path, open_broker, monkeypatch)
+    with Mosquitto(options=f"allow_anonymous true\nacl_file {tmp_path}/acl\n") as broker:
+        text, _ = tried(tmp_path, broker).communicate()
+    assert text.splitlines()[-1].endswith("its access list has to allow it")
+    assert "Traceback" not in text
+
+
+@pytest.mark.soak
+def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: Path) -> None:
+    recorded(tmp_path, 0.6, 2700)
+    heard = Heard(broker)
+    process = tried(tmp_path, broker, "--threshold", "10", "--protect", "tick")
+    wait_until(lambda: len(heard.values) == 12, "twelve numbers", patience=600.0)
+    assert json.loads(heard.newest[DOCUMENT])["dev"]["name"] == DEVICE
+    text = ended(process)
+    assert "Useful: the released shares" in text
+    assert "on your sensor" not in text
+    heard.link.stop()
