@@ -42,12 +42,12 @@ from fugu_cli.commands.auto_plan import (
 )
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import Replay, Results, summary
-from fugu_cli.demo.kept_numbers import KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.session import draw_replay, stream
 from fugu_cli.demo.symbols import SymbolReplay
 from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
+from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.errors import NOTHING
 from fugu_cli.view.terminal import say, working
 
@@ -88,7 +88,7 @@ def plan_and_replay(
     options: AutoOptions,
     *,
     not_private: bool,
-    numbers: KeptNumbers | None = None,
+    numbers: TrialNumbers | None = None,
 ) -> int:
     """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
     plan, offers = _shown_plan(page, path, readings, options)
@@ -120,7 +120,7 @@ def plan_and_replay(
     page.show(stage=stage, ended=True)
     for sentence in missing:
         say(f"missing: {sentence}")
-    if numbers is not None and numbers.kept:
+    if numbers is not None and numbers.drawn:
         numbers.publish()
     else:
         page.stay()
@@ -295,7 +295,7 @@ def _plain(readings: Readings, file: Path) -> Readings:
     return plain._replace(column=readings.column)
 
 
-def _replayed(page: Page, replay: Replay, numbers: KeptNumbers | None) -> tuple[Results, list[str]]:
+def _replayed(page: Page, replay: Replay, numbers: TrialNumbers | None) -> tuple[Results, list[str]]:
     """Results of a replay with real processes, and a sentence for each that did not end as it should."""
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as logs:
         try:

@@ -19,7 +19,7 @@ from fugu.contract.errors import FuguError
 from fugu.host.toml_file import toml_lines
 from fugu_cli.view.terminal import say
 
-__all__ = ["STOP_SECONDS", "DemoError", "find_mosquitto", "gateway", "start_broker", "subscriber"]
+__all__ = ["STOP_SECONDS", "DemoError", "await_that", "find_mosquitto", "gateway", "start_broker", "subscriber"]
 
 
 _BROKER_SECONDS = 300.0

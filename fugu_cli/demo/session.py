@@ -19,10 +19,10 @@ from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.evaluation import HEART, AnyFrame, Replay, Results, load_home, load_night, read_night, summary
-from fugu_cli.demo.kept_numbers import KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError, gateway, start_broker
 from fugu_cli.demo.replay_lanes import attacker_lanes, readings_lane, replay_document, replay_lanes
+from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.view.lanes import Lane, lanes_document, lanes_svg, percent_marks, time_marks
 from fugu_cli.view.terminal import say, working
 
@@ -200,7 +200,7 @@ class Subscriber:
 
 
 def stream(
-    page: Page, replays: Sequence[Replay], out: Path, kind: str, numbers: KeptNumbers | None = None
+    page: Page, replays: Sequence[Replay], out: Path, kind: str, numbers: TrialNumbers | None = None
 ) -> tuple[str, float, list[Results], list[str]]:
     """Replay recordings through a broker, a gateway and devices; the broker's name, seconds, results, what is missing.
 

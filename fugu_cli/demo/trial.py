@@ -10,10 +10,10 @@ from fugu.recordings.readings import Readings, load, read_readings
 from fugu_cli.commands.auto_plan import question_asked, reading_asked
 from fugu_cli.commands.plan_options import AutoOptions
 from fugu_cli.demo.evaluation import RECORDINGS
-from fugu_cli.demo.kept_numbers import DEVICE, KeptNumbers
 from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import find_mosquitto
 from fugu_cli.demo.session import show_recording
+from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 
 __all__ = ["numbers_of", "recorded", "run", "show_readings"]
 
@@ -36,7 +36,7 @@ def run(
     if broker is not None:
         options = replace(options, fleet=DEVICE, device=DEVICE)
         numbers = numbers_of(path, options, broker, not_private=not_private)
-        if numbers.kept:
+        if numbers.drawn:
             numbers.publish()
             return 0
     readings = recorded(path, options)
@@ -51,9 +51,9 @@ def run(
         return plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
 
 
-def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> KeptNumbers:
+def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:
     """The numbers of a recording that is planned in a way. OSError: it cannot be read."""
-    return KeptNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
+    return TrialNumbers(path, (replace(options, fleet=DEVICE, device=DEVICE), not_private), broker)
 
 
 def recorded(path: Path, options: AutoOptions) -> Readings | None:

@@ -14,9 +14,9 @@ import pytest
 from fugu.contract.topics import discovery_topic, topic_of
 from fugu.mqtt import Link
 from fugu_cli.commands.plan_options import AutoOptions
-from fugu_cli.demo.kept_numbers import DEVICE, KeptNumbers
 from fugu_cli.demo.trial import numbers_of
-from tests.support.brokers import Mosquitto, wait_until
+from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.replays import recorded
 
 pytestmark = pytest.mark.processes
@@ -59,12 +59,12 @@ def tried(folder: Path, broker: Mosquitto, *words: str) -> subprocess.Popen[str]
 
 def ended(process: subprocess.Popen[str]) -> str:
     process.send_signal(signal.SIGINT)
-    text, _ = process.communicate()
+    text, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, text
     return text
 
 
-def kept(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> KeptNumbers:
+def kept(folder: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> TrialNumbers:
     """Two numbers, as a gateway published them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     numbers = numbers_of(recorded(folder, 0.6, 60), AutoOptions(), broker.broker, not_private=False)
@@ -107,7 +107,7 @@ def test_a_broker_that_takes_no_such_message_is_named(tmp_path: Path, monkeypatc
     with Mosquitto() as open_broker:
         kept(tmp_path, open_broker, monkeypatch)
     with Mosquitto(options=f"allow_anonymous true\nacl_file {tmp_path}/acl\n") as broker:
-        text, _ = tried(tmp_path, broker).communicate()
+        text, _ = tried(tmp_path, broker).communicate(timeout=PATIENCE)
     assert text.splitlines()[-1].endswith("its access list has to allow it")
     assert "Traceback" not in text
 

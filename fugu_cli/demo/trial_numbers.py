@@ -25,7 +25,7 @@ from fugu.mqtt.link import Will
 from fugu_cli.demo.processes import DemoError, await_that
 from fugu_cli.view.terminal import say
 
-__all__ = ["DEVICE", "KeptNumbers"]
+__all__ = ["DEVICE", "TrialNumbers"]
 
 DEVICE: Final = "trial"
 """The device, and the fleet: its topics are those of no real one."""
@@ -37,13 +37,13 @@ _CONNECTED_SECONDS, _ANSWER_SECONDS = 30.0, 10.0
 
 
 class _File(Document):
-    """What was published, in order: topics and payloads."""
+    """Messages, in order: topics and payloads."""
 
     format: Literal["fugu-trial/1"] = "fugu-trial/1"
     messages: tuple[tuple[str, JsonValue], ...]
 
 
-class KeptNumbers:
+class TrialNumbers:
     """The numbers of one recording, planned in one way.
 
     Attributes:
@@ -60,7 +60,7 @@ class KeptNumbers:
         self._answers = dict[int, bool]()
 
     @property
-    def kept(self) -> bool:
+    def drawn(self) -> bool:
         """True if there are some."""
         return self.file.exists()
 
