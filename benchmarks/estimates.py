@@ -28,8 +28,8 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
-from gateway.process import run
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.process import run
 from gateway.store.store import Store
 
 DEVICES, SECONDS, TICKS = 500, 30.0, 10

@@ -47,8 +47,8 @@ from gateway.history.learning import learn_class
 from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
-from gateway.journal import Arrivals, Received
-from gateway.recorder import Recorder
+from gateway.loop.recorder import Recorder
+from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
 
 _CHAIN = np.array([[0.95, 0.05], [0.1, 0.9]])

@@ -39,9 +39,9 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
+from gateway.config import GatewaySettings
 from gateway.estimates.symbols import warm
-from gateway.process import run
-from gateway.settings import GatewaySettings
+from gateway.loop.process import run
 
 FLEET, STREAM = "bench", "hr"
 DEVICES, TICKS = 100, 100

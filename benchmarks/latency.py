@@ -38,9 +38,9 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu_cli.demo.processes import start_broker
+from gateway.config import GatewaySettings
 from gateway.deployment.certificates import Authority
-from gateway.process import run
-from gateway.settings import GatewaySettings
+from gateway.loop.process import run
 
 FRAMES, ROUNDS = 150, 3
 TICKS = 10

@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fugu.host.database import STORE
 from gateway.estimates.past import _CHUNK_TICKS as CHUNK_TICKS
-from gateway.location import Location
 from gateway.store.engine import Database, Kind
+from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import StoreError

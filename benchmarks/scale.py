@@ -34,10 +34,10 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.symbols import warm
-from gateway.inbox import Ingest
-from gateway.part import Message
-from gateway.recorder import Recorder
-from gateway.shards import owner
+from gateway.loop.inbox import Ingest
+from gateway.loop.recorder import Recorder
+from gateway.parts.part import Message
+from gateway.store.shards import owner
 from gateway.store.store import Store
 
 FLEET, STREAM = "bench", "hr"

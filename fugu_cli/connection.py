@@ -13,7 +13,7 @@ from fugu_cli.errors import CommandError
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
-    from gateway.location import Location
+    from gateway.store.location import Location
 
 __all__ = ["BROKER_HELP", "broker_of", "gateway_of", "store_of"]
 

@@ -1,35 +1,197 @@
-"""The file of a gateway: what `fugu gateway run` and `cluster` serve, and who is told what of it.
+"""The settings of a gateway, and their file: what `fugu gateway run` and `cluster` serve, and who is told what of it.
 
 File names in it are relative to its folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
 from fugu.contract._document import Document
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.toml_file import read_toml
 from fugu.mqtt import Broker
-from gateway.fleet.enrolled import FleetFiles
-from gateway.location import Location, store_location
-from gateway.metrics import Listen
-from gateway.releases.ledger import ledger_beside
-from gateway.retention import Keep
-from gateway.settings import GatewaySettings, SettingsError
-from gateway.shards import Role
+from gateway.store.location import Location, ledger_beside, store_location
+from gateway.store.shards import MOST_SHARDS, Role, Shard
 
-if TYPE_CHECKING:
-    from gateway.page.server import PageSettings
+__all__ = [
+    *("SESSION_SECONDS", "FleetFiles", "GatewayConfig", "GatewaySettings", "Keep", "Listen"),
+    *("PageConfig", "PageFile", "PageSettings", "Place", "SettingsError"),
+]
 
-__all__ = ["GatewayConfig", "PageConfig", "PageFile", "Place"]
+
+class SettingsError(FuguError):
+    """The file of a gateway cannot be read, or a setting has a value that the gateway cannot work with."""
+
+
+class Listen(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Listen:
+        """Read `port` (on the loopback interface), `host:port` or `[ipv6]:port`. Raises UsageError for others."""
+        host, colon, port = text.rpartition(":")
+        if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
+            raise UsageError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
+        return cls(host.strip("[]") or "127.0.0.1", int(port))
+
+
+_HOURS = {"h": 1, "d": 24}
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """For how many hours each kind is kept, counted from its last tick."""
+
+    symbols: int = 400 * 24
+    points: int = 400 * 24
+    windows: int = 400 * 24
+
+    @classmethod
+    def parse(cls, given: Iterable[str]) -> Self:
+        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises UsageError."""
+        kinds = [field.name for field in fields(cls)]
+        hours: dict[str, int] = {}
+        for text in given:
+            kind, _, age = text.partition("=")
+            number, unit = age[:-1], age[-1:]
+            if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
+                raise UsageError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
+            hours[kind] = int(number) * _HOURS[unit]
+        return replace(cls(), **hours)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFiles:
+    """Where a gateway finds what it needs for a fleet.
+
+    Attributes:
+        roots: envelopes of all root documents, in any order.
+        operator: the broker, with the operator's credentials; nobody else may publish policies.
+        key: the gateway's private key, for tables, the time and stops; `None` signs nothing.
+        trusted_clock: the owner says that this machine's clock is right although nothing synchronises it.
+    """
+
+    registry: Path
+    roots: tuple[Path, ...]
+    operator: Broker
+    key: Path | None = None
+    passphrase_file: Path | None = None
+    trusted_clock: bool = False
+
+
+OnConflict = Literal["alarm", "stop"]
+ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Settings of a gateway.
+
+    Attributes:
+        store: path of an SQLite file, or a database of a PostgreSQL server.
+        policies: directory of policy files, `*.json`; None if all policies are in a fleet's registry.
+        lag: ticks of later symbols that each estimate sees.
+        ledger: of the releases; beside the store if not given.
+        enrolled: files of a fleet whose devices are sent their policies.
+        on_conflict: whether an operator is told of a device that contradicts itself, or it is stopped as well.
+        metrics: where Prometheus may ask; nowhere if not given.
+        page_url: of the live page, to which Home Assistant links devices.
+        shards: how many processes share the devices, if there are several.
+        shard: this is one of them; None is the process of the whole fleet.
+    """
+
+    fleet: str
+    broker: Broker
+    store: Location
+    policies: Path | None
+    lag: int = 8
+    releases: Path | None = None
+    ledger: Location | None = None
+    enrolled: FleetFiles | None = None
+    keep: Keep = field(default_factory=Keep)
+    on_conflict: OnConflict = "alarm"
+    metrics: Listen | None = None
+    home_assistant: bool = False
+    page_url: str | None = None
+    shards: int = 1
+    shard: Shard | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a lag that estimates cannot state."""
+        if self.policies is None and self.enrolled is None:
+            raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
+        if not 1 <= self.shards <= MOST_SHARDS:
+            raise SettingsError(f"{self.shards} shards: there are 1 to {MOST_SHARDS}")
+        if not 0 <= self.lag <= MAX_FRAME_TICKS:
+            raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
+
+
+SESSION_SECONDS = 12 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Settings of the page: what is served to whom.
+
+    Attributes:
+        listen: host and port.
+        password: file with the hash of the password; `None` to serve whoever can connect, on loopback only.
+        ingress: serve Home Assistant's Supervisor instead, and no other address, wherever it listens.
+        certificate, key: files of TLS; needed where others than this machine can connect.
+        session_seconds: how long a login lasts.
+        ledger: where the gateway's ledger is; `None` if the page shows none.
+        audience: whose entries and budgets are shown of it; `None` for all.
+    """
+
+    fleet: str
+    broker: Broker
+    listen: tuple[str, int]
+    password: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    session_seconds: float = SESSION_SECONDS
+    ledger: Location | None = None
+    audience: str | None = None
+    ingress: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what would show the fleet to others, or a password to the network. Raises SettingsError."""
+        if not self.session_seconds > 0.0:
+            raise SettingsError("a session lasts more than 0 seconds")
+        if (self.certificate is None) != (self.key is None):
+            raise SettingsError("TLS needs a certificate and its key")
+        if not self.ingress and not _loopback(self.listen[0]):
+            if self.password is None:
+                raise SettingsError("the page can be reached from other machines: it needs a password")
+            if self.certificate is None:
+                raise SettingsError("the page can be reached from other machines: it needs a certificate and its key")
+
+    @property
+    def address(self) -> str:
+        """Where it is, for a browser."""
+        host, port = self.listen
+        scheme = "http" if self.certificate is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 _Given = TypeVar("_Given")
@@ -136,7 +298,7 @@ class PageConfig(Document):
     ingress: bool = False
     tls_cert: FileName | None = None
     tls_key: FileName | None = None
-    session_seconds: float = 43_200.0
+    session_seconds: float = SESSION_SECONDS
     audience: str | None = None
     account: Account = Account()
 
@@ -164,7 +326,7 @@ class GatewayConfig(Document):
     lag: int = Field(default=8, ge=0, le=MAX_FRAME_TICKS)
     releases: FileName | None = None
     ledger: StoreName | None = None
-    on_conflict: Literal["alarm", "stop"] = "alarm"
+    on_conflict: OnConflict = "alarm"
     home_assistant: bool = False
     page_url: Annotated[str, Field(pattern=r"^(https?|homeassistant)://[!-~]+$")] | None = None
     metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
@@ -178,7 +340,7 @@ class GatewayConfig(Document):
         enrolled = None
         if (signed := self.signed) is not None:
             enrolled = FleetFiles(**dict(signed) | {"operator": signed.operator.of(self.broker)})
-        same = {field.name: getattr(self, field.name) for field in fields(GatewaySettings) if hasattr(self, field.name)}
+        same = {each.name: getattr(self, each.name) for each in fields(GatewaySettings) if hasattr(self, each.name)}
         role = {"shards": shards} if shard is None else Role.parse(shard)._asdict()
         return GatewaySettings(**same, **role, enrolled=enrolled)
 
@@ -223,8 +385,6 @@ class PageFile(Document):
 
 
 def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> PageSettings:
-    from gateway.page.server import PageSettings
-
     if (page.login_file is not None) + page.no_login + page.ingress != 1:
         raise SettingsError("the page needs one of login_file, no_login = true and ingress = true")
     where = Broker.parse(page.listen)

@@ -24,7 +24,7 @@ from tests.support.brokers import PATIENCE, WORKER, Mosquitto
 from tests.support.soak import LEFT_OUT, list_all, note
 
 if TYPE_CHECKING:
-    from gateway.location import Location, Server
+    from gateway.store.location import Location, Server
     from tests.support.postgres import Postgres
 
 # The same examples in every run: a test that fails by chance is worse than one that finds its bug a day later.

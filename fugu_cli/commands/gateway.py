@@ -17,7 +17,7 @@ from fugu_cli.view.gateway import show_status, tell_history
 from fugu_cli.view.terminal import answer, say, working
 
 if TYPE_CHECKING:
-    from gateway.page.server import PageSettings
+    from gateway.config import PageSettings
 
 
 DeviceArgument = Annotated[str, Argument(help="The device.")]
@@ -67,7 +67,7 @@ def run(
       fugu gateway run gateway.toml --shard 0/2
       fugu gateway run gateway.toml --shard fleet/2
     """
-    from gateway.process import run as serve
+    from gateway.loop.process import run as serve
 
     logs.begin()
     gateway = gateway_of(config)
@@ -133,7 +133,7 @@ def status(
       fugu gateway status /var/lib/fugu/home.db
       fugu gateway status home.db --json
     """
-    from gateway.health import asked
+    from gateway.health.monitor import asked
 
     found = asked(store_of(store))
     answer(as_json, lambda: found, lambda: show_status(found))
@@ -183,7 +183,7 @@ def forget(
       fugu gateway forget watch --store home.db
     """
     from gateway.config import Place
-    from gateway.retention import forget_device
+    from gateway.loop.retention import forget_device
 
     place = Place.of(store)
     with working(f"erasing {device}"):

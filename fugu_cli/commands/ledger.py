@@ -15,8 +15,8 @@ from fugu_cli.connection import broker_of, gateway_of, store_of
 from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.gateway import tell_ledger, tell_releases
 from fugu_cli.view.terminal import say_waiting, working
-from gateway.location import Location, store_location
-from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
+from gateway.releases.ledger import Ledger, no_release_before
+from gateway.store.location import Location, ledger_beside, store_location
 
 __all__ = ["LedgerOption", "ledger_location"]
 

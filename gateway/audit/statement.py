@@ -29,8 +29,8 @@ from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.topics import Kind, topic_of
 from gateway.audit.access import Listed
-from gateway.location import Location
 from gateway.releases.setup import histories_in
+from gateway.store.location import Location
 
 __all__ = ["Bound", "Finding", "Statement", "policy_statement"]
 

@@ -35,14 +35,14 @@ from typing import Any, NamedTuple
 from fugu.contract.errors import cause
 from fugu.host.database import DatabaseError, FileLostError
 from fugu.host.process import LogSettings, Notifier, Wake, log_settings, log_to_stderr
-from gateway.location import Server
-from gateway.loop import STUCK_SECONDS, Gateway
-from gateway.process import serve
-from gateway.settings import GatewaySettings, SettingsError
-from gateway.shard_watch import KIND, ShardChannelError, channel_of
-from gateway.shards import Role
+from gateway.config import GatewaySettings, SettingsError
+from gateway.loop.gateway import STUCK_SECONDS, Gateway
+from gateway.loop.process import serve
 from gateway.store.engine import Lease
+from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
+from gateway.store.shard_watch import KIND, ShardChannelError, channel_of
+from gateway.store.shards import Role
 
 __all__ = ["run_cluster"]
 

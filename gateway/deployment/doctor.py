@@ -36,13 +36,13 @@ from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
 from gateway.deployment.units import SHARD_UNIT
 from gateway.estimates.catalogue import Catalogue
-from gateway.health import NotRunningError, asked
-from gateway.location import Location, Server
+from gateway.health.monitor import NotRunningError, asked
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.jobs import allowances, jobs
-from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
+from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.worth import compared, not_useful
-from gateway.shards import own_account
+from gateway.store.location import Location, Server, ledger_beside
+from gateway.store.shards import own_account
 from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "installed", "mosquitto_version"]

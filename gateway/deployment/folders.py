@@ -19,7 +19,7 @@ from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, DeploymentError, unit
-from gateway.shards import numbered
+from gateway.store.shards import numbered
 
 __all__ = [
     "DeviceOptions",

@@ -41,8 +41,8 @@ from fugu.contract.reports import (
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import MeasureModel, PointEstimates, SymbolModel, Tables
-from gateway.journal import wall_time
 from gateway.store.coverage import FrameSpan, Place
+from gateway.store.journal import wall_time
 from gateway.store.points import Measured
 from gateway.store.store import Store
 

@@ -11,8 +11,8 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points
 from gateway.estimates.past import Past
-from gateway.location import Location
 from gateway.store.coverage import Place
+from gateway.store.location import Location
 from gateway.store.store import Store, StoreError
 
 __all__ = ["Row", "StateRow", "ValueRow", "estimates_between"]

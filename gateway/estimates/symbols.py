@@ -27,8 +27,8 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import Model, SymbolModel
 from gateway.estimates.past import Past, cut
-from gateway.journal import Arrivals, Streams, grown, parse, wall_time
 from gateway.store.coverage import FrameSpan, Place
+from gateway.store.journal import Arrivals, Streams, grown, parse, wall_time
 from gateway.store.store import Store
 from gateway.store.symbols import Columns
 

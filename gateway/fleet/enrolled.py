@@ -10,7 +10,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fugu.contract.envelope import Envelope, Kind, sign
@@ -26,14 +25,14 @@ from fugu.contract.fleet_documents import (
     write_document,
 )
 from fugu.contract.measure_table import TimedTable
-from fugu.mqtt import Broker
-from gateway.contradictions import Stopping
+from gateway.config import FleetFiles
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, KeyStoreError, RegistryError
 from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private
 from gateway.fleet.registry import Device, Registry
+from gateway.health.contradictions import Stopping
 
-__all__ = ["Enrolled", "FleetFiles"]
+__all__ = ["Enrolled"]
 
 
 _log = logging.getLogger(__name__)
@@ -205,25 +204,6 @@ class Signer:
 
     def _sealed(self, kind: Kind, payload: bytes) -> bytes:
         return sign(kind, payload, [self._key]).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class FleetFiles:
-    """Where a gateway finds what it needs for a fleet.
-
-    Attributes:
-        roots: envelopes of all root documents, in any order.
-        operator: the broker, with the operator's credentials; nobody else may publish policies.
-        key: the gateway's private key, for tables, the time and stops; `None` signs nothing.
-        trusted_clock: the owner says that this machine's clock is right although nothing synchronises it.
-    """
-
-    registry: Path
-    roots: tuple[Path, ...]
-    operator: Broker
-    key: Path | None = None
-    passphrase_file: Path | None = None
-    trusted_clock: bool = False
 
 
 class Enrolled:

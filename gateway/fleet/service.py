@@ -26,11 +26,12 @@ from fugu.contract.trust import FAR_AHEAD_SECONDS
 from fugu.host.clock import synchronised
 from fugu.host.files import hold
 from fugu.mqtt import Link
-from gateway.fleet.enrolled import Enrolled, FleetFiles
+from gateway.config import FleetFiles
+from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
-from gateway.part import Message, Part
+from gateway.parts.part import Message, Part
 
 __all__ = ["FleetService"]
 

@@ -36,9 +36,9 @@ from gateway.history.stored import (
     stored_history,
     tick_times,
 )
-from gateway.location import Location
 from gateway.releases.entries import KIND
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger
+from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 
 __all__ = ["export_history", "marginal_rows", "policy_rows"]

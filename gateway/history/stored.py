@@ -23,9 +23,9 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points
 from gateway.estimates.models import Model, PointEstimates, model_of
 from gateway.estimates.past import Past, TickProbabilities
-from gateway.location import Location
 from gateway.store.coverage import Place
 from gateway.store.coverage import Span as ShiftSpan
+from gateway.store.location import Location
 from gateway.store.store import Store
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gateway.history.parquet import ExportedHistory
 from gateway.history.stored import HistoryError, Span, StoredHistory, SymbolStream, stored_history
-from gateway.location import Location
+from gateway.store.location import Location
 
 __all__ = ["Group", "History", "Source", "Tasks", "open_tasks"]
 

@@ -22,10 +22,10 @@ from fugu.contract.reports import Health, HealthAlarm
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Kind, Topic
 from fugu.host.database import DatabaseError
-from gateway.findings import KINDS
-from gateway.location import Location
+from gateway.health.findings import KINDS
 from gateway.releases.entries import SITE, Account, Promise, nats, standing_problem
 from gateway.releases.ledger import Ledger, no_release_before
+from gateway.store.location import Location
 
 __all__ = ["FleetQuery", "FleetView", "LedgerView"]
 

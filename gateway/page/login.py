@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from gateway.config import SESSION_SECONDS
 
 __all__ = ["Login", "PageError", "network_of", "password_line"]
 
@@ -55,8 +56,6 @@ class Login:
     Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
     the one whose last failure is the oldest gives way to a new one. Raises PageError if the file cannot be used.
     """
-
-    SESSION_SECONDS = 12 * 3600.0
 
     def __init__(
         self, file: Path, session_seconds: float = SESSION_SECONDS, clock: Callable[[], float] = time.monotonic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import multiprocessing
 import os
@@ -11,72 +10,23 @@ import signal
 import socket
 import ssl
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from fugu.contract.errors import cause
 from fugu.host.process import LogSettings, end_with_parent, log_settings, log_to_stderr
-from fugu.mqtt import Broker
+from gateway.config import PageSettings
 from gateway.page.login import Login, PageError
 
-if TYPE_CHECKING:
-    from gateway.location import Location
-
-__all__ = ["PageBeside", "PageSettings", "serve"]
+__all__ = ["PageBeside", "serve"]
 
 
 SUPERVISOR = "172.30.32.2"
 """From which Home Assistant's ingress asks, on the network of its add-ons: readers are logged in there."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageSettings:
-    """Settings of the page: what is served to whom.
-
-    Attributes:
-        listen: host and port.
-        password: file with the hash of the password; `None` to serve whoever can connect, on loopback only.
-        ingress: serve Home Assistant's Supervisor instead, and no other address, wherever it listens.
-        certificate, key: files of TLS; needed where others than this machine can connect.
-        session_seconds: how long a login lasts.
-        ledger: where the gateway's ledger is; `None` if the page shows none.
-        audience: whose entries and budgets are shown of it; `None` for all.
-    """
-
-    fleet: str
-    broker: Broker
-    listen: tuple[str, int]
-    password: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    session_seconds: float = Login.SESSION_SECONDS
-    ledger: Location | None = None
-    audience: str | None = None
-    ingress: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what would show the fleet to others, or a password to the network; PageError says what is missing."""
-        if not self.session_seconds > 0.0:
-            raise PageError("a session lasts more than 0 seconds")
-        if (self.certificate is None) != (self.key is None):
-            raise PageError("TLS needs a certificate and its key")
-        if not self.ingress and not _loopback(self.listen[0]):
-            if self.password is None:
-                raise PageError("the page can be reached from other machines: it needs a password")
-            if self.certificate is None:
-                raise PageError("the page can be reached from other machines: it needs a certificate and its key")
-
-    @property
-    def address(self) -> str:
-        """Where it is, for a browser."""
-        host, port = self.listen
-        scheme = "http" if self.certificate is None else "https"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def serve(
@@ -146,13 +96,6 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
     if parent is not None:
         loop.add_reader(parent.fileno(), ended)
     await server._serve([connections])
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 _log = logging.getLogger(__name__)

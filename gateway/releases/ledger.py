@@ -21,7 +21,6 @@ from typing import Any
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text, unix_us
 from fugu.host.database import LEDGER
-from gateway.location import Location, part_of
 from gateway.releases.entries import (
     KIND,
     SITE,
@@ -48,17 +47,13 @@ from gateway.releases.entries import (
     together_name,
 )
 from gateway.store.engine import Lease
+from gateway.store.location import Location
 from gateway.store.opening import open_engine
 
-__all__ = ["Ledger", "ledger_beside", "no_release_before"]
+__all__ = ["Ledger", "no_release_before"]
 
 
 _ENTRY = ", ".join(Entry._fields)
-
-
-def ledger_beside(store: Location) -> Location:
-    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
-    return part_of(store, "ledger")
 
 
 class Ledger:

@@ -23,7 +23,6 @@ from fugu.contract.rounding import float_up
 from fugu.contract.windows import ALONE
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
-from gateway.journal import wall_time
 from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,
@@ -51,6 +50,7 @@ from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, cano
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
+from gateway.store.journal import wall_time
 from gateway.store.store import Store
 
 __all__ = ["EmptyWindowError", "Maker", "drawn_of"]

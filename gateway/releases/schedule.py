@@ -27,13 +27,13 @@ from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from gateway.journal import tick_at
 from gateway.releases.entries import LedgerError
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.setup import ReleaseRecord
 from gateway.store.coverage import Coverage, Shifts
+from gateway.store.journal import tick_at
 from gateway.store.store import Store
 
 __all__ = ["FleetProgress", "NotKnownError", "ReleaseSchedule", "StoreProgress"]
@@ -51,7 +51,7 @@ class Reached(NamedTuple):
 
 
 class StoreProgress:
-    """Where the devices of a store are, which the thread that calls owns; `known` is as of `gateway.recorder.Recorder`.
+    """Where a store's devices are; the calling thread owns it. `known` is as of `gateway.loop.recorder.Recorder`.
 
     Where others store them, everything may raise `NotKnownError`.
     """

@@ -30,14 +30,14 @@ from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
-from gateway.location import Location
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
 from gateway.releases.entries import KIND, Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
-from gateway.releases.ledger import Ledger, ledger_beside, no_release_before
+from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
 from gateway.releases.worth import not_useful
 from gateway.store.engine import Lease
+from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 from gateway.store.store import KIND as STORE_KIND
 from gateway.store.store import Released, Store

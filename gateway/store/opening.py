@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.location import Location
 from gateway.store.engine import Database, Kind, Lease, SQLiteDatabase
+from gateway.store.location import Location
 
 if TYPE_CHECKING:
     from gateway.store.postgresql import PostgresDatabase

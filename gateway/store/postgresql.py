@@ -31,8 +31,8 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from fugu.contract.errors import cause
 from fugu.host.database import FORMAT, AwayError, DatabaseError, FileLostError
-from gateway.location import Server
 from gateway.store.engine import Kind, Lease, Rows
+from gateway.store.location import Server
 
 __all__ = ["PostgresDatabase"]
 

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import STORE
-from gateway.location import Location
-from gateway.shards import Shard
 from gateway.store.aged import AgedStore
 from gateway.store.coverage import Coverage, Place, Shifts, Span
 from gateway.store.engine import Database, Kind, Lease, among
+from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
+from gateway.store.shards import Shard
 from gateway.store.sums import SumStore
 from gateway.store.symbols import SymbolStore
 from gateway.store.versions import VersionStore

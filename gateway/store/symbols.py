@@ -26,8 +26,8 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame
-from gateway.shards import Shard
 from gateway.store.engine import Database, among
+from gateway.store.shards import Shard
 
 __all__ = ["Bytes", "Chunk", "Columns", "Head", "SymbolStore", "packed_size", "part"]
 

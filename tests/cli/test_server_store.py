@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.location import Server
-from gateway.releases.ledger import ledger_beside
+from gateway.store.location import Server, ledger_beside
 from tests.support.brokers import free_port
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file

@@ -22,7 +22,7 @@ from fugu.contract.history import Beside, Dated, History, Noise, Span, dated
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn
-from gateway.describe import InForce
+from gateway.parts.describe import InForce
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.scenes import catalogue
 

@@ -12,10 +12,10 @@ import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError
-from gateway.location import Location
 from gateway.page.fleet_view import PAGE_ENTRIES, LedgerView
 from gateway.releases.entries import Drawn
 from gateway.releases.ledger import Ledger
+from gateway.store.location import Location
 from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
 
 SUMS = "70211947"

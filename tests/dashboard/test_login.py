@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fugu.mqtt import Broker
+from gateway.config import PageSettings, SettingsError
 from gateway.page import login as login_module
 from gateway.page.login import Login, PageError, network_of, password_line
-from gateway.page.server import PageSettings
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"
@@ -107,11 +107,11 @@ def test_other_machines_get_in_with_a_password_over_tls_only(tmp_path: Path) -> 
     here, broker = tmp_path / "file", Broker()
     for host in ("0.0.0.0", "192.168.1.2", "::", "page.example"):
         for given in ({}, {"password": here}, {"certificate": here, "key": here}, {"password": here, "key": here}):
-            with pytest.raises(PageError):
+            with pytest.raises(SettingsError):
                 PageSettings("home", broker, (host, 8443), **given)
         PageSettings("home", broker, (host, 8443), password=here, certificate=here, key=here)
     for seconds in (0.0, -1.0, float("nan")):
-        with pytest.raises(PageError, match="more than 0 seconds"):
+        with pytest.raises(SettingsError, match="more than 0 seconds"):
             PageSettings("home", broker, ("127.0.0.1", 8080), session_seconds=seconds)
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
         PageSettings("home", broker, (host, 8080))

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.topics import NAME_PATTERN
-from gateway.config import GatewayConfig
-from gateway.settings import SettingsError
+from gateway.config import GatewayConfig, SettingsError
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/home-assistant"

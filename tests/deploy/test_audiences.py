@@ -14,12 +14,12 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic, topic_of
-from gateway.loop import Gateway
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import ReleaseConfigError, load_readers
 from gateway.releases.config import _joint_charge as joint_charge
 from gateway.releases.setup import open_releases
-from gateway.settings import GatewaySettings
 from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu

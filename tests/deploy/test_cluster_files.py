@@ -18,8 +18,8 @@ import typer
 from fugu_cli.app import load
 from gateway.config import GatewayConfig
 from gateway.deployment.units import SHARD_UNIT, unit
-from gateway.location import Server, store_location
-from gateway.shards import Role
+from gateway.store.location import Server, store_location
+from gateway.store.shards import Role
 from tests.support.documents import ROOT
 from tests.support.ray_nodes import SYSTEM_CONFIG
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from gateway.health import NotRunningError, asked
-from gateway.location import Server
-from gateway.shards import owner
+from gateway.health.monitor import NotRunningError, asked
+from gateway.store.location import Server
+from gateway.store.shards import owner
 from tests.support.brokers import free_port, wait_until
 from tests.support.documents import ROOT
 from tests.support.scenes import policy, write_policies

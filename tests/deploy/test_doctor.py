@@ -26,11 +26,11 @@ from fugu.contract.topics import topic_of
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from fugu_cli.main import main
+from gateway.config import SettingsError
 from gateway.deployment import doctor
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
-from gateway.settings import SettingsError
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, await_end, free_port, wait_until
 from tests.support.gateway_files import gateway_file

@@ -15,13 +15,13 @@ from fugu.contract.errors import UsageError
 from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from gateway.config import GatewaySettings
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
-from gateway.duties import _shard_account as shard_account
-from gateway.location import Server
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
-from gateway.shards import Shard, owner
+from gateway.loop.duties import _shard_account as shard_account
+from gateway.loop.gateway import Gateway
+from gateway.store.location import Server
+from gateway.store.shards import Shard, owner
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies

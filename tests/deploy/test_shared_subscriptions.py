@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from fugu.contract.reports import AlarmCode
+from gateway.config import GatewaySettings
 from gateway.deployment import doctor
-from gateway.loop import Gateway
-from gateway.part import Message
-from gateway.settings import GatewaySettings
-from gateway.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
+from gateway.health.shared_subscriptions import CLIENTS_TOPIC, SHARED_TOPIC, SharedSubscriptions
+from gateway.loop.gateway import Gateway
+from gateway.parts.part import Message
 from tests.support.brokers import wait_until
 from tests.support.scenes import POLICIES, catalogue, write_policies
 from tests.support.shipped import Shipped

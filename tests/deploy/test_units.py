@@ -15,8 +15,8 @@ from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
 from gateway.config import GatewayConfig
 from gateway.deployment.units import DeploymentError, unit
-from gateway.duties import _shard_account as shard_account
-from gateway.shards import own_account
+from gateway.loop.duties import _shard_account as shard_account
+from gateway.store.shards import own_account
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy

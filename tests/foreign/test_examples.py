@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import parse_topic
-from gateway.metrics import Listen, Metrics, Reading
+from gateway.config import Listen
+from gateway.health.metrics import Metrics, Reading
 from tests.support.asyncapi import DOCUMENT, payload
 from tests.support.brokers import free_port
 from tests.support.fault_schedule import KINDS

@@ -19,15 +19,15 @@ from fugu.contract.groups import SharedWindow
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
-from gateway.part import Message
-from gateway.recorder import Recorder
+from gateway.loop.recorder import Recorder
+from gateway.loop.sums import Reports, Sums
+from gateway.parts.part import Message
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import history_in_store
 from gateway.releases.sums import release_sum
 from gateway.store.store import Store
-from gateway.sums import Reports, Sums
 from tests.support.groups import HELPER, Member, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
 

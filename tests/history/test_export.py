@@ -22,7 +22,7 @@ from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import HistoryError, Span
 from gateway.history.tasks import Source
-from gateway.inbox import Received
+from gateway.loop.inbox import Received
 from gateway.store.store import StoreError
 from tests.support.command import Fugu, runner
 from tests.support.measured import measure_policy

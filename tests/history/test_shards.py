@@ -13,9 +13,9 @@ from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.smoothing import _ALWAYS as ALWAYS
 from gateway.history.tasks import Source
-from gateway.journal import Received
-from gateway.location import Location, Server
-from gateway.shards import Shard, owner
+from gateway.store.journal import Received
+from gateway.store.location import Location, Server
+from gateway.store.shards import Shard, owner
 from tests.support.histories import CLOCK
 from tests.support.measured import measure_policy
 from tests.support.scenes import OTHER, Scene, frames, policy

@@ -15,8 +15,8 @@ import pytest
 
 from fugu.host.process import Answering, StrangerError, ask
 from fugu_cli.main import main
-from gateway.health import asked
-from gateway.location import Server
+from gateway.health.monitor import asked
+from gateway.store.location import Server
 from tests.support.brokers import wait_until
 
 NOBODY = 65534
@@ -45,7 +45,7 @@ def shared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o1777)
         monkeypatch.setattr(tempfile, "tempdir", folder)
-        monkeypatch.setattr("gateway.location._RUN", tmp_path / "there is no such folder")
+        monkeypatch.setattr("gateway.store.location._RUN", tmp_path / "there is no such folder")
         yield Path(folder)
 
 

@@ -61,7 +61,7 @@ def test_epsilon_is_said_as_odds(epsilon: float, odds: float) -> None:
 def test_history_is_a_table_from_a_store_or_an_export(tmp_path: Path) -> None:
     from gateway.history.export import export_history
     from gateway.history.smoothing import _ALWAYS as ALWAYS
-    from gateway.location import store_location
+    from gateway.store.location import store_location
 
     store = tmp_path / "home.db"
     fill_store(store, ("watch", "ring"), ticks=3_000)

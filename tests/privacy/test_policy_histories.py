@@ -22,7 +22,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
-from gateway.describe import Described, InForce
+from gateway.parts.describe import Described, InForce
 from tests.support.changing_noise import (
     Array,
     by_every_path,

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
-from gateway.location import Location
 from gateway.releases.audit import Audit
 from gateway.releases.entries import (
     PER_NAT,
@@ -29,6 +28,7 @@ from gateway.releases.entries import (
     units_below,
 )
 from gateway.releases.ledger import Ledger
+from gateway.store.location import Location
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.location import Location
 from gateway.releases.entries import ChargedTicks, Entry
 from gateway.releases.ledger import Ledger
+from gateway.store.location import Location
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release
 

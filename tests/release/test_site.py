@@ -14,8 +14,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import Window
-from gateway.describe import InForce
-from gateway.journal import Received
+from gateway.parts.describe import InForce
+from gateway.store.journal import Received
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import BINARY, frames, policy
 

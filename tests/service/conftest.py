@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.location import Location, Server
 from gateway.store import store
 from gateway.store.engine import Database, Kind, Lease
+from gateway.store.location import Location, Server
 from tests.support.postgres import Postgres
 
 ON_BOTH = {"test_forgetting", "test_history", "test_recorder", "test_retention", "test_tracker", "test_windows"}

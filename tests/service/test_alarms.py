@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import MAX_NAMES, AlarmCode
-from gateway.findings import KINDS, alert_rules
-from gateway.health import _Alarms as Alarms
+from gateway.health.findings import KINDS, alert_rules
+from gateway.health.monitor import _Alarms as Alarms
 
 ROOT = Path(__file__).parents[2]
 

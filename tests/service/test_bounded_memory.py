@@ -15,8 +15,8 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the journal is sealed when it is large enough, as it is between rounds."""
-    monkeypatch.setattr("gateway.recorder.SEAL_BYTES", 30_000)
-    monkeypatch.setattr("gateway.recorder.STREAM_BYTES", 0)
+    monkeypatch.setattr("gateway.loop.recorder.SEAL_BYTES", 30_000)
+    monkeypatch.setattr("gateway.loop.recorder.STREAM_BYTES", 0)
     scene = Scene(tmp_path / "s.sqlite")
     made = frames([10] * 1_500, gaps=[0, 0, 3])
     largest, sealed = 0, []
@@ -37,7 +37,7 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
 def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.recorder.MOST_INTERVALS", 50)
+    monkeypatch.setattr("gateway.loop.recorder.MOST_INTERVALS", 50)
     scene = Scene(tmp_path / "s.sqlite")
     scattered = [SymbolFrame(1, 10 * i - 1, 10 * i, b"\x01") for i in range(200)]
     scene.record(*scattered)

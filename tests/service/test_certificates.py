@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import AlarmCode
+from gateway.config import GatewaySettings
 from gateway.deployment.broker_files import BrokerFolder
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
+from gateway.loop.gateway import Gateway
 from tests.support.brokers import wait_until
 from tests.support.scenes import policy, write_policies
 from tests.support.shipped import Shipped

@@ -18,17 +18,17 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.describe import Describing
+from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import FleetPolicies
 from gateway.fleet.entries import PolicyReport
 from gateway.fleet.registry import Registry
-from gateway.journal import Heard, Received
-from gateway.part import Message
-from gateway.release_part import Releasing
+from gateway.loop.release_part import Releasing
+from gateway.parts.describe import Describing
+from gateway.parts.part import Message
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
-from gateway.settings import GatewaySettings
+from gateway.store.journal import Heard, Received
 from tests.support.enrolled import add
 from tests.support.release_scenes import PUBLIC, Noted, scheduled, write_config
 from tests.support.scenes import Scene, frames, policy

@@ -16,9 +16,9 @@ from fugu.contract.frames import SymbolFrame
 from gateway.estimates.past import _CHUNK_SPAN as CHUNK_SPAN
 from gateway.estimates.past import _CHUNK_TICKS as CHUNK_TICKS
 from gateway.estimates.past import _SMALL_TICKS as SMALL_TICKS
-from gateway.journal import Arrivals, Received
 from gateway.store.coverage import Place
 from gateway.store.engine import Database, Rows
+from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
 from gateway.store.symbols import Chunk
 from tests.support.scenes import Scene, final_state, frames, policy, symbols_of
@@ -450,7 +450,7 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
     now[0] = 3_600.0
     scene.recorder.seal()
     assert (scene.store.symbols.tail.rows, len(chunks(scene))) == (0, 1)
-    monkeypatch.setattr("gateway.recorder.SEAL_BYTES", 20_000)
+    monkeypatch.setattr("gateway.loop.recorder.SEAL_BYTES", 20_000)
     for i, frame in enumerate(frames([10] * 300)[10:]):
         scene.record(frame)
         scene.recorder.seal()

@@ -12,12 +12,12 @@ import pytest
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from gateway.contradictions import Contradictions, Stopping
-from gateway.health import Monitor, Sources
-from gateway.journal import Arrivals, Received
-from gateway.loop import Gateway
-from gateway.recorder import Recorder
-from gateway.settings import GatewaySettings, SettingsError
+from gateway.config import GatewaySettings, SettingsError
+from gateway.health.contradictions import Contradictions, Stopping
+from gateway.health.monitor import Monitor, Sources
+from gateway.loop.gateway import Gateway
+from gateway.loop.recorder import Recorder
+from gateway.store.journal import Arrivals, Received
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import catalogue, frames, write_policies

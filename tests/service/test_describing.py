@@ -17,10 +17,10 @@ from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import topic_of
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
-from gateway import describe as describing
-from gateway.describe import Described, Running
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.parts import describe as describing
+from gateway.parts.describe import Described, Running
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies

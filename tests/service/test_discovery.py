@@ -23,7 +23,7 @@ from fugu.contract.reports import (
 )
 from fugu.contract.sentences import instant
 from fugu.contract.windows import Window
-from gateway.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
+from gateway.parts.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
 from tests.support.home_assistant import check_document, rendered
 from tests.support.processes import policy
 

@@ -18,11 +18,11 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import DatabaseError
-from gateway.location import Location, Server, store_location
-from gateway.loop import _store_bytes as store_bytes
+from gateway.loop.gateway import _store_bytes as store_bytes
 from gateway.store import points
 from gateway.store.coverage import Coverage, Span
 from gateway.store.engine import Lease
+from gateway.store.location import Location, Server, store_location
 from gateway.store.store import Charged, Conflict, Store, StoreError
 from gateway.store.store import Released as Told
 

@@ -13,8 +13,8 @@ import pytest
 
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
-from gateway.inbox import Received
-from gateway.location import Location, Server
+from gateway.loop.inbox import Received
+from gateway.store.location import Location, Server
 from gateway.store.store import KIND
 from tests.support.scenes import OTHER, Scene, frames, policy
 

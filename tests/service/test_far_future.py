@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from gateway.loop import Gateway
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.setup import set_progress
-from gateway.settings import GatewaySettings
 from gateway.store.engine import Lease
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError, FileLostError
-from gateway.location import Server, part_of
 from gateway.store.engine import Lease
+from gateway.store.location import Server, part_of
 from gateway.store.opening import open_engine
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError

@@ -11,8 +11,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from fugu.chains.kernel import compile_beside, kernel
-from gateway import journal
 from gateway.estimates import beliefs, past, symbols
+from gateway.store import journal
 from gateway.store import symbols as stored
 from tests.support.scenes import BOUNDED, TERNARY, Scene, frames, newest, policy
 

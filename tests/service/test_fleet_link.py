@@ -17,11 +17,11 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import is_held
 from fugu.mqtt import Link
-from gateway.fleet.enrolled import FleetFiles
+from gateway.config import FleetFiles
 from gateway.fleet.registry import Registry, serving
 from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetLink, FleetService
-from gateway.part import Message
+from gateway.parts.part import Message
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.signing import Keys

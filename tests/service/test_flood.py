@@ -13,10 +13,10 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from gateway.inbox import _AROUND, Inbox
-from gateway.loop import Gateway
-from gateway.part import Message
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.loop.inbox import _AROUND, Inbox
+from gateway.parts.part import Message
 from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
@@ -158,7 +158,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
 def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.loop._INBOX_MESSAGES", 2_000)
+    monkeypatch.setattr("gateway.loop.gateway._INBOX_MESSAGES", 2_000)
     write_policies(tmp_path / "policies")
     gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
     payload = frames([20])[0].encode()

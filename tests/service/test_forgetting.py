@@ -15,12 +15,12 @@ import pytest
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.journal import Received
+from gateway.loop.retention import forget_device
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger
-from gateway.retention import forget_device
 from gateway.store.engine import Lease
+from gateway.store.journal import Received
 from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy

@@ -14,9 +14,9 @@ from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.sentences import unix_us
-from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.loop.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies

@@ -12,8 +12,8 @@ from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.arrays import Floats
 from fugu.contract.measure_frames import MeasureFrame, Released
 from gateway.estimates.history import StateRow, ValueRow, estimates_between
-from gateway.journal import Received
 from gateway.store.coverage import Place
+from gateway.store.journal import Received
 from gateway.store.store import StoreError
 from tests.support.measured import measure_policy
 from tests.support.scenes import MODELS, Scene, frames

@@ -11,7 +11,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.history import UNCHANGED
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn
-from gateway.describe import Described, InForce, Running
+from gateway.parts.describe import Described, InForce, Running
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))

@@ -15,9 +15,9 @@ from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
-from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest
-from gateway.journal import Arrivals, Received, Streams
-from gateway.part import Message
+from gateway.loop.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Inbox, Ingest
+from gateway.parts.part import Message
+from gateway.store.journal import Arrivals, Received, Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 

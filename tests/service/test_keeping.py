@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gateway.config import GatewaySettings, Keep
 from gateway.estimates.history import estimates_between
-from gateway.loop import Gateway
-from gateway.retention import Keep, forget_device
-from gateway.settings import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.loop.retention import forget_device
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, write_policies
@@ -75,7 +75,7 @@ def test_what_waits_for_a_broker_that_answers_nothing_is_bounded_and_the_newest_
 ) -> None:
     with running(broker, tmp_path) as gateway:
         device = greeted(broker)
-        monkeypatch.setattr("gateway.publisher.Publisher.MAX_IN_FLIGHT", 0)
+        monkeypatch.setattr("gateway.loop.publisher.Publisher.MAX_IN_FLIGHT", 0)
         device.send(frames([2] * 500))
         wait_until(lambda: gateway.counters["stored"] == 500)
         wait_until(lambda: gateway._details()["estimates_waiting"] == 1)
@@ -92,8 +92,8 @@ def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Symbols in the journal are taken note of when they are sealed, here at once; of a chunk an hour more is kept."""
-    monkeypatch.setattr("gateway.retention._REST_SECONDS", 0.1)
-    monkeypatch.setattr("gateway.recorder.SEAL_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.loop.retention._REST_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.loop.recorder.SEAL_SECONDS", 0.1)
     made = frames([600] * 30)
     with running(broker, tmp_path, "symbols=1h") as gateway:
         device = greeted(broker)

@@ -33,12 +33,12 @@ from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel, PointEstimates
-from gateway.inbox import Ingest
-from gateway.journal import Arrivals, Heard, Received
-from gateway.part import Message
-from gateway.place_tables import TableSender, make_noise, policy_graph
-from gateway.recorder import Recorder
+from gateway.loop.inbox import Ingest
+from gateway.loop.recorder import Recorder
+from gateway.parts.part import Message
+from gateway.parts.place_tables import TableSender, make_noise, policy_graph
 from gateway.store.coverage import Place
+from gateway.store.journal import Arrivals, Heard, Received
 from gateway.store.store import Store
 from tests.support.measured import decoded_covariance, measure_frames, measure_policy
 from tests.support.scenes import policy as symbol_policy
@@ -516,7 +516,7 @@ class Sending:
     def open(self) -> None:
         scene = self.scene
         self.sender = TableSender(
-            *(scene.store, scene.catalogue, scene.recorder, self.wire, scene.counters),  # type: ignore[arg-type]
+            *(scene.store, scene.catalogue, scene.recorder.points, self.wire, scene.counters),  # type: ignore[arg-type]
             now_us=lambda: self.now,
             seconds=lambda: self.seconds,
         )
@@ -662,7 +662,7 @@ def test_what_goes_wrong_with_one_stream_stops_nothing(tmp_path: Path, monkeypat
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("gateway.place_tables.make_noise", broken)
+    monkeypatch.setattr("gateway.parts.place_tables.make_noise", broken)
     assert sending.pump() == []
     assert sending.scene.counters["unexpected"] == 1
     monkeypatch.undo()

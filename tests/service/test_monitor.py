@@ -22,8 +22,8 @@ from fugu.host.process import Answering, log_to_stderr
 from fugu.mqtt import Link
 from fugu_cli.main import main
 from gateway.estimates.catalogue import Catalogue
-from gateway.health import Monitor, NotRunningError, Sources, asked
-from gateway.journal import Heard
+from gateway.health.monitor import Monitor, NotRunningError, Sources, asked
+from gateway.store.journal import Heard
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, policy, write_policies

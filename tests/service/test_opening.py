@@ -10,9 +10,9 @@ import pytest
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.mqtt import Broker
+from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
-from gateway.settings import GatewaySettings, SettingsError
 from gateway.store.store import Store, StoreError
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 

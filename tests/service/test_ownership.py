@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fugu.contract.errors import UsageError
-from gateway.shards import Role, Shard, owner
+from gateway.store.shards import Role, Shard, owner
 
 NAMES = [f"device-{i}" for i in range(4000)]
 

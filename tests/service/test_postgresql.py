@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError, FileLostError, is_full, is_lost
-from gateway.location import Server
 from gateway.store import postgresql
 from gateway.store.engine import Lease
+from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
 from gateway.store.store import KIND, Store, StoreError
 from tests.support.brokers import PATIENCE, wait_until

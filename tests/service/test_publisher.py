@@ -19,8 +19,8 @@ from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from gateway.estimates.counts_and_points import noise_within
-from gateway.journal import Received
-from gateway.publisher import MOST_WAITING, Publisher, Waiting
+from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
+from gateway.store.journal import Received
 from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy

@@ -16,7 +16,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.stored_frames import Keeping
 from fugu.contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame, WindowFrame
 from fugu.contract.windows import Window
-from gateway.journal import Received
+from gateway.store.journal import Received
 from gateway.store.store import Store
 from tests.support.agents import stream_plan
 from tests.support.measured import measure_frames, measure_policy

@@ -24,7 +24,8 @@ from fugu.contract.windows import ALONE, Mechanism, Window, covers
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
-from gateway.loop import Gateway
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
@@ -34,7 +35,6 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
 from gateway.releases.worth import compared
-from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key

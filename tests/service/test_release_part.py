@@ -13,12 +13,12 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
-from gateway.describe import Describing
-from gateway.part import Message
-from gateway.release_part import Releasing
+from gateway.config import GatewaySettings
+from gateway.loop.release_part import Releasing
+from gateway.parts.describe import Describing
+from gateway.parts.part import Message
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
-from gateway.settings import GatewaySettings
 from gateway.store.store import Store
 from tests.support.release_scenes import FLEET, PUBLIC, Noted, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy

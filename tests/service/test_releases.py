@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import ReleaseFrame
-from gateway.loop import Gateway
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
-from gateway.settings import GatewaySettings
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config

@@ -15,9 +15,10 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
-from gateway.journal import Received
-from gateway.retention import Keep, Retention
+from gateway.config import Keep
+from gateway.loop.retention import Retention
 from gateway.store.coverage import Place
+from gateway.store.journal import Received
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, asked, frames, newest, policy
@@ -325,7 +326,7 @@ def test_points_go_as_symbols_do(tmp_path: Path) -> None:
 def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.retention._MOST_ROWS", 100)
+    monkeypatch.setattr("gateway.loop.retention._MOST_ROWS", 100)
     short = Window(name="high", length=4, stride=4, start=0, states=(1,), scale="2")
     scene = Scene(tmp_path / "s.sqlite", lag=2, policies=(policy(1, windows=(short,)),))
     made = [WindowFrame(1, "high", i - 1, i, 4 * i, 4, 4, (1,)) for i in range(1_450)]
@@ -339,7 +340,7 @@ def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(
 def test_a_round_removes_a_bounded_number_of_chunks_and_the_rest_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.retention._MOST_ROWS", 2)
+    monkeypatch.setattr("gateway.loop.retention._MOST_ROWS", 2)
     scene, _made = symbols(tmp_path, 10)
     scene.recorder.seal(now=True)
     keeper = Keeper(scene, "symbols=3h")

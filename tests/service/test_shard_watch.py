@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from gateway.shard_watch import ShardChannel, ShardWatch
+from gateway.store.shard_watch import ShardChannel, ShardWatch
 
 
 def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
-from gateway.journal import Received
-from gateway.location import Server
-from gateway.recorder import Recorder
+from gateway.loop.recorder import Recorder
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import FleetProgress, NotKnownError, StoreProgress
 from gateway.releases.statistics import Query
-from gateway.shards import Shard, owner
+from gateway.store.journal import Received
+from gateway.store.location import Server
+from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
 from tests.support.scenes import Scene, final_state, frames, policy
 

@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError
-from gateway.part import Part
+from gateway.parts.part import Part
 from tests.support.loop_driver import START, Driver
 
 CALLS = ("heard", "born", "stored", "connected", "renew", "pump", "acknowledged")

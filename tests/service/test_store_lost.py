@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fugu.host.database import is_lost
-from gateway.loop import Gateway, HistoryCheck
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway, HistoryCheck
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
@@ -147,7 +147,7 @@ def test_who_cannot_store_does_not_tell_the_watchdog_that_it_lives(
     broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A store that somebody else holds is waited for, but nobody is told that all is well, and not for ever."""
-    service = sys.modules["gateway.loop"]
+    service = sys.modules["gateway.loop.gateway"]
     policies = write_policies(tmp_path / "policies")
     gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", policies))
     gateway.start()

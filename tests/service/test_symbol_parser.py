@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame
-from gateway.journal import HEAD_BYTES, parse
+from gateway.store.journal import HEAD_BYTES, parse
 from gateway.store.symbols import Columns, unpacked
 
 EXTREME = (0, 1, 2, 255, 256, 2**16, 2**31, 2**32 - 1, 2**32, 2**53 - MAX_FRAME_TICKS, 2**53 - 2, 2**53 - 1, 2**53)

@@ -12,8 +12,8 @@ from fugu.contract.history import Named, Noise, Span, history_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.timeline import Drawn, Timeline
 from fugu.contract.windows import Window
-from gateway.journal import Received
-from gateway.location import Location
+from gateway.store.journal import Received
+from gateway.store.location import Location
 from tests.support.scenes import Scene, frames, policy
 
 TWO = tuple(

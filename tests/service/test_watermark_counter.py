@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import topic_of
-from gateway.publisher import RESERVED_US, Publisher, WatermarkCounter
+from gateway.loop.publisher import RESERVED_US, Publisher, WatermarkCounter
 from gateway.store.store import Store
 from tests.support.scenes import Scene, policy
 

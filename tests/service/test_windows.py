@@ -18,12 +18,12 @@ from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFra
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
+from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
-from gateway.inbox import Ingest
-from gateway.journal import Received
-from gateway.loop import Gateway
-from gateway.part import Message
-from gateway.settings import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.loop.inbox import Ingest
+from gateway.parts.part import Message
+from gateway.store.journal import Received
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
 

@@ -26,7 +26,7 @@ from fugu.contract.stretches import Ceiling
 from fugu.mqtt import Broker
 from fugu_cli.demo.processes import start_broker
 from gateway.fleet.registry import Registry
-from gateway.health import asked
+from gateway.health.monitor import asked
 from gateway.store.store import Store
 from tests.support.board_faults import (
     BoardDevice,

@@ -16,10 +16,10 @@ from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
 from gateway.cluster.cluster import Claim, Given
 from gateway.cluster.cluster import _serve_part as serve_part
-from gateway.location import Server
-from gateway.settings import GatewaySettings
-from gateway.shard_watch import channel_of
+from gateway.config import GatewaySettings
 from gateway.store.engine import Lease
+from gateway.store.location import Server
+from gateway.store.shard_watch import channel_of
 from gateway.store.store import Store
 from tests.support.forks import shell_words
 

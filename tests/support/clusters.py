@@ -19,10 +19,10 @@ import psycopg
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from gateway.cluster.cluster import Cluster, served
-from gateway.location import Server
 from gateway.releases.audit import verify
-from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.shards import owner
+from gateway.releases.ledger import Ledger
+from gateway.store.location import Server, ledger_beside
+from gateway.store.shards import owner
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.crowd import Crowd

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fugu.mqtt import Broker
-from gateway.location import Server
+from gateway.store.location import Server
 
 __all__ = ["gateway_file"]
 

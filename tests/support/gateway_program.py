@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from fugu.mqtt import Broker
-from gateway.process import run
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.process import run
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)

@@ -8,10 +8,10 @@ from typing import Any
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.windows import Mechanism
-from gateway.location import Location
 from gateway.releases.audit import Audit, replayed
 from gateway.releases.entries import Allowance, Drawn, Entry, Key, Promise, Release
 from gateway.releases.ledger import Ledger
+from gateway.store.location import Location
 
 ALLOWED = 300_000_000_000
 """0.3 nats."""

@@ -16,14 +16,12 @@ import pytest
 from fugu.contract.fleet_documents import Address
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway import describe, home_assistant
-from gateway.fleet.enrolled import FleetFiles
+from gateway.config import FleetFiles, GatewaySettings, Listen
 from gateway.fleet.entries import Document, Target
 from gateway.fleet.registry import Registry
 from gateway.fleet.service import FleetLink
-from gateway.loop import Gateway
-from gateway.metrics import Listen
-from gateway.settings import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.parts import describe, home_assistant
 from tests.support.brokers import free_port
 from tests.support.enrolled import write_gateway_files
 from tests.support.measured import measure_policy
@@ -123,7 +121,7 @@ class Driver:
     def __enter__(self) -> Driver:
         """Start everything but the worker's and the monitor's threads, whose work `round` does."""
         patch = self._patch
-        for place in ("gateway.loop", "gateway.fleet.service"):
+        for place in ("gateway.loop.gateway", "gateway.fleet.service"):
             patch.setattr(f"{place}.Link", _Connected)
         patch.setattr(time, "monotonic", lambda: self.now)
         usual = FleetLink.__init__.__kwdefaults__ or {}
@@ -147,7 +145,7 @@ class Driver:
         patch.setattr(home_assistant, "device_document", documented)
         self.gateway = Gateway(self._settings)
         self.gateway._worker.run = lambda: None  # type: ignore[method-assign]
-        patch.setattr("gateway.health.Monitor._work", lambda _monitor: None)
+        patch.setattr("gateway.health.monitor.Monitor._work", lambda _monitor: None)
         self.gateway.start()
         return self
 

@@ -22,7 +22,7 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError, FileLostError
-from gateway.location import Server
+from gateway.store.location import Server
 from tests.support.brokers import PATIENCE, free_port, has_ended, wait_until
 
 __all__ = ["Postgres", "break_connections", "refused", "refused_anew"]

@@ -21,7 +21,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.health import asked
+from gateway.health.monitor import asked
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.stored import stored_symbols

@@ -23,11 +23,11 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import model_of
-from gateway.journal import Arrivals, Received
-from gateway.location import Location
-from gateway.recorder import Recorder
-from gateway.shards import Shard
+from gateway.loop.recorder import Recorder
 from gateway.store.coverage import Place
+from gateway.store.journal import Arrivals, Received
+from gateway.store.location import Location
+from gateway.store.shards import Shard
 from gateway.store.store import Store
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.location import Server
+from gateway.store.location import Server
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.gateway_files import gateway_file
 

@@ -14,7 +14,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise
 from gateway.estimates.models import MeasureModel
-from gateway.place_tables import policy_graph
+from gateway.parts.place_tables import policy_graph
 from tests.support.measured import measure_policy
 
 __all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "made", "message", "plan"]

@@ -13,7 +13,7 @@ from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
 from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
-from gateway.health import asked
+from gateway.health.monitor import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import policy

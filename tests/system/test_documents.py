@@ -30,9 +30,9 @@ from fugu_cli.demo.session import NIGHTS
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
 from gateway.fleet.registry import Registry
-from gateway.health import NotRunningError, asked
-from gateway.location import Server
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.health.monitor import NotRunningError, asked
+from gateway.releases.ledger import Ledger
+from gateway.store.location import Server, ledger_beside
 from gateway.store.store import Store
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until

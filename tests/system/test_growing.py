@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.reports import ReleaseFrame
-from gateway.location import Server
 from gateway.releases.audit import verify
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger
+from gateway.store.location import Server, ledger_beside
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.clusters import check_store

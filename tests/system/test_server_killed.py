@@ -15,9 +15,9 @@ from firmware_sim.devices import simulate_recording
 from fugu.mqtt import Broker
 from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from fugu_cli.demo.location import _write_device as write_device
-from gateway.location import Server
-from gateway.loop import Gateway
-from gateway.settings import GatewaySettings
+from gateway.config import GatewaySettings
+from gateway.loop.gateway import Gateway
+from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres

@@ -20,11 +20,11 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.privacy.randomised_response import calibrate
-from gateway.health import asked
-from gateway.location import Server
+from gateway.health.monitor import asked
 from gateway.releases.audit import verify
-from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.shards import owner
+from gateway.releases.ledger import Ledger
+from gateway.store.location import Server, ledger_beside
+from gateway.store.shards import owner
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device

@@ -18,19 +18,19 @@ from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.mqtt import Link
+from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
-from gateway.health import Monitor
-from gateway.journal import Heard
-from gateway.part import Part
+from gateway.health.monitor import Monitor
+from gateway.parts.part import Part
 from gateway.releases.entries import SITE
-from gateway.releases.ledger import ledger_beside
 from gateway.releases.schedule import FleetProgress, NotKnownError, ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.releases.sums import OpenedSum, release_sum
 from gateway.releases.worth import compared
-from gateway.settings import GatewaySettings
-from gateway.shard_watch import ShardChannel
 from gateway.store.engine import Lease
+from gateway.store.journal import Heard
+from gateway.store.location import ledger_beside
+from gateway.store.shard_watch import ShardChannel
 from gateway.store.store import Store
 
 __all__ = ["Releasing", "ShardsLook"]

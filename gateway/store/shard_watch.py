@@ -20,9 +20,8 @@ from typing import Any
 
 from fugu.contract.errors import FuguError, cause
 from fugu.host.database import DatabaseError, FileKind
-from gateway.location import Location, part_of
-from gateway.releases.entries import canonical
 from gateway.store.engine import Kind, Lease
+from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
 
 __all__ = ["KIND", "ShardChannel", "ShardChannelError", "ShardWatch", "channel_of"]
@@ -97,7 +96,7 @@ class ShardChannel:
         """Say how a shard is."""
         query = "INSERT INTO beats VALUES (?, 1, ?) ON CONFLICT (shard) DO UPDATE SET number=beats.number+1, body="
         with self._db.transaction():
-            self._db.execute(query + "excluded.body", (shard, canonical(document)))
+            self._db.execute(query + "excluded.body", (shard, json.dumps(document).encode()))
 
     def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
         """How each shard was when it last said so, with a number that goes up while it lives."""

@@ -31,21 +31,21 @@ from fugu.contract.topics import RESERVED_DEVICES, check_device_name, parse_topi
 from fugu.host.checks import certificate_end
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
 from fugu.mqtt import Link
-from gateway.describe import digest
-from gateway.duties import Loop, duty_of
+from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
-from gateway.health import Monitor, Sources
-from gateway.inbox import Acknowledged, Inbox, Ingest, Usage
-from gateway.journal import Arrivals
-from gateway.location import Location
-from gateway.metrics import Metrics, Reading
-from gateway.part import Message, Part
-from gateway.publisher import Publisher
-from gateway.recorder import Recorder
+from gateway.health.metrics import Metrics, Reading
+from gateway.health.monitor import Monitor, Sources
+from gateway.loop.duties import Loop, duty_of
+from gateway.loop.inbox import Acknowledged, Inbox, Ingest, Usage
+from gateway.loop.publisher import Publisher
+from gateway.loop.recorder import Recorder
+from gateway.parts.describe import digest
+from gateway.parts.part import Message, Part
 from gateway.releases.entries import LedgerError
-from gateway.settings import GatewaySettings
 from gateway.store.engine import file_bytes
+from gateway.store.journal import Arrivals
+from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.store import KIND, Store, StoreError
 

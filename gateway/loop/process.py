@@ -14,10 +14,10 @@ from pathlib import Path
 from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake
-from gateway.duties import NotArrangedError
-from gateway.location import Location, Server
-from gateway.loop import IDLE_SECONDS, STUCK_SECONDS, Gateway
-from gateway.settings import GatewaySettings, SettingsError
+from gateway.config import GatewaySettings, SettingsError
+from gateway.loop.duties import NotArrangedError
+from gateway.loop.gateway import IDLE_SECONDS, STUCK_SECONDS, Gateway
+from gateway.store.location import Location, Server
 
 __all__ = ["run", "serve"]
 

@@ -20,8 +20,8 @@ from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import SymbolModel
 from gateway.estimates.symbols import Symbols
-from gateway.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
-from gateway.part import Message
+from gateway.parts.part import Message
+from gateway.store.journal import Arrivals, Received, Streams, newest_tick, parse, tick_at
 from gateway.store.symbols import Columns
 
 __all__ = ["Acknowledged", "Inbox", "Ingest", "Usage"]

@@ -31,10 +31,10 @@ from fugu.places.hull import complete_hull
 from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.counts_and_points import Points
 from gateway.estimates.models import MeasureModel
-from gateway.journal import Heard, tick_at
-from gateway.part import Part
-from gateway.recorder import Recorder
+from gateway.parts.part import Part
+from gateway.store.journal import Heard, tick_at
 from gateway.store.store import Store
 
 __all__ = ["TableSender"]
@@ -90,7 +90,7 @@ class TableSender(Part):
         self,
         store: Store,
         catalogue: Catalogue,
-        recorder: Recorder,
+        points: Points,
         link: Link,
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -99,7 +99,7 @@ class TableSender(Part):
     ) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._points = recorder.points
+        self._points = points
         self._link = link
         self._counters = counters
         self._now_us = now_us

@@ -29,9 +29,9 @@ from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.symbols import Reports
-from gateway.journal import Heard
-from gateway.part import Part
-from gateway.recorder import Recorder
+from gateway.loop.recorder import Recorder
+from gateway.parts.part import Part
+from gateway.store.journal import Heard
 from gateway.store.store import Outgoing, Store
 
 __all__ = ["Publisher"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from gateway.part import Message, Part
+from gateway.parts.part import Message, Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue

@@ -19,13 +19,13 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from fugu.contract.errors import FuguError, Reason, UsageError, cause
+from fugu.contract.errors import FuguError, Reason, cause
 from fugu.contract.reports import AlarmCode, Health
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["Listen", "Metrics", "Reading"]
+__all__ = ["Metrics", "Reading"]
 
 _log = logging.getLogger(__name__)
 _PREFIX = "fugu_gateway_"
@@ -60,21 +60,6 @@ class MetricsError(FuguError):
     """Metrics cannot be served."""
 
 
-class Listen(NamedTuple):
-    """Where to listen."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Listen:
-        """Read `port` (on the loopback interface), `host:port` or `[ipv6]:port`. Raises UsageError for others."""
-        host, colon, port = text.rpartition(":")
-        if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
-            raise UsageError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
-        return cls(host.strip("[]") or "127.0.0.1", int(port))
-
-
 class Reading(NamedTuple):
     """Values of a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
 
@@ -89,7 +74,7 @@ class Reading(NamedTuple):
 class Metrics:
     """Serves what `read` finds at each scrape, in its own thread. Raises MetricsError without library or address."""
 
-    def __init__(self, listen: Listen, read: Callable[[], Reading]) -> None:
+    def __init__(self, listen: tuple[str, int], read: Callable[[], Reading]) -> None:
         try:
             from prometheus_client import CollectorRegistry, make_wsgi_app
         except ModuleNotFoundError:
@@ -101,7 +86,7 @@ class Metrics:
             self._server = _Server(listen)
         except OSError as error:
             reason = cause(error)
-            raise MetricsError(f"metrics cannot be served at {listen.host}:{listen.port}: {reason}") from None
+            raise MetricsError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
         self._server.set_app(make_wsgi_app(registry))
         self._thread = threading.Thread(target=self._server.serve_forever, name="gateway-metrics", daemon=True)
 
@@ -174,11 +159,11 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
 
-    def __init__(self, listen: Listen) -> None:
+    def __init__(self, listen: tuple[str, int]) -> None:
         self._open: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
-        self.address_family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-        super().__init__((listen.host, listen.port), _Handler)
+        self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
+        super().__init__(listen, _Handler)
 
     def server_bind(self) -> None:
         """Take the address."""

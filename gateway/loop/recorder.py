@@ -28,8 +28,8 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.symbols import Symbols
-from gateway.journal import Arrivals, Streams
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
+from gateway.store.journal import Arrivals, Streams
 from gateway.store.store import Outgoing, Store
 
 __all__ = ["Accounted", "Recorder"]

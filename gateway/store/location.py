@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import UsageError
 
-__all__ = ["Location", "Server", "part_of", "store_location"]
+__all__ = ["Location", "Server", "ledger_beside", "part_of", "store_location"]
 
 _SCHEMES = ("postgresql", "postgres")
 _RUN = Path("/run/fugu-gateway")
@@ -63,6 +63,11 @@ def part_of(location: Location, name: str) -> Location:
     if isinstance(location, Path):
         return location.parent / f"{location.stem}-{name}{location.suffix}"
     return replace(location, part=f"{location.part}{location.part and '-'}{name}")
+
+
+def ledger_beside(store: Location) -> Location:
+    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
+    return part_of(store, "ledger")
 
 
 def store_location(text: str) -> Location:

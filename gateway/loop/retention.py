@@ -12,63 +12,38 @@ and the ledger without the sums of releases that it was a part of. So nothing is
 
 from __future__ import annotations
 
-import re
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import takewhile
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from fugu.contract.errors import UsageError
 from fugu.host.database import DatabaseError
+from gateway.config import Keep
 from gateway.estimates.catalogue import Catalogue
-from gateway.location import Location
-from gateway.part import Part
-from gateway.recorder import Recorder
+from gateway.loop.recorder import Recorder
+from gateway.parts.part import Part
 from gateway.releases.entries import KIND, LedgerError
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger
 from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames, Sequence
 from gateway.store.coverage import Place
 from gateway.store.engine import Lease
+from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 from gateway.store.store import Store, StoreError
 
-__all__ = ["Keep", "Retention", "forget_device"]
+__all__ = ["Retention", "forget_device"]
 
 
-_HOURS = {"h": 1, "d": 24}
 _HOUR_US = 3_600_000_000
 _MOST_SEQUENCES = 100
 _MOST_ROWS = 1_000
 _REST_SECONDS = 60.0
 _POINTS = Frames("measured")
 _WINDOWS = Frames("windows", "number", "first+length-1")
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """For how many hours each kind is kept, counted from its last tick."""
-
-    symbols: int = 400 * 24
-    points: int = 400 * 24
-    windows: int = 400 * 24
-
-    @classmethod
-    def parse(cls, given: Iterable[str]) -> Self:
-        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises UsageError."""
-        kinds = [field.name for field in fields(cls)]
-        hours: dict[str, int] = {}
-        for text in given:
-            kind, _, age = text.partition("=")
-            number, unit = age[:-1], age[-1:]
-            if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
-                raise UsageError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
-            hours[kind] = int(number) * _HOURS[unit]
-        return replace(cls(), **hours)
 
 
 class _Removal(NamedTuple):

@@ -15,8 +15,8 @@ from fugu.contract.measure_frames import AnyFrame
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
-from gateway.health import Monitor
-from gateway.part import Part
+from gateway.health.monitor import Monitor
+from gateway.parts.part import Part
 from gateway.store.store import Store
 
 __all__ = ["Contradictions", "Stopping"]

@@ -15,7 +15,7 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import Topic, parse_topic
 
 if TYPE_CHECKING:
-    from gateway.journal import Heard
+    from gateway.store.journal import Heard
 
 __all__ = ["Message", "Part"]
 

@@ -16,28 +16,28 @@ from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link, Will
-from gateway.contradictions import Contradictions
-from gateway.describe import Describing
+from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.enrolled import Enrolled
 from gateway.fleet.service import FleetService
-from gateway.health import Monitor
-from gateway.home_assistant import HomeAssistant
-from gateway.location import part_of
-from gateway.part import Message, Part
-from gateway.place_tables import TableSender
-from gateway.publisher import Publisher
-from gateway.recorder import Recorder
-from gateway.release_part import Releasing, ShardsLook
+from gateway.health.contradictions import Contradictions
+from gateway.health.monitor import Monitor
+from gateway.health.shared_subscriptions import SharedSubscriptions
+from gateway.loop.publisher import Publisher
+from gateway.loop.recorder import Recorder
+from gateway.loop.release_part import Releasing, ShardsLook
+from gateway.loop.retention import Retention
+from gateway.loop.sums import Reports, Sums
+from gateway.parts.describe import Describing
+from gateway.parts.home_assistant import HomeAssistant
+from gateway.parts.part import Message, Part
+from gateway.parts.place_tables import TableSender
 from gateway.releases.schedule import FleetProgress, StoreProgress
-from gateway.retention import Retention
-from gateway.settings import GatewaySettings, SettingsError
-from gateway.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.shards import Shard, own_account
-from gateway.shared_subscriptions import SharedSubscriptions
 from gateway.store.engine import Lease
+from gateway.store.location import part_of
+from gateway.store.shard_watch import ShardChannel, ShardWatch, channel_of
+from gateway.store.shards import Shard, own_account
 from gateway.store.store import Store
-from gateway.sums import Reports, Sums
 
 __all__ = ["Loop", "NotArrangedError", "duty_of"]
 
@@ -162,7 +162,7 @@ class Alone:
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
         recorder.conflict = contradictions.found
         if enrolled is not None or catalogue.measured():
-            loop.parts.append(TableSender(store, catalogue, recorder, link, counters, sealed=sealed))
+            loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, sealed=sealed))
         if stopping is not None:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)

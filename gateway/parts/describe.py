@@ -28,12 +28,12 @@ from fugu.contract.timeline import Drawn
 from fugu.contract.topics import topic_of
 from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
-from gateway.part import Message, Part
+from gateway.parts.part import Message, Part
 from gateway.store.versions import VersionStore
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.journal import Heard
+    from gateway.store.journal import Heard
 
 __all__ = ["Describing", "InForce", "digest"]
 
@@ -402,7 +402,7 @@ class Describing(Part):
 
 def _share_due_us(policy: AnyPolicy, now_us: int) -> int:
     """Wall time at which a device that runs has shared something: the next end of a window, or a full frame."""
-    from gateway.journal import tick_at
+    from gateway.store.journal import tick_at
 
     clock, tick, ends = policy.clock, max(tick_at(policy.clock, now_us) + 1, 0), []
     if isinstance(policy, Policy):

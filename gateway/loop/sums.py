@@ -31,13 +31,13 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Link
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import SymbolModel
-from gateway.journal import Heard, newest_tick
-from gateway.part import Message, Part
-from gateway.recorder import Accounted, Recorder
-from gateway.release_part import Releasing
+from gateway.loop.recorder import Accounted, Recorder
+from gateway.loop.release_part import Releasing
+from gateway.parts.part import Message, Part
 from gateway.releases.entries import LedgerError
 from gateway.releases.statistics import ReleaseError
 from gateway.releases.sums import OpenedSum, sum_names
+from gateway.store.journal import Heard, newest_tick
 from gateway.store.store import Store
 from gateway.store.sums import Asked, StoredReport
 

@@ -26,14 +26,14 @@ from fugu.contract.topics import topic_of
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
-from gateway.describe import InForce
-from gateway.findings import KINDS
-from gateway.location import Location, part_of
+from gateway.health.findings import KINDS
+from gateway.parts.describe import InForce
+from gateway.store.location import Location, part_of
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
-    from gateway.journal import Heard
-    from gateway.shard_watch import ShardWatch
+    from gateway.store.journal import Heard
+    from gateway.store.shard_watch import ShardWatch
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 
