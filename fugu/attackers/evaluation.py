@@ -26,6 +26,7 @@ __all__ = [
     "mean_interval",
     "mean_transitions",
     "odds_change",
+    "share_bounds",
     "success_bound",
 ]
 
@@ -56,9 +57,13 @@ def lowest_mean(sums: Floats, confidence: float) -> float:
     return mean - reach
 
 
-def highest_share(blocks: int, affected: int, confidence: float) -> float:
-    """A one-sided upper confidence bound for the share of blocks that are affected (Clopper and Pearson)."""
-    return 1.0 if affected >= blocks else float(betaincinv(affected + 1, blocks - affected, confidence))
+def share_bounds(hits: int, trials: int, level: float) -> tuple[float, float]:
+    """Lower and upper bound of a probability, by how often it happened, each of them wrong with probability `level`.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
+    """
+    low = float(betaincinv(hits, trials - hits + 1, level)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, trials - hits, 1 - level)) if hits < trials else 1.0
 
 
 def block_sums(series: Floats, length: int) -> Floats:
@@ -153,7 +158,7 @@ def _refuted(hits: Floats, alarms: Floats, confidence: float) -> float:
     if affected < _FEWEST_AFFECTED:
         half = (1 + confidence) / 2
         least = lowest_mean(hits, half)
-        return max(0.0, math.log(least / highest_share(hits.size, affected, half))) if least > 0 else 0.0
+        return max(0.0, math.log(least / share_bounds(affected, hits.size, 1 - half)[1])) if least > 0 else 0.0
     low, high = 0.0, 60.0
     if not lowest_mean(hits - alarms, confidence) > 0:
         return 0.0

@@ -19,6 +19,7 @@ __all__ = [
     "Outputs",
     "SymbolOutputs",
     "known_every",
+    "laplace_noise",
     "release_counts",
     "release_symbols",
     "without",
@@ -125,11 +126,15 @@ def release_counts(
     stretches = zip([0, *edges], [*edges, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
     inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
-    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
-    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, first.size, len(groups)))
-    counts = (inside[first + length] - inside[first] + up - down).astype(np.int64)
+    counts = inside[first + length] - inside[first] + laplace_noise(scale, (first.size, len(groups)), generator)
     present = (states >= 0).astype(np.int64)
     return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)
+
+
+def laplace_noise(scale: Fraction, shape: tuple[int, ...], generator: np.random.Generator) -> Ints:
+    """Discrete Laplace noise, for simulations only: the difference of two geometric numbers of ratio exp(-1/scale)."""
+    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, *shape))
+    return np.asarray(up - down, dtype=np.int64)
 
 
 @dataclass(frozen=True)

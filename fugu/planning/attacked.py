@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,18 +15,22 @@ from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_e
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
 from fugu.planning.errors import PlanningError
 from fugu.planning.own_clock import states_by
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import Recorded
 
 __all__ = [
+    "Release",
     "StretchTrial",
     "Trial",
     "attack_policy",
     "attack_policy_stretches",
     "attack_published_stretches",
+    "attack_releases",
     "attacked_stretches",
+    "releases_of",
     "unknown_ticks",
 ]
 
@@ -67,49 +72,81 @@ def attack_policy(
         RecordingError: the recording cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    source, states, segments, releases = _released(policy, recording, options)
-    k = len(policy.discretiser.states)
+    source, states, segments, found = _released(policy, recording, options)
     chains = f"class of the policy ({policy.guarantee.adversary})"
-    for released, noise, epsilon, outputs in releases:
-        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        yield Trial(source, f"{k} states of the policy", chains, released, noise, epsilon, found)
+    yield from attack_releases(policy, source, chains, states, segments, found, known)
 
 
 def attack_policy_stretches(policy: Policy, recording: Recorded, options: ReadOptions) -> list[StretchTrial]:
     """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
-    source, states, segments, releases = _released(policy, recording, options)
-    alone = [(what, one) for what, _, _, one in releases if isinstance(one, SymbolOutputs) or one.beside is None]
-    return attack_published_stretches(policy, source, states, segments, alone)
+    return attack_published_stretches(policy, *_released(policy, recording, options))
 
 
-def _released(
-    policy: Policy, recording: Recorded, options: ReadOptions
-) -> tuple[str, Ints, Ints, list[tuple[str, float, float, Outputs]]]:
-    """The states of a recording, and what is released of them: a name, noise and epsilon about a tick of each."""
-    readings, states, segments = states_by(policy, recording, options)
-    names = policy.discretiser.states
-    generator, k = np.random.default_rng(1), len(names)
-    seen = None if policy.table is None else release_symbols(states, policy.table, generator)
-    releases: list[tuple[str, float, float, Outputs]] = []
+class Release(NamedTuple):
+    """Outputs of a policy, with a name, their noise (as of a `Trial`), and the epsilon about one tick."""
+
+    name: str
+    noise: float
+    epsilon: float
+    outputs: Outputs
+
+
+def releases_of(
+    policy: Policy, symbols: SymbolOutputs | None, counted: Callable[[Window], CountOutputs | None]
+) -> list[Release]:
+    """List all releases that can be attacked: symbols, each window whose counts share no tick, and these together.
+
+    `counted` gives the counts of a window, each time that it is asked.
+    """
+    found: list[Release] = []
     whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # what is attacked are ticks
-    if seen is not None:
-        noise = float(1 - seen.emission.diagonal().min()) if seen.emission.shape[1] == k else math.nan
-        releases.append(("symbols", noise, whole, seen))
+    if symbols is not None:
+        square = symbols.emission.shape[0] == symbols.emission.shape[1]
+        noise = float(1 - symbols.emission.diagonal().min()) if square else math.nan
+        found.append(Release("symbols", noise, whole, symbols))
     for window in policy.windows:
         if window.stride < window.length or counts is None or not window.query.additive:
             continue
-        scale, ticks = Fraction(window.scale), window.length
-        groups = window.groups(names)
-        alone = release_counts(states, segments, ticks, scale, groups, generator, k=k)
-        if not alone.counts.size:
+        if (alone := counted(window)) is None or not alone.counts.size:
             continue
-        releases.append((f"window {window.name}", float(scale), counts.epsilon(1), alone))
-        if seen is not None:
-            both = release_counts(states, segments, ticks, scale, groups, generator, k=k, beside=seen)
-            releases.append((f"symbols, {window.name}", float(scale), whole, both))
-    if not releases:
+        scale = float(Fraction(window.scale))
+        found.append(Release(f"window {window.name}", scale, counts.epsilon(1), alone))
+        if symbols is not None and (both := counted(window)) is not None:
+            found.append(Release(f"symbols, {window.name}", scale, whole, replace(both, beside=symbols)))
+    return found
+
+
+def attack_releases(
+    policy: Policy,
+    source: str,
+    chains: str,
+    states: Ints,
+    segments: Ints,
+    releases: Iterable[Release],
+    known: int | None,
+) -> Iterator[Trial]:
+    """Attack each release of (n,) states; attackers are given the true state of every `known`-th tick."""
+    for name, noise, epsilon, outputs in releases:
+        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
+        yield Trial(
+            source, f"{len(policy.discretiser.states)} states of the policy", chains, name, noise, epsilon, found
+        )
+
+
+def _released(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[str, Ints, Ints, list[Release]]:
+    """The name and states of a recording, their segments, and what would be released of them."""
+    readings, states, segments = states_by(policy, recording, options)
+    names, generator = policy.discretiser.states, np.random.default_rng(1)
+
+    def counted(window: Window) -> CountOutputs:
+        groups = window.groups(names)
+        return release_counts(states, segments, window.length, Fraction(window.scale), groups, generator, k=len(names))
+
+    symbols = None if policy.table is None else release_symbols(states, policy.table, generator)
+    found = releases_of(policy, symbols, counted)
+    if not found:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
-    return readings.source, states, segments, releases
+    return readings.source, states, segments, found
 
 
 class StretchTrial(NamedTuple):
@@ -138,13 +175,17 @@ class StretchTrial(NamedTuple):
 
 
 def attack_published_stretches(
-    policy: Policy, source: str, states: Ints, segments: Ints, released: Iterable[tuple[str, Outputs]]
+    policy: Policy, source: str, states: Ints, segments: Ints, releases: Iterable[Release]
 ) -> list[StretchTrial]:
-    """Attack what was released of (n,) states; nothing if the promise is about single ticks."""
+    """Attack each kind of output of (n,) states by itself; nothing if the promise is about single ticks."""
     if policy.guarantee.stretch_ticks == 1:
         return []
     unknown = unknown_ticks(policy, _FOLLOWED)
-    return [attacked_stretches(policy, source, what, states, segments, one, unknown, None) for what, one in released]
+    return [
+        attacked_stretches(policy, source, name, states, segments, outputs, unknown, None)
+        for name, _, _, outputs in releases
+        if isinstance(outputs, SymbolOutputs) or outputs.beside is None
+    ]
 
 
 def attacked_stretches(

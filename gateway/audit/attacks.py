@@ -1,27 +1,23 @@
 """Attacks on all that an audience may read of a tick: what epsilon is at least, beside what is promised and certified.
 
 Three attackers, each of whom supposes something else. One counts how often an event happens under two states, on a
-chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
-device and a gateway have really made (`attacked`). One takes draws for independent given the states
-(`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
-
-The count supposes nothing of how draws depend on each other. An event is chosen on simulated trials, and counted on
-others: that the likelihood ratio of all that is heard is above the threshold that promises the largest bound; for
-counts of pairs of symbols alone, or windows whose likelihood is too large, that a weighted sum of counts is.
+chain of the class that makes it worst: `fugu.attackers.events`. One takes draws for independent given the states
+(`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.attackers.witness`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
-from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods, paths, release
-from fugu.audit.witness import secret_pairs, told_by_tick, witness
+from fugu.attackers.evaluation import share_bounds
+from fugu.attackers.events import attacked, reach
+from fugu.attackers.mechanisms import Counted, Mechanism, Recorded, Simulated
+from fugu.attackers.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import Adversary
@@ -29,217 +25,10 @@ from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
 from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
-from gateway.audit.recordings import Recorded
 from gateway.releases.allowance import log_chance
 from gateway.releases.entries import Promise
 
-__all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
-
-
-_CHOOSING = 4000
-_WORK = 40_000_000
-_LEAST_TRIALS = 500
-_MOST_PAIRS = 12
-_MOST_CELLS = 4000
-_LARGEST = 700.0
-Statistic = Callable[[Heard], Floats]
-"""(trials,) numbers that are larger under the one state than under the other."""
-_FEWEST = 8
-_THRESHOLDS = 40
-
-
-class _Simulated:
-    """Draws by the probabilities of a table, and by the stated scales."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def symbols(self, states: Ints, source: Source) -> Ints:
-        """A symbol for each state of the chain, in the same shape."""
-        found = np.empty_like(states)
-        for x, distribution in enumerate(source.emission):
-            at = states == x
-            limits = np.cumsum(distribution)[:-1]
-            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
-        return found
-
-    def noise(self, count: Counted, trials: int) -> Ints:
-        """(trials,) noise of a count: the difference of two geometric numbers."""
-        up, down = self._generator.geometric(-np.expm1(-1 / float(count.scale)), (2, trials, count.terms))
-        return np.asarray((up - down).sum(axis=1), dtype=np.int64)
-
-
-class Event(NamedTuple):
-    """An event, counted in trials of each of two states: hits under the one, alarms under the other.
-
-    Epsilon is at least `least`; `states` is `None` if nothing could be counted; `ticks` were heard.
-    """
-
-    least: float
-    trials: int
-    hits: int
-    alarms: int
-    states: tuple[int, int] | None
-    chain: MarkovChain
-    ticks: int
-
-
-class _Chosen(NamedTuple):
-    promise: float
-    threshold: float
-    statistic: Statistic
-    made: Mechanism
-    chain: MarkovChain
-    pair: tuple[int, int]
-    trials: int
-
-
-def attacked(
-    mechanisms: Callable[[int], Mechanism],
-    chains: Sequence[MarkovChain],
-    generator: np.random.Generator,
-    trials: int,
-    recorded: Recorded | None,
-    level: float,
-    pairs: Container[tuple[int, int]] | None = None,
-) -> Event:
-    """The event that promises most, counted.
-
-    Args:
-        mechanisms: what is heard, by how many ticks on each side are.
-        chains: that paths are drawn of: one that promises most is taken.
-        trials: to count it on, of each of the two states; fewer where one takes long.
-        recorded: draws that were really made; `None` to simulate them.
-        level: the probability that the bound is wrong.
-        pairs: of states that are told apart; `None` for all.
-    """
-    best: _Chosen | None = None
-    for chain in chains:
-        far = reach(chain, 3.0)
-        for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
-            made = mechanisms(radius)
-            judged = _judged(made)
-            work = 1 if judged is None else judged.work
-            counted = min(trials, max(_LEAST_TRIALS, _WORK // work))
-            if recorded is not None:
-                counted = min(counted, recorded.trials(made, chain))
-            if not counted:
-                continue
-            for one in _candidates(made, chain, generator, counted, level, pairs):
-                if best is None or one.promise > best.promise:
-                    best = one
-    if best is None:
-        return Event(0.0, 0, 0, 0, None, chains[0], 0)
-    x, z = best.pair
-    made, counted = best.made, best.trials
-    drawn = [paths(best.chain, made, state, counted, generator) for state in (x, z)]
-    if recorded is not None:
-        counted = recorded.enough(made, *drawn)
-        recorded.rewind()
-    hits, alarms = (
-        int(
-            (best.statistic(release(made, states[:counted], recorded or _Simulated(generator))) >= best.threshold).sum()
-        )
-        for states in drawn
-    )
-    least = _least_epsilon(hits, counted, alarms, counted, level)
-    return Event(least, counted, hits, alarms, (x, z), best.chain, made.ticks)
-
-
-def reach(chain: MarkovChain, times: float) -> int:
-    """Ticks on each side that may tell of a tick: so many of the times in which the chain forgets."""
-    second = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
-    return max(2, math.ceil(times / max(1 - second, 1e-9)))
-
-
-def _candidates(
-    made: Mechanism,
-    chain: MarkovChain,
-    generator: np.random.Generator,
-    counted: int,
-    level: float,
-    among: Container[tuple[int, int]] | None,
-) -> Iterator[_Chosen]:
-    judged = _judged(made)
-    work = 1 if judged is None else judged.work
-    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
-    every = secret_pairs(made)
-    pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
-    heard = {
-        state: release(made, paths(chain, made, state, trials, generator), _Simulated(generator))
-        for state in dict.fromkeys(state for pair in pairs for state in pair)
-    }
-    logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
-    for x, z in pairs:
-        if judged is not None:
-            statistic: Statistic = _ratio(judged, chain, x, z)
-            under, other = (_clipped(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
-        else:
-            statistic, used = _weighted(heard[x], heard[z])
-            under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
-        threshold, promise = _best_threshold(under, other, counted, level)
-        yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
-
-
-def _best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
-    """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
-
-    `under` and `other` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
-    """
-    best, threshold = 0.0, math.inf
-    ordered = np.sort(other)
-    for one in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
-        share = float((under >= one).mean())
-        against = float(ordered.size - np.searchsorted(ordered, one)) / ordered.size
-        hits, alarms = int(share * trials), math.ceil(against * trials)
-        if share * under.size < _FEWEST:
-            break
-        found = _least_epsilon(hits, trials, alarms, trials, level)
-        if found > best:
-            best, threshold = found, float(one)
-    return threshold, best
-
-
-def _least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
-    """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
-
-    Hits are of trials under x, alarms of trials under x'; half of the level is given to each probability.
-
-    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
-    """
-    if hits == 0:
-        return 0.0
-    low = float(betaincinv(hits, of_hits - hits + 1, level / 2))
-    high = 1.0 if alarms == of_alarms else float(betaincinv(alarms + 1, of_alarms - alarms, 1 - level / 2))
-    return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
-
-
-def _judged(made: Mechanism) -> Mechanism | None:
-    """Outputs to attack: all that is heard, or the symbols if counts make it too large; `None` without any."""
-    if made.telling and made.cells <= _MOST_CELLS:
-        return made
-    return made._replace(counts=()) if any(one.heard for one in made.sources) else None
-
-
-def _ratio(made: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
-    def statistic(heard: Heard) -> Floats:
-        logs = log_likelihoods(made, chain, heard)
-        return _clipped(logs[:, x] - logs[:, z])
-
-    return statistic
-
-
-def _weighted(one: Heard, other: Heard) -> tuple[Statistic, int]:
-    """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
-    half = len(one.counts) // 2
-    under, against = one.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
-    spread = np.cov(under, rowvar=False) + np.cov(against, rowvar=False)
-    weights = np.linalg.lstsq(np.atleast_2d(spread), under.mean(axis=0) - against.mean(axis=0), rcond=None)[0]
-    return lambda heard: np.asarray(heard.counts @ weights), half
-
-
-def _clipped(logs: Floats) -> Floats:
-    return np.clip(logs, -_LARGEST, _LARGEST)
+__all__ = ["LEVEL", "Attacked", "attack_audiences"]
 
 
 _BISECTIONS = 60
@@ -292,12 +81,9 @@ def symbol_bounds(drawn: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
     """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
     symbols = max(int(own.max(initial=0)) for own in drawn) + 1
     each = level / (2 * len(drawn) * symbols)
-    low, high = np.zeros((len(drawn), symbols)), np.ones((len(drawn), symbols))
-    for x, own in enumerate(drawn):
-        for z, hits in enumerate(np.bincount(own, minlength=symbols)):
-            low[x, z] = betaincinv(hits, own.size - hits + 1, each) if hits else 0.0
-            high[x, z] = betaincinv(hits + 1, own.size - hits, 1 - each) if hits < own.size else 1.0
-    return low, high
+    counts = [np.bincount(own, minlength=symbols).tolist() for own in drawn]
+    bounds = np.array([[share_bounds(hits, sum(row), each) for hits in row] for row in counts])
+    return bounds[..., 0], bounds[..., 1]
 
 
 def largest_scale(noise: Ints, level: float) -> float:
@@ -469,7 +255,7 @@ def simulated(
     policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draws: int
 ) -> Recorded:
     """So many draws in each state, and of each count's noise, by the policy's own numbers."""
-    source, states = _Simulated(generator), len(policy.discretiser.states)
+    source, states = Simulated(generator), len(policy.discretiser.states)
     drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
         made = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.attackers.mechanisms import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError

@@ -1,20 +1,17 @@
 """Draws that a device and a gateway have really made, taken from what was published and what is known of it.
 
-Given the true state, a symbol is a draw of the table's row; given the true count, the rest is a draw of noise. Put on
-other paths, each used once, they are what the same device would have published of those. So the chain that makes a
-class worst is attacked with the randomness of the real device. The gateway counts symbols: where these are recorded,
-its noise is known without any truth.
+Put on other paths, the chain that makes a class worst is attacked with the randomness of the real device. The gateway
+counts symbols: where these are recorded, its noise is known without any truth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.attackers.mechanisms import Recorded
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -22,65 +19,14 @@ from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
 from fugu.planning.own_clock import Truth
-from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.mechanism import AuditError, Definition, windows
 from gateway.releases.statistics import two_valued
 
-__all__ = ["Message", "Recorded", "draws_of", "frames_of", "heard_topics", "placed", "read_messages"]
+__all__ = ["Message", "draws_of", "frames_of", "heard_topics", "placed", "read_messages"]
 
 
 _WHOLE = 1e-3
 """Largest distance of a count of symbols from a whole number, after the arithmetic of its estimate."""
-
-
-class Recorded:
-    """Draws by the state that they were made in, in their order, and noises by the name of their count."""
-
-    def __init__(self, drawn: Sequence[Ints], noises: Mapping[str, Ints]) -> None:
-        self.drawn, self.noises = tuple(drawn), dict(noises)
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Begin with the first draws again."""
-        self._symbols = [0] * len(self.drawn)
-        self._noise = dict.fromkeys(self.noises, 0)
-
-    def trials(self, made: Mechanism, chain: MarkovChain) -> int:
-        """About how many trials of each of two states the draws are enough for."""
-        most = min((self.noises[one.name].size // (2 * made.uses(one.name)) for one in made.counts), default=10**9)
-        for n in made.drawn:
-            assert chain.initial is not None
-            distribution = np.bincount(made.sources[n].shows, chain.initial)
-            needed = 2 * np.maximum(made.ticks * distribution, 1.0)
-            most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
-        return most
-
-    def enough(self, made: Mechanism, *states: Ints) -> int:
-        """For how many of the paths (trials, ticks) of each of some hypotheses the draws are enough."""
-        most = len(states[0])
-        for one in made.counts:
-            most = min(most, self.noises[one.name].size // (len(states) * made.uses(one.name)))
-        for n, (x, own) in product(made.drawn, enumerate(self.drawn)):
-            shown = np.array(made.sources[n].shows)
-            used = np.cumsum(sum((shown[each] == x).sum(axis=1) for each in states))
-            most = min(most, int(np.searchsorted(used, own.size, side="right")))
-        return most
-
-    def symbols(self, states: Ints, source: Source) -> Ints:
-        """A symbol for each state of the chain, in the same shape."""
-        found, shown = np.empty_like(states), np.array(source.shows)[states]
-        for x in range(len(self.drawn)):
-            at = shown == x
-            begin, number = self._symbols[x], int(at.sum())
-            found[at] = self.drawn[x][begin : begin + number]
-            self._symbols[x] += number
-        return found
-
-    def noise(self, count: Counted, trials: int) -> Ints:
-        """(trials,) noise of a count."""
-        begin = self._noise[count.name]
-        self._noise[count.name] += trials
-        return self.noises[count.name][begin : begin + trials]
 
 
 def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: Ints, begin: int) -> dict[str, Ints]:

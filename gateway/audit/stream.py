@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import attack
-from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
+from fugu.attackers.events import attacked, reach
+from fugu.attackers.mechanisms import Mechanism, Source, paths
+from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, PARTS
+from fugu.attackers.witness import told_by_tick, witness
 from fugu.audit.device import inside_distribution
-from fugu.audit.outputs import Mechanism, Source, paths
-from fugu.audit.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
@@ -29,12 +29,20 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.planning.attacked import StretchTrial, Trial, attack_published_stretches, attacked_stretches, unknown_ticks
+from fugu.planning.attacked import (
+    StretchTrial,
+    Trial,
+    attack_published_stretches,
+    attack_releases,
+    attacked_stretches,
+    releases_of,
+    unknown_ticks,
+)
 from fugu.planning.own_clock import Truth
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience
-from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
+from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
 from gateway.audit.recordings import Message, draws_of, frames_of, placed
 from gateway.audit.statement import Finding
@@ -161,17 +169,12 @@ def attack_stream(
     states, segments = numbered.at(np.arange(begin, end), loop=loop)
     if not (states >= 0).any():
         raise AuditError(f"{truth.source}: no reading has a state under this policy")
-    seen = _symbols(policy, frames, states, begin) if frames else None
-    trials = []
-    made = _outputs(policy, seen, counted, states, begin)
-    for what, noise, epsilon, outputs in made:
-        found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        named = f"{len(policy.discretiser.states)} states of the policy"
-        trials.append(Trial(truth.source, named, "what was published", what, noise, epsilon, found))
-    if not trials:
+    symbols = _symbols(policy, frames, states, begin) if frames else None
+    releases = releases_of(policy, symbols, lambda window: _counts(policy, window, counted, states, begin))
+    if not releases:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
-    alone = [(what, one) for what, _, _, one in made if isinstance(one, SymbolOutputs) or one.beside is None]
-    return trials, attack_published_stretches(policy, truth.source, states, segments, alone)
+    trials = attack_releases(policy, truth.source, "what was published", states, segments, releases, known)
+    return list(trials), attack_published_stretches(policy, truth.source, states, segments, releases)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:
@@ -186,44 +189,25 @@ def _symbols(policy: Policy, frames: Sequence[SymbolFrame], states: Ints, begin:
     return SymbolOutputs(np.where(states >= 0, symbols, -1), weights / weights.sum(axis=1, keepdims=True))
 
 
-def _outputs(
-    policy: Policy, seen: SymbolOutputs | None, counted: Sequence[WindowFrame], states: Ints, begin: int
-) -> list[tuple[str, float, float, Outputs]]:
-    found: list[tuple[str, float, float, Outputs]] = []
-    whole, counts = policy.bound().epsilon(1), policy.windows_bound()  # of these trials are ticks
-    if seen is not None:
-        square = seen.emission.shape[0] == seen.emission.shape[1]
-        noise = float(1 - seen.emission.diagonal().min()) if square else math.nan
-        found.append(("symbols", noise, whole, seen))
-    for window in policy.windows:
-        mine = {frame.index: frame for frame in counted if frame.window == window.name}
-        alone = _counts(policy, window, [mine[index] for index in sorted(mine)], states, begin)
-        if alone is None or counts is None:
-            continue
-        scale = float(Fraction(window.scale))
-        found.append((f"window {window.name}", scale, counts.epsilon(1), alone))
-        if seen is not None:
-            both = CountOutputs(**{**vars(alone), "beside": seen})
-            found.append((f"symbols, {window.name}", scale, whole, both))
-    return found
-
-
 def _counts(
-    policy: Policy, window: Window, frames: Sequence[WindowFrame], states: Ints, begin: int
+    policy: Policy, window: Window, counted: Sequence[WindowFrame], states: Ints, begin: int
 ) -> CountOutputs | None:
-    names = policy.discretiser.states
-    groups = window.groups(names)
+    """The counts of a window that have come, of those through which the device ran; `None` without any."""
+    frames = {frame.index: frame for frame in counted if frame.window == window.name}
     whole = [
-        frame for frame in frames if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
+        frame
+        for _, frame in sorted(frames.items())
+        if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
     ]
-    if window.stride < window.length or not whole or not window.query.additive:
+    if not whole:
         return None
+    names = policy.discretiser.states
     return CountOutputs(
         np.array([frame.counts for frame in whole], dtype=np.int64),
         np.array([frame.first - frame.shift - begin for frame in whole], dtype=np.int64),
         window.length,
         Fraction(window.scale),
-        groups,
+        window.groups(names),
         int(states.size),
         len(names),
         (states >= 0).astype(np.int64),

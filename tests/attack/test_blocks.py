@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.attackers.evaluation import block_sums, highest_share, lowest_mean, mean_interval
+from fugu.attackers.evaluation import block_sums, lowest_mean, mean_interval, share_bounds
 
 
 @pytest.mark.long
@@ -35,5 +35,5 @@ def test_blocks_are_means_of_all_numbers():
 def test_bounds_are_on_their_side():
     sums = np.random.default_rng(0).normal(1.0, 0.1, 32)
     assert 0.9 < lowest_mean(sums, 0.99) < sums.mean()
-    assert highest_share(32, 0, 0.95) == pytest.approx(1 - 0.05 ** (1 / 32))
-    assert highest_share(32, 32, 0.95) == 1.0
+    assert share_bounds(0, 32, 0.05) == (0.0, pytest.approx(1 - 0.05 ** (1 / 32)))
+    assert share_bounds(32, 32, 0.05) == (pytest.approx(0.05 ** (1 / 32)), 1.0)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
+from fugu.attackers.events import least_epsilon
+from fugu.attackers.mechanisms import Counted, Heard, Mechanism, Recorded, Source, log_likelihoods
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
@@ -25,9 +26,8 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.commands.audit import _not_listed as not_listed
 from gateway.audit.access import Audience, Listed, Rule, planned_audiences, read_access
 from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
-from gateway.audit.attacks import _least_epsilon as least_epsilon
 from gateway.audit.mechanism import released, windows
-from gateway.audit.recordings import Recorded, heard_topics, window_noise
+from gateway.audit.recordings import heard_topics, window_noise
 from gateway.audit.stream import _distribution_problems as distribution_problems
 from gateway.audit.stream import audit_stream
 from gateway.deployment.mosquitto import Account, access_list
@@ -109,9 +109,9 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
 def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
     generator, level, runs = np.random.default_rng(1), 0.05, 400
     hits, alarms = generator.binomial(500, 0.4, runs), generator.binomial(500, 0.4 / math.e, runs)
-    wrong = sum(least_epsilon(int(a), 500, int(b), 500, level) > 1 for a, b in zip(hits, alarms, strict=True))
+    wrong = sum(least_epsilon(int(a), int(b), 500, level) > 1 for a, b in zip(hits, alarms, strict=True))
     assert wrong <= runs * level
-    assert np.mean([least_epsilon(int(a), 500, int(b), 500, level) for a, b in zip(hits, alarms, strict=True)]) > 0.6
+    assert np.mean([least_epsilon(int(a), int(b), 500, level) for a, b in zip(hits, alarms, strict=True)]) > 0.6
     for scale in (0.7, 5.0, 90.0):
         up, down = generator.geometric(-math.expm1(-1 / scale), (2, runs, 100))
         found = np.array([largest_scale(own, level) for own in up - down])

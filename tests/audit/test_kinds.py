@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.audit.outputs import Counted, Mechanism, Source
-from fugu.audit.witness import witness
+from fugu.attackers.events import attacked
+from fugu.attackers.mechanisms import Counted, Mechanism, Source
+from fugu.attackers.witness import witness
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.guarantee import Guarantee, tick_ratios
@@ -24,7 +25,7 @@ from fugu.contract.windows import Window
 from fugu.places.composition import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
-from gateway.audit.attacks import Attacked, attack_audiences, attacked
+from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import attack_points
 from gateway.releases.config import ReleaseConfig

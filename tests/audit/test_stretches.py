@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fugu.attackers.mechanisms import Counted, Mechanism, Source, log_likelihoods, paths, release
 from fugu.attackers.outputs import CountOutputs, Outputs, release_counts, release_symbols
 from fugu.attackers.stretches import SECRETS
-from fugu.audit.outputs import Counted, Mechanism, Source, log_likelihoods, paths, release
-from fugu.audit.witness import witness
+from fugu.attackers.witness import witness
 from fugu.chains import simulate
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
@@ -24,7 +24,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
-from fugu.planning.attacked import attack_published_stretches
+from fugu.planning.attacked import Release, attack_published_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import tell_stream
@@ -163,10 +163,12 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     segments, rng = np.zeros_like(states), np.random.default_rng(2)
     drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
     outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
-    found = attack_published_stretches(policy, "truth", states, segments, [("window hour", outputs)])
+    found = attack_published_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
     assert found[0].attacks
     assert bool(stretch_findings(found)) == wrong
-    assert not attack_published_stretches(promised(policy, 1), "truth", states, segments, [("window hour", outputs)])
+    assert not attack_published_stretches(
+        promised(policy, 1), "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)]
+    )
 
 
 @pytest.mark.long
@@ -175,7 +177,9 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert policy.table is not None
     states = states_of(150)
     outputs = release_symbols(states, policy.table, np.random.default_rng(2))
-    (one,) = attack_published_stretches(policy, "truth", states, np.zeros_like(states), [("symbols", outputs)])
+    (one,) = attack_published_stretches(
+        policy, "truth", states, np.zeros_like(states), [Release("symbols", 0.0, 1.0, outputs)]
+    )
     assert not one.attacks
     assert one.why.startswith("too short: ")
 

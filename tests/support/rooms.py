@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "fugu.svg": set(),
     "fugu.privacy": {"fugu.contract", "fugu.chains"},
     "fugu.places": {*_NUMBERS, "fugu.svg"},
-    "fugu.attackers": {"fugu.contract", "fugu.chains"},
+    "fugu.attackers": {"fugu.contract", "fugu.chains", "fugu.privacy"},
     "fugu.recordings": {"fugu.contract", "fugu.host", "fugu.chains"},
     "fugu.planning": {*_NUMBERS, "fugu.host", "fugu.places", "fugu.attackers", "fugu.recordings"},
     "fugu.audit.exact": set(),

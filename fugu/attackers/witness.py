@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.audit.outputs import Mechanism
+from fugu.attackers.mechanisms import Mechanism
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 

@@ -2,22 +2,34 @@
 
 The likelihood adds up all paths and all counts that are under way: forward over the chain, with a count beside the
 state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols do
-not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.audit.witness` has it.
+not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.attackers.witness` has
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from fugu.attackers.outputs import laplace_noise
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["Counted", "Heard", "Mechanism", "Source", "log_likelihoods", "paths", "release"]
+__all__ = [
+    "Counted",
+    "Heard",
+    "Mechanism",
+    "Recorded",
+    "Simulated",
+    "Source",
+    "log_likelihoods",
+    "paths",
+    "release",
+]
 
 
 _CELLS = 4_000_000
@@ -120,14 +132,78 @@ class Heard(NamedTuple):
     counts: Ints
 
 
-class Randomness(Protocol):
-    """Where a device's draws come from."""
+class Simulated:
+    """Draws by the probabilities of a table, and by the stated scales."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
 
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
+        found = np.empty_like(states)
+        for x, distribution in enumerate(source.emission):
+            at = states == x
+            limits = np.cumsum(distribution)[:-1]
+            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+        return found
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
+        return np.asarray(laplace_noise(count.scale, (trials, count.terms), self._generator).sum(axis=1))
+
+
+class Recorded:
+    """Draws that were really made: by the state that they were made in, and noises by the name of their count.
+
+    Given the true state, a symbol is a draw of the table's row; given the true count, the rest is a draw of noise. Put
+    on other paths, each used once, they are what the same device would have published of those.
+    """
+
+    def __init__(self, drawn: Sequence[Ints], noises: Mapping[str, Ints]) -> None:
+        self.drawn, self.noises = tuple(drawn), dict(noises)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin with the first draws again."""
+        self._symbols = [0] * len(self.drawn)
+        self._noise = dict.fromkeys(self.noises, 0)
+
+    def trials(self, made: Mechanism, chain: MarkovChain) -> int:
+        """About how many trials of each of two states the draws are enough for."""
+        most = min((self.noises[one.name].size // (2 * made.uses(one.name)) for one in made.counts), default=10**9)
+        for n in made.drawn:
+            assert chain.initial is not None
+            distribution = np.bincount(made.sources[n].shows, chain.initial)
+            needed = 2 * np.maximum(made.ticks * distribution, 1.0)
+            most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
+        return most
+
+    def enough(self, made: Mechanism, *states: Ints) -> int:
+        """For how many of the paths (trials, ticks) of each of some hypotheses the draws are enough."""
+        most = len(states[0])
+        for one in made.counts:
+            most = min(most, self.noises[one.name].size // (len(states) * made.uses(one.name)))
+        for n, (x, own) in product(made.drawn, enumerate(self.drawn)):
+            shown = np.array(made.sources[n].shows)
+            used = np.cumsum(sum((shown[each] == x).sum(axis=1) for each in states))
+            most = min(most, int(np.searchsorted(used, own.size, side="right")))
+        return most
+
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+        found, shown = np.empty_like(states), np.array(source.shows)[states]
+        for x in range(len(self.drawn)):
+            at = shown == x
+            begin, number = self._symbols[x], int(at.sum())
+            found[at] = self.drawn[x][begin : begin + number]
+            self._symbols[x] += number
+        return found
+
+    def noise(self, count: Counted, trials: int) -> Ints:
+        """(trials,) noise of a count."""
+        begin = self._noise[count.name]
+        self._noise[count.name] += trials
+        return self.noises[count.name][begin : begin + trials]
 
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
@@ -164,7 +240,7 @@ def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -
     return np.asarray((generator.random(states.size)[:, None] >= edges[states]).sum(axis=1), dtype=np.int64)
 
 
-def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard:
+def release(mechanism: Mechanism, states: Ints, randomness: Simulated | Recorded) -> Heard:
     """Draw the outputs that are heard of paths (trials, ticks)."""
     symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
