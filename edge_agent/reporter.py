@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["BAD_KEY", "TOO_OLD", "join_fields", "split_fields"]
+__all__ = ["BAD_KEY", "TOO_OLD", "join_fields", "seal", "split_fields"]
 
 BAD_KEY, TOO_OLD = 3, 4
 _REPORT = b"fugu-edge/2/report\0"
@@ -25,7 +25,14 @@ _ML_KEM_BYTES = 1184
 
 def main() -> int:
     """Answer one request."""
-    helper, signed, signature, key, seed, header, count = split_fields(sys.stdin.buffer.read())
+    code, answer = seal(split_fields(sys.stdin.buffer.read()))
+    sys.stdout.buffer.write(join_fields(answer))
+    return code
+
+
+def seal(request: list[bytes]) -> tuple[int, list[bytes]]:
+    """Draw and encrypt masks: the exit code, and the fields of the answer if that is 0."""
+    helper, signed, signature, key, seed, header, count = request
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -33,7 +40,7 @@ def main() -> int:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
     except ImportError:
-        return TOO_OLD
+        return TOO_OLD, []
     try:
         Ed25519PublicKey.from_public_bytes(helper).verify(signature, signed)
         public = MLKEM768X25519PublicKey(
@@ -41,7 +48,7 @@ def main() -> int:
             X25519PublicKey.from_public_bytes(key[_ML_KEM_BYTES:]),
         )
     except (InvalidSignature, ValueError):
-        return BAD_KEY
+        return BAD_KEY, []
     answer = [b""] * 4
     if masks := os.urandom(8 * int.from_bytes(count, "big")):
         suite = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
@@ -49,8 +56,7 @@ def main() -> int:
         device = Ed25519PrivateKey.from_private_bytes(seed)
         member = device.public_key().public_bytes_raw()
         answer = [masks, member, ciphertext, device.sign(_REPORT + header + ciphertext)]
-    sys.stdout.buffer.write(join_fields(answer))
-    return 0
+    return 0, answer
 
 
 def join_fields(fields: list[bytes]) -> bytes:

@@ -50,7 +50,7 @@ _GROUPS = {
 COMMANDS = {
     "start": ("demo:start", "From a file or a topic to an agent, in a browser."),
     "try": ("demo:trial", "Try a recording of yours: plan, replay it, and see what leaves."),
-    "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
+    "demo": ("demo:demo", "Show the whole system: sleeping hearts, a walk, or a street."),
     "read": ("read:app", "Say what a recording is: its columns, times and gaps."),
     "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
     "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),

@@ -19,7 +19,7 @@ from fugu_cli.commands.plan_options import AutoOptions, TrialOptions
 from fugu_cli.connection import broker_of
 
 _KINDS = ("auto", "mosquitto", "embedded")
-_SHOWN = ("hearts", "walk")
+_SHOWN = ("hearts", "walk", "street")
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
 start = typer.Typer(rich_markup_mode=None, add_completion=False)
 trial = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -28,32 +28,40 @@ BrowserOption = Annotated[bool, Option(help="Open the page.")]
 
 @command(demo)
 def _demo(
-    what: Annotated[str, Argument(metavar="[hearts|walk]", help="Counts of three nights, or places.")] = "hearts",
+    what: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
     out: Annotated[
-        Path | None, Option(help="Folder for pictures, logs, and the walk's report.html (default: demo).")
+        Path | None, Option(help="Folder for pictures, logs, and the walk's report.html (default: demo, or demo-NAME).")
     ] = None,
     browser: Annotated[bool, Option(help="Open the page of hearts.")] = True,
     seconds: Annotated[float, Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
+    hours: Annotated[int, Option(min=1, max=24, help="The street ends after so many hours, a minute each.")] = 5,
     broker_kind: Annotated[str, Option(help="auto, mosquitto or embedded.")] = "auto",
 ) -> int:
-    """Show the whole system: sleeping hearts, or a walk.
+    """Show the whole system: sleeping hearts, a walk, or a street.
 
     With real processes and real MQTT, on this machine. Of hearts three recordings, as fugu try shows one of yours. Of a
-    walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and losses.
+    walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and losses. In a
+    street of sixty homes only the sum of each hour becomes known; homes are away, and one is killed now and then.
 
     \b
     examples:
       fugu demo
       fugu demo --no-browser --out /tmp/demo
       fugu demo walk --seconds 20
+      fugu demo street
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
     with _ending_in_order():
-        if one_of(what, "demo", _SHOWN) == "hearts":
+        shown = one_of(what, "demo", _SHOWN)
+        if shown == "hearts":
             from fugu_cli.demo.session import run
 
             return run(out or Path("demo"), kind, browser=browser)
+        if shown == "street":
+            from fugu_cli.demo.street import run as street
+
+            return street(out or Path("demo-street"), kind, hours)
         from fugu_cli.demo.location import run as walk
 
         return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)

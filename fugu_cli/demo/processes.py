@@ -19,7 +19,16 @@ from fugu.contract.errors import FuguError
 from fugu.host.toml_file import toml_lines
 from fugu_cli.view.terminal import say
 
-__all__ = ["STOP_SECONDS", "DemoError", "await_that", "find_mosquitto", "gateway", "start_broker", "subscriber"]
+__all__ = [
+    "STOP_SECONDS",
+    "DemoError",
+    "await_that",
+    "find_mosquitto",
+    "gateway",
+    "program",
+    "start_broker",
+    "subscriber",
+]
 
 
 _BROKER_SECONDS = 300.0
@@ -142,12 +151,14 @@ def _complete(file: Path) -> Callable[[], bool]:
 
 
 @contextmanager
-def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A `fugu` command in a process of its own; ended in order when the context ends."""
+def program(
+    module: str, arguments: Sequence[str], log: Path, output: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program, such as `fugu`, in a process of its own; ended in order when the context ends."""
     with ExitStack() as stack:
         errors = stack.enter_context(log.open("wb"))
         target = errors if output is None else stack.enter_context(output.open("wb"))
-        process = subprocess.Popen([sys.executable, "-m", "fugu", *arguments], stdout=target, stderr=errors)
+        process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=target, stderr=errors)
     try:
         yield process
         if _end(process, arguments[0], log) != 0:
@@ -178,13 +189,19 @@ def gateway(
     *,
     wait: bool = True,
     home_assistant: bool = False,
+    releases: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The gateway, which finds its policies in a folder's `policies`; `wait` until it has started."""
+    """The gateway, which finds its policies in a folder's `policies`; `wait` until it has started.
+
+    With `releases` the folder has a file `releases.toml`.
+    """
     file = folder / "gateway.toml"
     settings = {"fleet": fleet, "store": str(store.resolve()), "policies": "policies"}
     lines = toml_lines({**settings, "home_assistant": home_assistant})
+    if releases:
+        lines += toml_lines({"releases": "releases.toml"})
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
-    with _process(["gateway", "run", "--verbose", str(file)], None, log) as process:
+    with program("fugu", ["gateway", "run", "--verbose", str(file)], log) as process:
         if wait:
             await_that("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
         yield process
@@ -194,6 +211,6 @@ def gateway(
 def subscriber(port: int, fleet: str, readings: Path, out: Path) -> Iterator[None]:
     """A subscriber whose readings go to a file; when the context ends, it has read everything."""
     arguments = ["subscribe", "--fleet", fleet, "--broker", f"127.0.0.1:{port}", "--json"]
-    with _process(arguments, readings, out / "subscriber.log"):
+    with program("fugu", arguments, out / "subscriber.log", readings):
         yield
         await_that("the subscriber has read everything", _complete(readings), STOP_SECONDS)

@@ -1,0 +1,310 @@
+"""The street: sixty homes, a helper, a gateway and a broker, an hour of the recording in a minute.
+
+Six homes are agents, each a program with a folder of its own; one of them is killed in each hour, and begins anew. The
+others are simulated by one process. All go by the clock of this machine, on which a tick is a second and stands for a
+minute of the recording.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, Self
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from edge_agent.shares import device_key
+from firmware_sim.devices import simulate_recording
+from firmware_sim.homes import SimulatedHomes
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.envelope import Envelope
+from fugu.contract.errors import FuguError
+from fugu.contract.group_frames import Report, digits
+from fugu.contract.groups import SharedWindow
+from fugu.contract.policy import Policy
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.topics import parse_topic, topic_of
+from fugu.host.files import write_secret
+from fugu.host.toml_file import toml_lines
+from fugu.library.auto_words import error_words
+from fugu.library.streets import Street, street
+from fugu.mqtt import Broker, Link
+from fugu.recordings.options import ReadOptions
+from fugu.recordings.readings import read_readings
+from fugu_cli.demo.processes import DemoError, gateway, program, start_broker
+from fugu_cli.view.terminal import say
+from fugu_helper.config import read_config, root_of, signed_documents
+from fugu_helper.members import Members
+
+__all__ = ["run"]
+
+_GROUP = "street"
+_MONDAY = 1_772_409_600
+_MINUTES = ReadOptions(period=60.0)
+_HOMES, _AGENTS = 60, 6
+_DAY, _HOUR = 1440, 60
+_FIRST_HOUR = 6
+_AWAY = 0.1
+_READY_SECONDS = 30
+"""Until the first hour: all programs are up by then."""
+_DEADLINE = 6
+_PATIENCE_SECONDS = 45.0
+
+
+class Hour(NamedTuple):
+    """An hour that was released: of how many homes, what was told, what was true, and what habit says."""
+
+    number: int
+    homes: int
+    told: float
+    truth: float
+    habit: float
+
+
+def run(out: Path, broker: str, hours: int) -> int:
+    """Run a street for so many hours of the recording; returns 1 if a sum is missing.
+
+    Args:
+        out: folder for the processes' logs.
+        broker: "auto", "mosquitto" or "embedded".
+        hours: each is a minute.
+
+    Raises:
+        FuguError: a process does not start or ends early.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if find_spec("cryptography.hazmat.primitives.asymmetric.mlkem") is None:
+        raise DemoError("the installed cryptography has no MLKEM768_X25519: install 50 or newer")
+    recording = read_readings(Path(str(files("fugu") / "data/water_states.csv.gz")), _MINUTES)
+    days = np.array(recording.values, dtype=np.int64).reshape(-1, _DAY)
+    say(f"planning: {_HOMES} homes, an hour of each protected, from {len(days)} days of a household's water ...")
+    plan = _planned(days)
+    for sentence in plan.verdict[:4]:
+        say(sentence)
+    with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
+        port, name = stack.enter_context(start_broker(broker, out))
+        say(f"starting: {name}, helper, gateway and {_AGENTS} agents; hour 1 begins in {_READY_SECONDS} s")
+        scene = _Scene(Path(folder), Broker(port=port), plan, days, hours)
+        stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
+        watcher = stack.enter_context(_Watcher(scene))
+        for home in scene.agents:
+            stack.callback(home.end)
+            home.start()
+        stack.callback(scene.simulated.stop)
+        scene.simulated.start()
+        stack.enter_context(
+            gateway(port, "home", scene.folder, scene.folder / "store.sqlite", out / "gateway.log", releases=True)
+        )
+        seen = [hour for hour in _watched(scene, watcher) if hour is not None]
+    return _summary(scene, plan, seen)
+
+
+def _planned(days: Ints) -> Street:
+    """A plan by the recording with the times of any days from a Monday on: it has none."""
+    with TemporaryDirectory(prefix="fugu-street-") as folder:
+        file = Path(folder) / "water.csv"
+        write_secret(file, "time,state\n" + "".join(f"{_MONDAY + 60 * i},{x}\n" for i, x in enumerate(days.ravel())))
+        return street(file, _HOMES, protect="1h", stream="water", rows="samples")
+
+
+class _Agent:
+    """A home that is a program, with a folder of its own, whose owner has joined the group."""
+
+    def __init__(self, folder: Path, policy: Policy, states: Ints, broker: Broker, group: SharedWindow) -> None:
+        folder.mkdir()
+        self.name = policy.device
+        self._config, self._process = folder / "agent.toml", list[subprocess.Popen[bytes]]()
+        self._log = folder / "agent.log"
+        (folder / "policy.json").write_text(policy.to_json())
+        simulate_recording(folder / "readings.csv", policy, states.tolist())
+        most = {"epsilon": policy.guarantee.epsilon, "seconds": _HOUR}
+        helper = digits(bytes.fromhex(group.group.helper))
+        lines = toml_lines({"fleet": policy.fleet, "device": self.name, "outbox": "outbox.sqlite", "ceiling": most})
+        lines += ["[clock]", "trusted = true", "[broker]", *toml_lines({"port": broker.port})]
+        pin = {"name": group.name, "helper": helper, "honest": group.group.honest, "most": most}
+        lines += ["[[groups]]", *toml_lines(pin), "[[streams]]", 'policy = "policy.json"', "[streams.sensor]"]
+        lines += toml_lines({"kind": "replay", "file": "readings.csv", "loop": False})
+        self._config.write_text("\n".join([*lines, ""]))
+        key = Ed25519PrivateKey.from_private_bytes(device_key(folder / "outbox.sqlite"))
+        self.digits = digits(key.public_key().public_bytes_raw())
+
+    def start(self) -> None:
+        """Run the program."""
+        with self._log.open("ab") as log:
+            self._process.append(subprocess.Popen([sys.executable, "-m", "edge_agent", str(self._config)], stderr=log))
+
+    def end(self) -> None:
+        """Kill what runs, at once."""
+        for process in self._process:
+            process.kill()
+            process.wait()
+        self._process.clear()
+
+
+class _Scene:
+    """Files of helper, gateway and agents, and all homes with their states."""
+
+    def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int) -> None:
+        self.folder, self.broker, self.hours = folder, broker, hours
+        self._chance = random.Random(1)
+        first = _FIRST_HOUR * _HOUR
+        by_hour = days.reshape(len(days), -1, _HOUR).mean(axis=2)
+        self.habit: Floats = np.resize(by_hour.mean(axis=0), _FIRST_HOUR + hours)[_FIRST_HOUR:]
+        self.constant = float(np.median(by_hour.mean(axis=0)))
+        names = [f"home-{number}" for number in range(1, _HOMES + 1)]
+        needed = -(-(first + hours * _HOUR + _DAY) // _DAY)
+        self.states = {
+            name: np.concatenate([days[self._chance.randrange(len(days))] for _ in range(needed)])[first:]
+            for name in names
+        }
+        self.helper = folder / "helper" / "helper.toml"
+        self.group = self._signed(plan, int(time.time()) + _READY_SECONDS)
+        # On this clock a minute is a second: so is the stretch that is protected.
+        fast = plan.details._replace(period=1.0, question=replace(plan.details.question, protect=_HOUR))
+        policies = dict(zip(names, fast.policies(self.group, plan.whose, names), strict=True))
+        (folder / "policies").mkdir()
+        for name, policy in policies.items():
+            (folder / "policies" / f"{name}.json").write_text(policy.to_json())
+        (folder / "releases.toml").touch()
+        self.agents = [
+            _Agent(folder / name, policies[name], self.states[name], broker, self.group) for name in names[:_AGENTS]
+        ]
+        rest = {name: self.states[name].tolist() for name in names[_AGENTS:]}
+        self.simulated = SimulatedHomes(broker, self.group.group, rest, away=_AWAY)
+        members = Members(folder / "helper" / "members")
+        for name, text in {**{home.name: home.digits for home in self.agents}, **self.simulated.digits}.items():
+            members.admit(name, text)
+
+    def victim(self) -> _Agent:
+        """Any of the agents."""
+        return self._chance.choice(self.agents)
+
+    def counted(self, name: str, number: int) -> int:
+        """Count an hour of a home."""
+        return int(self.states[name][number * _HOUR : (number + 1) * _HOUR].sum())
+
+    def begins(self, number: int) -> float:
+        """Begin of an hour, in Unix seconds."""
+        return self.group.group.begins_us(number) / 1e6
+
+    def _signed(self, plan: Street, epoch: int) -> SharedWindow:
+        """The helper's folder, and the document that its key has signed."""
+        fields = plan.details.fields(_GROUP, "water", epoch) | {"period_us": 1_000_000, "deadline": _DEADLINE}
+        self.helper.parent.mkdir(mode=0o700)
+        write_secret(self.helper.parent / "root.key", os.urandom(32))
+        lines = ['fleet = "home"', "[broker]", *toml_lines({"port": self.broker.port}), "[[groups]]"]
+        self.helper.write_text("\n".join([*lines, *toml_lines(fields), ""]))
+        config = read_config(self.helper)
+        documents = signed_documents(config, root_of(self.helper.parent / config.root))[_GROUP]
+        return SharedWindow.of(Envelope.decode(documents[0][1]))
+
+
+class _Watcher:
+    """A subscriber to what the broker passes on: which homes report, and the sums that are released."""
+
+    def __init__(self, scene: _Scene) -> None:
+        self.reports: dict[int, set[str]] = defaultdict(set)
+        self.sums: dict[int, ReleaseFrame] = {}
+        topics = topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP)
+        self._link = Link(scene.broker, client_id="watcher", subscriptions=topics, on_message=self._arrived)
+
+    def __enter__(self) -> Self:
+        self._link.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._link.stop()
+
+    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
+        try:
+            place = parse_topic(topic)
+            if place.kind == "report":
+                self.reports[Report.decode(payload).number].add(place.device)
+            elif payload:
+                frame = ReleaseFrame.decode(payload)
+                self.sums[frame.first // frame.length] = frame
+        except FuguError:
+            return
+
+
+def _watched(scene: _Scene, watcher: _Watcher) -> Iterator[Hour | None]:
+    """Kill an agent in each hour, and say each sum when it comes; `None` for one that does not."""
+    for number in range(scene.hours):
+        _wait_until(scene.begins(number) + _HOUR / 4)
+        victim = scene.victim()
+        victim.end()
+        say(f"{_clock(number, 15)} {victim.name} is killed, and begins anew")
+        victim.start()
+        if number:
+            yield _told(scene, watcher, number - 1)
+    _wait_until(scene.begins(scene.hours) + _DEADLINE)
+    yield _told(scene, watcher, scene.hours - 1)
+
+
+def _told(scene: _Scene, watcher: _Watcher, number: int) -> Hour | None:
+    """Wait for a sum, and hold it against what was true; `None` if it does not come."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while number not in watcher.sums and time.monotonic() < deadline:
+        time.sleep(0.1)
+    frame, homes = watcher.sums.get(number), watcher.reports[number]
+    when = f"{_clock(number)} to {_clock(number + 1)}"
+    if frame is None:
+        say(f"{when}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed")
+        return None
+    if frame.devices != len(homes):
+        say(f"{when}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late")
+        return None
+    true = sum(scene.counted(name, number) for name in homes) / frame.observed
+    hour = Hour(number, len(homes), frame.values[0] / frame.observed, true, float(scene.habit[number]))
+    say(
+        f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time (in truth {hour.truth:.1%}: off by "
+        f"{error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
+    )
+    return hour
+
+
+def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
+    """Say the two verdicts, and what the site and the helper saw; 1 if a sum is missing."""
+    if not seen:
+        raise DemoError("no sum has come")
+    off, guess, habit = (
+        float(np.mean([abs(value - hour.truth) for hour, value in zip(seen, values, strict=True)]))
+        for values in ([hour.told for hour in seen], [scene.constant] * len(seen), [hour.habit for hour in seen])
+    )
+    useful = "Useful" if 2 * off <= guess else "Not useful in these hours"
+    many = "s" if len(seen) > 1 else ""
+    say(
+        f"\n{useful}: {len(seen)} sum{many}, off by {error_words(off)} on average; guessing is off by "
+        f"{error_words(guess)}, and habit by {error_words(habit)}.",
+        style="bold",
+    )
+    say(plan.verdict[1], style="bold")
+    shares = [share for hour in seen for share in scene.simulated.shares.get(hour.number, {}).values()]
+    exact = sum(not share for share in shares)
+    say(
+        f"The site saw random numbers of each home, and so did the helper. Had both worked together, they would have "
+        f"seen the exact count in {exact} of {len(shares)} reports: those whose share of noise is 0."
+    )
+    if lost := scene.hours - len(seen):
+        say(f"missing: {lost} of {scene.hours} sums")
+    return 1 if lost else 0
+
+
+def _clock(number: int, minute: int = 0) -> str:
+    return f"{(_FIRST_HOUR + number) % 24:02}:{minute:02}"
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.time()))
