@@ -65,6 +65,7 @@ bench:
 	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/ingest.py
 	.venv/bin/python benchmarks/flood.py
+	.venv/bin/python benchmarks/start.py
 	.venv/bin/python benchmarks/scale.py
 	.venv/bin/python benchmarks/broker.py
 	.venv/bin/python benchmarks/postgres.py

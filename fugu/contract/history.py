@@ -81,11 +81,11 @@ def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = Non
 
 
 def quiet_from(
-    history: History, chains: Sequence[ChainClass], loud: int, excess: Fraction, slack: Fraction
+    history: History, chains: Sequence[ChainClass], loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
     """The first tick at which charges up to tick `loud` leak no more than a slack; None if they always do.
 
-    `excess`: by how much a tick's charge is above what is allowed now, in nats.
+    `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
     needed = 0
     with localcontext(CONTEXT):
@@ -93,7 +93,9 @@ def quiet_from(
             if odds is None:
                 return None
             root = as_decimal(odds).sqrt()
-            kappa, most = (root - 1) / (root + 1), min(as_decimal(excess) * (root - 1) / 2, 2 * root.ln())
+            kappa, most = (root - 1) / (root + 1), 2 * root.ln()
+            if excess is not None:
+                most = min(most, as_decimal(excess) * (root - 1) / 2)
             if most:
                 ticks = _least(partial(_faded, kappa, most, as_decimal(slack)))
                 if ticks is None:

@@ -128,7 +128,11 @@ def audit_ledger(
     told: dict[Key, list[Told]] = defaultdict(list)
     for one in found.told:
         told[one.key].append(one)
-    after = {key: list(_after_louder(several, history)) for key, several in sorted(told.items())}
+    moving = _moving(found.told)
+    after: dict[Key, list[tuple[Told, bool]]] = {}
+    for key, several in sorted(told.items()):
+        beside = [one for stream in moving[key[:2]] for one in told.get(Key(*stream, key.audience), ())]
+        after[key] = [_after_louder(one, beside, history) for one in several]
     streams = tuple(
         max((_with_slack(_stream_loss(one), leaks=leaks) for one, leaks in several), key=_excess)
         for several in after.values()
@@ -178,25 +182,26 @@ def _amount(epsilon: float | None) -> str:
     return "without bound" if epsilon is None else f"{epsilon:.10g}"
 
 
-def _after_louder(told: Sequence[Told], history: Histories | None) -> Iterator[tuple[Told, bool]]:
-    """Give what was told under each allowance of an account, in order, and if a slack is to be added for ticks before.
+def _after_louder(alone: Told, every: Sequence[Told], history: Histories | None) -> tuple[Told, bool]:
+    """Give what was told under an allowance, and if a slack is to be added for louder ticks before.
 
-    Louder ticks leak over a change. Where those before are not known to be far enough, all count as such, and always
-    where louder ones follow: no release waits for these.
+    `every` has what the audience was told of the stream, and of those that move with it, under all allowances. Louder
+    ticks leak over a change. Where those before are not known to be far enough, all count as such, and always where
+    louder ones follow: no release waits for these.
     """
-    for number, alone in enumerate(told):
-        most = max(each.charge for each in told[number:])
-        one = alone if most == alone.charge else alone._replace(charge=most, runs=())
-        louder = [before for before in told[:number] if before.charge > one.charge]
-        if not louder:
-            yield one, False
-        elif one.mechanism == "chain" and history is not None and _far_enough(one, louder, history):
-            yield one, True
-        else:
-            yield one._replace(charge=max(before.charge for before in louder), runs=()), False
+    most = max(each.charge for each in every if each.after >= alone.after)
+    one = alone if most == alone.charge else alone._replace(charge=most, runs=())
+    louder = [before for before in every if before.after < one.after and before.charge > one.charge]
+    if not louder:
+        return one, False
+    if one.mechanism == "chain" and history is not None and _far_enough(one, louder, history):
+        return one, True
+    return one._replace(charge=max(before.charge for before in louder), runs=()), False
 
 
 def _far_enough(told: Told, louder: Sequence[Told], history: Histories) -> bool:
+    if any(before.key.device != told.key.device and (before.shifted or told.shifted) for before in louder):
+        return False  # nobody knows which numbers fall together
     excess = Fraction(max(before.charge for before in louder) - told.charge, PER_NAT)
     slack, loud = SLACK * Fraction(told.promise.epsilon), max(before.last for before in louder)
     try:

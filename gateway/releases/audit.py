@@ -339,6 +339,8 @@ class Told(NamedTuple):
         runs: all charges of the account, if nothing else counts for it: no base, no other stream, no other allowance
             that anything was told under, no clock that was set. Else empty.
         first, last: of the ticks that were told of while the allowance was in force.
+        after: the entry after which it was.
+        shifted: whether the device's clock was ever set.
     """
 
     key: Key
@@ -352,6 +354,8 @@ class Told(NamedTuple):
     runs: tuple[ChargedTicks, ...]
     first: int = -1
     last: int = -1
+    after: int = 0
+    shifted: bool = False
 
 
 class Audit(NamedTuple):
@@ -394,7 +398,7 @@ class _Account:
 
     def history(self) -> list[Told]:
         """The releases under each allowance, with all charges if there is nothing else."""
-        told = [one for one in self.told if one.charge >= 0]
+        told = [one._replace(shifted=self.shifted) for one in self.told if one.charge >= 0]
         if len(told) == 1 and not (told[0].base or self.together or self.shifted):
             return [told[0]._replace(runs=tuple(self.runs))]
         return told
@@ -442,7 +446,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         shifts[group, device] = shift
     together = _Together(rows, accounts.values())
     together.change(0)
-    problems += _change(accounts, changes.pop(0, []), policies)
+    problems += _change(accounts, changes.pop(0, []), policies, 0)
     for expected, row in enumerate(rows.entries(), start=1):
         number, audience, stream = (row[k] for k in ("number", "audience", "stream"))
         exclusive = row["exclusive"]
@@ -490,7 +494,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
         together.change(number)
-        problems += _change(accounts, changes.pop(number, []), policies)
+        problems += _change(accounts, changes.pop(number, []), policies, number)
     return problems
 
 
@@ -552,7 +556,7 @@ class _Together:
         return [self._accounts[one] for one in keys if one in self._accounts]
 
 
-def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies) -> list[str]:
+def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies, after: int) -> list[str]:
     problems = []
     for number, allowance, base, mechanism, epsilon, adversary, seconds, period_us, chains in changes:
         if number in accounts:
@@ -561,7 +565,8 @@ def _change(accounts: dict[int, _Account], changes: list[_Row], policies: Truste
             promise = Promise(epsilon, adversary, seconds)
             problem = allowance_problem(allowance, mechanism, promise, period_us, chains)
             account.named = streams_charged(chains, account.key.device)
-            account.told.append(Told(account.key, mechanism, promise, period_us, chains, base, -1, -1, ()))
+            told = Told(account.key, mechanism, promise, period_us, chains, base, -1, -1, (), after=after)
+            account.told.append(told)
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []

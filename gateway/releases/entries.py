@@ -44,6 +44,7 @@ __all__ = [
     "Key",
     "LedgerError",
     "LedgerRows",
+    "Louder",
     "Promise",
     "Release",
     "State",
@@ -53,6 +54,7 @@ __all__ = [
     "clipped",
     "digest",
     "inputs_digest",
+    "last_above",
     "named_streams",
     "nats",
     "overlay",
@@ -171,8 +173,19 @@ def peak(runs: Sequence[ChargedTicks]) -> int:
 
 def peak_of_sum(runs: Iterable[ChargedTicks]) -> int:
     """The largest sum of the charges of a tick, of runs that may overlap."""
-    changes = sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
-    return max(accumulate((charge for _, charge in changes), initial=0))
+    return max(accumulate((charge for _, charge in _changes(runs)), initial=0))
+
+
+def last_above(runs: Iterable[ChargedTicks], limit: int) -> int:
+    """The last tick whose charges add up to more than a limit, of runs that may overlap; -1 if there is none."""
+    changes = _changes(runs)
+    sums = accumulate(charge for _, charge in changes)
+    ends = (tick for tick, _ in changes[1:])
+    return max((end - 1 for end, charge in zip(ends, sums, strict=False) if charge > limit), default=-1)
+
+
+def _changes(runs: Iterable[ChargedTicks]) -> list[tuple[int, int]]:
+    return sorted(change for run in runs for change in ((run.first, run.charge), (run.last + 1, -run.charge)))
 
 
 def _append(runs: list[ChargedTicks], run: ChargedTicks) -> None:
@@ -252,6 +265,18 @@ class Allowance(NamedTuple):
     period_us: int
     mechanism: Mechanism
     chains: tuple[ChainClass, ...]
+
+
+class Louder(NamedTuple):
+    """Ticks of a stream of which an audience was told more than it may be told now.
+
+    Attributes:
+        last: the last of them, as its device numbers it.
+        excess: how much more that was at most; `None` if the ledger has lost what was charged.
+    """
+
+    last: int
+    excess: int | None
 
 
 class Account(NamedTuple):
@@ -427,7 +452,11 @@ CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROW
 CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL, not_before_us INTEGER NOT NULL);
 INSERT INTO binding VALUES (lower(hex(randomblob(16))), '', 0);
 CREATE TABLE beginnings (
-    device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
+    device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, uncharged INTEGER NOT NULL,
+    PRIMARY KEY (device, stream)) WITHOUT ROWID;
+CREATE TABLE outlived (
+    device TEXT NOT NULL, stream TEXT NOT NULL, class INTEGER NOT NULL, period_us INTEGER NOT NULL,
+    PRIMARY KEY (device, stream, class, period_us)) WITHOUT ROWID;
 """
 KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
 _ENTRY = (*Entry._fields, "in_group", "question", "inputs", "inputs_digest")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, get_args
 
 import numpy as np
 
 from fugu.chains.arrays import Ints
+from fugu.contract.chains import ChainClass
 from fugu.contract.history import Dated, with_slack
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
@@ -32,7 +33,7 @@ from gateway.releases.entries import (
 from gateway.releases.inputs import Question
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 
-__all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
+__all__ = ["Counted", "Job", "Past", "allowances", "answers", "jobs", "release_window", "streams_together"]
 
 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
@@ -65,6 +66,19 @@ def together_with(groups: list[frozenset[Stream]], device: str, stream: str) -> 
     return next((each for each in groups if own in each), frozenset([own]))
 
 
+class Past(NamedTuple):
+    """Facts of streams that policies do not say.
+
+    Attributes:
+        classes: classes with periods that were in force when a store may have been lost.
+        lost: whether charges may be.
+    """
+
+    classes: frozenset[tuple[ChainClass, int]] = frozenset()
+    lost: bool = False
+
+
+_NO_PAST = Past()
 _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6
 
@@ -238,18 +252,20 @@ def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
     return max(allowed, key=lambda name: allowed[name])
 
 
-def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechanism) -> int:
-    """The least that any of them allows, for the most ticks that a stretch has by any of them.
+def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechanism, past: Past = _NO_PAST) -> int:
+    """The least that any class allows, for the most ticks that a stretch has by any of them.
 
-    Where they differ, a part of epsilon is left to what leaks over a change.
+    A part of epsilon is left to what leaks over a change, unless there was none.
     """
-    ticks = audience.promise.ticks(min(policy.clock.period_us for policy in policies))
+    classes = {(policy.chains, policy.clock.period_us) for policy in policies}.union(past.classes)
+    ticks = audience.promise.ticks(min(period for _, period in classes))
 
     def allowed(epsilon: float) -> set[int]:
-        return {allowance(one.chains, epsilon, audience.adversary, mechanism, ticks) for one in policies}
+        return {allowance(chains, epsilon, audience.adversary, mechanism, ticks) for chains, _ in classes}
 
     every = allowed(audience.epsilon)
-    return min(every if len(every) == 1 else allowed(with_slack(audience.epsilon)))
+    unchanged = len(every) == 1 and len({period for _, period in classes}) == 1 and not past.lost
+    return min(every if unchanged else allowed(with_slack(audience.epsilon)))
 
 
 def _check_alone(job: Job, catalogue: Catalogue) -> None:
@@ -316,7 +332,10 @@ def _site(name: str, counted: Sequence[Counted]) -> tuple[Audience, int]:
 
 
 def allowances(
-    config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue
+    config: ReleaseConfig,
+    made: Iterable[Job],
+    catalogue: Catalogue,
+    past: Callable[[Iterable[Stream]], Past] = lambda _streams: _NO_PAST,
 ) -> tuple[list[Allowance], dict[str, str]]:
     """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
 
@@ -339,14 +358,15 @@ def allowances(
         if not catalogue.charged(device, stream):  # nothing that could be told, and no tick to be charged for it
             continue
         base = sum(max(units_above(one.window_rate) for one in catalogue.charged(*member)) for member in members)
+        before = past(members)
         try:
-            most = _allowance(policies, audience, mechanism)
+            most = _allowance(policies, audience, mechanism, before)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, most, base):
             impossible |= dict.fromkeys(names, problem)
-        chains = tuple(dict.fromkeys(policy.chains for policy in policies))
-        period = min(policy.clock.period_us for policy in policies)
+        classes = [*((policy.chains, policy.clock.period_us) for policy in policies), *before.classes]
+        chains, period = tuple(dict.fromkeys(each for each, _ in classes)), min(each for _, each in classes)
         found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
     return found, impossible

@@ -32,6 +32,7 @@ from gateway.releases.entries import (
     Key,
     LedgerError,
     LedgerRows,
+    Louder,
     Promise,
     Release,
     State,
@@ -40,6 +41,7 @@ from gateway.releases.entries import (
     clipped,
     digest,
     inputs_digest,
+    last_above,
     nats,
     overlay,
     peak,
@@ -172,6 +174,10 @@ class Ledger:
         rows = self._db.execute("SELECT DISTINCT device, stream FROM intact_together WHERE name=?", row)
         return str(row[0]), frozenset(map(tuple, rows))
 
+    def _members(self, streams: Iterable[Stream]) -> list[Stream]:
+        """Some streams, and all that share the charges of one of them."""
+        return sorted(frozenset[Stream]().union(*(self._together(*stream)[1] for stream in streams)))
+
     def _class(self, one: Allowance) -> int:
         chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
         self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
@@ -257,16 +263,20 @@ class Ledger:
 
     def _refuse_before(self, release: Release, device: str) -> None:
         """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
-        query = "SELECT first FROM intact_beginnings WHERE device=? AND stream=?"
         for member in self._together(device, release.stream)[1]:
-            row = self._one(query, *member)
+            begins, _ = self._beginning(member)
             first = release.first + (release.shifts.get(device, 0) if member[0] == device else 0)
-            if row and first < row[0]:
+            if first < begins:
                 last = first + release.last - release.first
                 raise LedgerError(
                     f"release {release.name}: ticks {first}..{last} are refused, because this ledger begins with tick "
-                    f"{row[0]} of stream {release.stream}: what was told before is not in it"
+                    f"{begins} of stream {release.stream}: what was told before is not in it"
                 )
+
+    def _beginning(self, stream: Stream) -> tuple[int, int]:
+        """The first tick that releases may hold, and the first of those whose charges are all known; 0 by default."""
+        row = self._one("SELECT first, uncharged FROM intact_beginnings WHERE (device, stream)=(?, ?)", *stream)
+        return (row[0], row[1]) if row else (0, 0)
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
         account, allowance, base, exclusive, mechanism, _, _ = self._account(key)
@@ -375,17 +385,31 @@ class Ledger:
         return int(self._one("SELECT not_before_us FROM intact_binding")[0])
 
     def begin(
-        self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str, not_before_us: int | None = None
+        self,
+        beginnings: Iterable[tuple[str, str, int]],
+        identity: str,
+        store: str,
+        not_before_us: int | None = None,
+        *,
+        complete: bool = True,
     ) -> None:
         """Become another ledger, of a store, that refuses releases before a first tick of each device and stream.
 
-        `not_before_us` replaces the property of that name, unless it is `None`.
+        `complete`: it has all charges of the ticks before. `not_before_us` replaces the property of that name, unless
+        it is `None`. Classes that are in force count from now on, whatever the store has forgotten.
         """
         with self.transaction():
             self._db.executemany(
-                "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT (device, stream) "
-                "DO UPDATE SET first=excluded.first WHERE beginnings.first<excluded.first",
-                list(beginnings),
+                "INSERT INTO beginnings VALUES (?, ?, ?, ?) ON CONFLICT (device, stream) "
+                "DO UPDATE SET first=CASE WHEN beginnings.first<excluded.first THEN excluded.first "
+                "ELSE beginnings.first END, uncharged=CASE WHEN beginnings.uncharged<excluded.uncharged "
+                "THEN excluded.uncharged ELSE beginnings.uncharged END",
+                [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings],
+            )
+            self._db.execute(
+                "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us FROM allowances "
+                "JOIN accounts ON account=accounts.id "
+                "WHERE serial IN (SELECT MAX(serial) FROM allowances GROUP BY account) ON CONFLICT DO NOTHING"
             )
             self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
             if not_before_us is not None:
@@ -393,9 +417,48 @@ class Ledger:
 
     def beginning(self, devices: Iterable[str], stream: str) -> int:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
-        query = "SELECT first FROM intact_beginnings WHERE device=? AND stream=?"
-        members = frozenset[Stream]().union(*(self._together(device, stream)[1] for device in devices))
-        return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
+        return max(self._beginning(member)[0] for member in self._members((device, stream) for device in devices))
+
+    def outlived(self, streams: Iterable[Stream]) -> list[tuple[str, int]]:
+        """Classes of chains as JSON, with periods, that streams and those that move with them had before `begin`."""
+        query = "SELECT chains, period_us FROM outlived JOIN classes ON class=classes.id WHERE (device, stream)=(?, ?)"
+        return [(row[0], row[1]) for member in self._members(streams) for row in self._db.execute(query, member)]
+
+    def lost_charges(self, streams: Iterable[Stream]) -> bool:
+        """True if streams, or those that move with them, may have been charged without a trace of it here."""
+        return bool(self.not_before_us) or any(self._beginning(member)[1] for member in self._members(streams))
+
+    def classes(self, key: Key) -> str:
+        """The classes of chains, as JSON, that an account's newest allowance is for."""
+        query = "SELECT chains FROM classes JOIN allowances ON class=classes.id WHERE account=? ORDER BY serial DESC"
+        return str(self._one(f"{query} LIMIT 1", self._account(key)[0])[0])
+
+    def louder(self, key: Key, ahead: int) -> list[Louder]:
+        """Find ticks of a stream, and of those that move with it, of which more was told than may be told now.
+
+        `ahead`: by how much its device's numbers are ahead of wall ticks. Where clocks were set, the largest charges of
+        devices count together.
+        """
+        found = []
+        members = self._together(key.device, key.stream)[1]
+        lost = [(self._beginning(member)[1], member[0] != key.device) for member in members]
+        if last := max(tick + (ahead if other else 0) for tick, other in lost if tick or not other):
+            found.append(Louder(last - 1, None))
+        own = self._account(key)
+        every = (own, *self._beside(key)[1])
+        query = "SELECT MAX(allowance), MAX(base) FROM intact_allowances WHERE account=?"
+        most, base = map(max, zip(*(self._one(query, row[0]) for row in every), strict=True))
+        clocks = self._by_clock(every)
+        above = sum(peak_of_sum(runs) for runs in clocks.values()) + base - own[1]
+        if above > 0 and most > own[1]:
+            others = (row for row in every if row[6] != key.device and self._runs(row[0]))
+            moved = {device if shifted else "" for *_, shifted, device in others}
+            lasts = (
+                last_above(runs, peak_of_sum(runs) - above) + (ahead if clock in moved else 0)
+                for clock, runs in clocks.items()
+            )
+            found.append(Louder(max(lasts), min(above, most - own[1])))
+        return found
 
     def newest_end_us(self) -> int:
         """Compute the end of the newest window that was released, in microseconds of Unix time; 0 without one."""
@@ -527,11 +590,15 @@ class Ledger:
         name, others = self._beside(account.key)
         if not others:
             return account._replace(together=name, spent_together=account.spent)
-        every = (self._account(account.key), *others)
-        by_clock: dict[str, list[ChargedTicks]] = {}
-        for one, *_, shifted, device in every:
-            by_clock.setdefault(device if shifted else "", []).extend(self._runs(one))
-        return account._replace(together=name, spent_together=sum(map(peak_of_sum, by_clock.values())))
+        clocks = self._by_clock((self._account(account.key), *others))
+        return account._replace(together=name, spent_together=sum(map(peak_of_sum, clocks.values())))
+
+    def _by_clock(self, accounts: Iterable[Any]) -> dict[str, list[ChargedTicks]]:
+        """The charges of accounts by device where its clock was set; those of all others together."""
+        clocks: dict[str, list[ChargedTicks]] = {}
+        for one, *_, shifted, device in accounts:
+            clocks.setdefault(device if shifted else "", []).extend(self._runs(one))
+        return clocks
 
     def _set_progress(self, name: str, following: int) -> None:
         query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"

@@ -27,6 +27,7 @@ from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,
     charge,
+    classes_of,
     counted_symbols,
     moved_by_all,
     smallest_scale,
@@ -40,6 +41,7 @@ from gateway.releases.entries import (
     Entry,
     Key,
     LedgerError,
+    Louder,
     Release,
     canonical,
     nats,
@@ -307,25 +309,31 @@ class Maker:
     def _refuse_loud(self, job: Job, release: Release) -> None:
         """Refuse ticks to which more leaks than the promise has room for, from before a policy that allows less.
 
-        Charges that were made cannot be undone. Raises ReleaseError with the tick from which on they are far enough.
+        Charges that were made cannot be undone. What a lost ledger had charged may be anything. Raises ReleaseError
+        with the tick from which on all of that is far enough.
         """
+        since_us = max(0, self.ledger.not_before_us - job.clock.epoch_us)
         for device in release.charges:
-            account = self.ledger.account(Key(device, job.plan.stream, job.plan.audience))
-            first, room = release.first + release.shifts.get(device, 0), account.allowance - account.base
-            if account.spent_together <= room or not first:
+            key, ahead = Key(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
+            first, louder = release.first + ahead, self.ledger.louder(key, ahead)
+            if since_us:
+                louder.append(Louder(-(-since_us // job.clock.period_us) - 1 + ahead, None))
+            # The ledger itself refuses what lies before a border.
+            louder = [each for each in louder if each.excess is not None or each.last < first]
+            if not louder:
                 continue
-            loud = [run for run in self.ledger.spent(account.key, 0, first - 1) if run.charge > room]
-            if not loud:
-                continue
-            excess = Fraction(max(run.charge for run in loud) - room, PER_NAT)
-            chains = [policy.chains for policy in self.catalogue.charged(device, job.plan.stream)]
-            history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon)
-            since = quiet_from(history, chains, max(run.last for run in loud), excess, slack)
+            chains = classes_of(self.ledger.classes(key))
+            history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(louder)
+            since: int | None = 0
+            for last, excess in louder:
+                above = None if excess is None else Fraction(excess, PER_NAT)
+                far = quiet_from(history, chains, last, above, slack) if release.mechanism == "chain" else None
+                since = None if far is None or since is None else max(since, far)
             if since is None or first < since:
                 when = "never again" if since is None else f"again from tick {since} on"
                 raise ReleaseError(
                     f"release {job.name}: ticks {first}..{first + job.plan.length - 1} of {device}/{job.plan.stream} "
-                    f"are next to ticks of a policy that allowed more: it may be told of {when}"
+                    f"are next to ticks of which more was told, or may have been: it may be told of {when}"
                 )
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:

@@ -30,9 +30,10 @@ from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
+from gateway.releases.allowance import classes_of
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
-from gateway.releases.entries import KIND, Allowance, Entry, LedgerError, State
-from gateway.releases.jobs import Job, allowances, jobs, streams_together
+from gateway.releases.entries import KIND, Allowance, Entry, LedgerError, State, Stream
+from gateway.releases.jobs import Job, Past, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
 from gateway.releases.worth import not_useful
@@ -153,8 +154,11 @@ class ReleaseRecord:
         lasts = {(account.key.device, account.key.stream): -1 for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
             lasts[device, stream] = max(last, lasts.get((device, stream), -1))
+        _, known, entry = self._releases.charged()
+        complete = not entry or (ledger.identity == known and ledger.newest >= entry)
         identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
-        ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity, not_before_us)
+        begins = [(*key, last + 1) for key, last in lasts.items()]
+        ledger.begin(begins, identity, self.identity, not_before_us, complete=complete)
         with self._store.transaction():
             self._releases.begin(identity, ledger.newest)
         return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
@@ -290,7 +294,7 @@ def open_releases(
             alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
                 reader.check(plan, catalogue, alone)
-        return allowances(plan, wanted, catalogue)
+        return allowances(plan, wanted, catalogue, *([] if known is None else [partial(_past, known)]))
 
     useless = not_useful(wanted, renewed()[0], catalogue)
     record = ReleaseRecord(store)
@@ -313,6 +317,12 @@ def open_releases(
         opened.close()
         raise
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
+
+
+def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
+    several = list(streams)
+    classes = ((chains, period) for text, period in ledger.outlived(several) for chains in classes_of(text))
+    return Past(frozenset(classes), ledger.lost_charges(several))
 
 
 @contextmanager

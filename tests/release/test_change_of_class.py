@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, joint_loss
@@ -17,120 +17,148 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
 from tests.support.changing_noise import Array, leakages, stretch_losses
-from tests.support.release_scenes import Bench, scheduled
+from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import frames, policy
 
 NARROW, WIDE = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3)), BinaryChains(q=(0.05, 0.3), r=(0.05, 0.3))
 KEY = Key("watch", "hr", "public")
 
 
-def of_class(version: int, chains: BinaryChains) -> Policy:
-    return policy(version, chains=chains)
+def of_class(version: int, chains: ChainClass, stream: str = "hr") -> Policy:
+    return policy(version, chains=chains, stream=stream)
 
 
-def released(scene: Bench) -> list[int]:
+def same_states(chains: BinaryChains) -> JointChains:
+    """Two streams that always have the same state: what either tells is told of both."""
+    (q, _), (r, _) = chains.q, chains.r
+    streams = (Shown(name="hr", states=2, rate=1.5), Shown(name="steps", states=2, rate=1.5))
+    step = ((1 - q, q), (r, 1 - r))
+    return JointChains(streams=streams, period_us=1_000_000, shows=((0, 0), (1, 1)), transitions=(step,))
+
+
+def released(scene: Bench, stream: str = "hr") -> list[int]:
     scene.work()
-    return [frame.first for frame in scene.frames]
+    return [frame.first for frame in scene.frames if frame.stream == stream]
+
+
+def go_on(scene: Bench, *fleet: Policy) -> None:
+    """Start again with other policies."""
+    scene.ledger.close()
+    scene.fleet = scene.scene.policies = fleet
+    scene.scene.reopen()
+    scene.open()
+
+
+def losses(wide: float, *runs: tuple[int, float]) -> Array:
+    """True loss of each tick of a chain with q = r = `wide`, of runs of ticks with a charge in units each."""
+    steps = np.repeat([charge / PER_NAT for _, charge in runs], [ticks for ticks, _ in runs])[:, None].repeat(2, axis=1)
+    past, future = (leakages(wide, wide, some, "informed") for some in (steps, steps[::-1]))
+    return stretch_losses(past, future[::-1], steps, 1)
 
 
 def test_the_allowances_of_two_classes_leak_over_the_change() -> None:
     """Charges up to both allowances, one after the other: 1 was told, and far more lost."""
-    before, after = (allowance(chains, 1.0, "informed") / PER_NAT for chains in (NARROW, WIDE))
-    steps = np.array([(before, before)] * 300 + [(after, after)] * 300)
-    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
-    truth = stretch_losses(past, future[::-1], steps, 1)
-    assert truth[300] > 1.5
+    before, after = (allowance(chains, 1.0, "informed") for chains in (NARROW, WIDE))
+    assert losses(0.05, (300, before), (300, after))[300] > 1.5
 
 
-def test_after_a_wider_class_releases_stop_until_the_promise_is_true(tmp_path: Path) -> None:
-    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
-    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
-    scene.scene.record(*made[:4])
+def changed_class(folder: Path, stream: str) -> tuple[Bench, Key, int]:
+    """Tell of 60 ticks of `hr` by a class, and then of a stream by a wider one; its account, and its first tick."""
+    narrow, wide = (NARROW, WIDE) if stream == "hr" else map(same_states, (NARROW, WIDE))
+    names = sorted({"hr", stream})
+    fleet = [of_class(1, narrow, name) for name in names]
+    scene = Bench(folder, *(scheduled(name, stream=name) for name in names), fleet=(*fleet,))
+    scene.scene.record(*frames([20] * 4))
     assert released(scene) == [0, 20, 40]
     spent = scene.ledger.account(KEY).spent
-    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
-    scene.ledger.close()
-    scene.scene.policies = scene.fleet
-    scene.scene.reopen()
-    scene.open()
-    scene.scene.record(*made[4:])
-    allowed = scene.ledger.account(KEY).allowance
-    assert allowed < spent
-    since = released(scene)[3]
+    go_on(scene, *fleet, *(of_class(2, wide, name) for name in names))
+    if stream == "hr":
+        scene.scene.record(*frames([20] * 16, versions=[*[1] * 4, *[2] * 12])[4:])
+    else:
+        scene.scene.record(*frames([20] * 13, gaps=[60, *[0] * 12], versions=[2]), stream=stream)
+    key = KEY._replace(stream=stream)
+    assert scene.ledger.account(key).allowance < spent
+    assert joint_loss(wide, scene.ledger.account(key).allowance, "informed") <= 1.0 - 2**-10
+    return scene, key, released(scene, stream)[3 if stream == "hr" else 0]
+
+
+@pytest.mark.parametrize("stream", ["hr", "steps"])
+def test_after_a_wider_class_releases_stop_until_the_promise_is_true(
+    tmp_path: Path, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the stream that was told of, and of another that moves with it, of which nothing was told before."""
+    scene, key, since = changed_class(tmp_path, stream)
     assert 60 < since < 300
     assert scene.counters["releases_refused"] == (since - 60) // 20
-    steps = np.array([(spent / PER_NAT,) * 2] * 60 + [(0.0, 0.0)] * (since - 60) + [(allowed / PER_NAT,) * 2] * 2000)
-    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
-    truth = stretch_losses(past, future[::-1], steps, 1)
-    assert truth[since:].max() <= 1.0
-    assert joint_loss(WIDE, allowed, "informed") <= 1.0 - 2**-10
+    spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
+    assert losses(0.05, (60, spent), (since - 60, 0), (2000, allowed))[since:].max() <= 1.0
+    said = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
+    tick = int(said[-1].rpartition("again from tick ")[2].split()[0])
+    assert since - 20 < tick <= since
     scene.ledger.close()
 
 
-def test_the_refusal_names_the_tick(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
-    made = frames([20] * 6, versions=[1, 1, 2, 2, 2, 2])
-    scene.scene.record(*made[:2])
-    scene.work()
-    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
-    scene.ledger.close()
-    scene.scene.policies = scene.fleet
-    scene.scene.reopen()
-    scene.open()
-    scene.scene.record(*made[2:])
-    scene.work()
-    found = [record.getMessage() for record in caplog.records if "again from tick" in record.getMessage()]
-    assert found
-    tick = int(found[-1].rpartition("again from tick ")[2].split()[0])
-    assert tick > 40
-    assert math.isfinite(tick)
+def test_a_mechanism_whose_bound_is_none_of_the_chain_s_leakage_tells_nothing_more_after_a_wider_class(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = [of_class(version, BinaryChains(q=(q, q), r=(q, q))) for version, q in ((1, 0.2), (2, 0.05))]
+    quilts = scheduled(mechanism="mqm-exact")
+    scene = Bench(tmp_path, quilts, audiences=PUBLIC.replace("informed", "ignorant"), fleet=(fleet[0],))
+    made = frames([20] * 30, versions=[*[1] * 4, *[2] * 26])
+    scene.scene.record(*made[:4])
+    assert released(scene) == [0, 20, 40]
+    go_on(scene, *fleet)
+    scene.scene.record(*made[4:])
+    assert released(scene) == [0, 20, 40]
+    assert "it may be told of never again" in caplog.text
     scene.ledger.close()
 
 
-def audited(scene: Bench, *, with_store: bool) -> StreamLoss:
-    """Find with `fugu check ledger` how much the audience was told about the stream."""
+def audited(scene: Bench, *, with_store: bool, key: Key = KEY) -> StreamLoss:
+    """Find with `fugu check ledger` how much the audience was told about a stream."""
     with histories_in(scene.scene.path, "home") as histories:
-        (loss,) = audit_ledger(scene.ledger, history=histories if with_store else None).streams
-    return loss
+        every = audit_ledger(scene.ledger, history=histories if with_store else None).streams
+    return next(loss for loss in every if loss.key == key)
 
 
 @pytest.mark.parametrize("obeys", [True, False], ids=["releases stop", "releases go on"])
+@pytest.mark.parametrize("stream", ["hr", "steps"])
 def test_an_audit_counts_what_leaks_from_before_a_wider_class(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str, obeys: bool
 ) -> None:
     """With the store that knows which ticks were drawn; without one no tick lies between for certain."""
     if not obeys:
         monkeypatch.setattr(Maker, "_refuse_loud", lambda *_: None)
-    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
-    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
-    scene.scene.record(*made[:4])
-    released(scene)
-    assert audited(scene, with_store=True) == audited(scene, with_store=False)
-    scene.fleet = (of_class(1, NARROW), of_class(2, WIDE))
-    scene.ledger.close()
-    scene.scene.policies = scene.fleet
-    scene.scene.reopen()
-    scene.open()
-    scene.scene.record(*made[4:])
-    first = released(scene)[3]
-    spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(KEY).allowance
-    steps = np.array([(spent / PER_NAT,) * 2] * 60 + [(0.0, 0.0)] * (first - 60) + [(allowed / PER_NAT,) * 2] * 2000)
-    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
-    truth = stretch_losses(past, future[::-1], steps, 1)[first:].max()
-    found = audited(scene, with_store=True)
+    scene, key, first = changed_class(tmp_path, stream)
+    spent, allowed = scene.ledger.account(KEY).spent, scene.ledger.account(key).allowance
+    truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()
+    found = audited(scene, with_store=True, key=key)
     assert found.epsilon is not None
     assert truth <= found.epsilon
     assert found.wrong is not obeys
     assert (truth > 1.0) is not obeys
-    alone = audited(scene, with_store=False)
+    alone = audited(scene, with_store=False, key=key)
     assert alone.wrong
     assert alone.epsilon is not None
     assert truth <= alone.epsilon
     scene.ledger.close()
 
 
-def follow_narrower(scene: Bench) -> Array:
-    """Tell of a wide class, lose the store, resume, and tell of a narrow class; the charges of ticks."""
+PRESS = '[audiences.press]\nepsilon = 1.0\nadversary = "informed"\n'
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["allowances stay", "allowances grow"])
+def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
+    """A larger allowance would leak back to ticks of the wide class, which the lost store knew of alone.
+
+    Also for an audience that was told nothing of these ticks.
+    """
+    if not obeys:
+        monkeypatch.setattr(Ledger, "_least_told", lambda _self, _key, _before, wanted: wanted)
+        monkeypatch.setattr(Ledger, "outlived", lambda *_: [])
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     scene.scene.record(*frames([20] * 4))
     assert released(scene) == [0, 20, 40]
     spent = scene.ledger.account(KEY).spent
@@ -139,31 +167,61 @@ def follow_narrower(scene: Bench) -> Array:
     (scene.folder / "s.sqlite").unlink()
     assert resume_ledger(scene.folder / "l.sqlite", scene.folder / "s.sqlite") == [("watch", "hr", 60)]
     scene.fleet = scene.scene.policies = (of_class(2, NARROW),)
+    write_config(tmp_path, scheduled(), scheduled("news", "press"), audiences=PUBLIC + PRESS)
     scene.scene.open()
     scene.open()
     scene.scene.record(*frames([20] * 4, gaps=[60, 0, 0, 0], versions=[2]))
-    assert released(scene)[3:] == [60, 80, 100]
-    following = max(run.charge for run in scene.ledger.spent(KEY, 60, 119))
-    return np.repeat([spent / PER_NAT, following / PER_NAT], [60, 2000])[:, None].repeat(2, axis=1)
+    scene.work()
+    assert [(frame.audience, frame.first) for frame in scene.frames[3:]] == [
+        (audience, first) for first in (60, 80, 100) for audience in ("public", "press")
+    ]
+    for audience, before in (("public", spent), ("press", 0)):
+        following = scene.ledger.account(KEY._replace(audience=audience)).allowance
+        truth = losses(0.05, (60, before), (2000, following))[:60].max()
+        assert (truth > 1.0) is not obeys
+        if audience == "public":
+            for with_store in (True, False):
+                found = audited(scene, with_store=with_store)
+                assert found.epsilon is not None
+                assert truth <= found.epsilon
+                assert found.wrong is not obeys
+    scene.ledger.close()
 
 
-@pytest.mark.parametrize("obeys", [True, False], ids=["allowances stay", "allowances grow"])
-def test_a_narrower_class_that_follows_takes_nothing_from_what_was_told_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obeys: bool
+@pytest.mark.parametrize("obeys", [True, False], ids=["releases wait", "releases go on"])
+@pytest.mark.parametrize("after", [None, 59], ids=["ledger lost", "copies put back"])
+def test_after_a_lost_ledger_releases_wait_until_nothing_is_left_of_what_may_have_been_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int | None, obeys: bool
 ) -> None:
-    """A larger allowance would leak back to ticks of the wide class, which the lost store knew of alone."""
+    """Audiences may have been promised less, or told more: here by the class of an earlier policy."""
     if not obeys:
-        monkeypatch.setattr(Ledger, "_least_told", lambda _self, _key, _before, wanted: wanted)
-    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
+        monkeypatch.setattr(Maker, "_refuse_loud", lambda *_: None)
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, NARROW),))
+    if after is not None:
+        scene.ledger.close()
+        copy = (tmp_path / "l.sqlite").read_bytes()
+        scene.open()
+    scene.scene.record(*frames([20] * 4))
+    assert released(scene) == [0, 20, 40]
+    spent = scene.ledger.account(KEY).spent
+    scene.schedule._record.note(scene.ledger, 3)
+    scene.ledger.close()
+    scene.scene.store.close()
+    for path in tmp_path.glob("l.sqlite*" if after is None else "*.sqlite*"):
+        path.unlink()
+    if after is not None:
+        (tmp_path / "l.sqlite").write_bytes(copy)
+    begins = [("watch", "hr", 60 if after is None else 0)]
+    assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", after) == begins
+    scene.scene.open()
+    scene.open()
+    go_on(scene, of_class(1, NARROW), of_class(2, WIDE))
+    made = frames([20] * 16, versions=[*[1] * 4, *[2] * 12])
+    scene.scene.record(*(made[4:] if after is None else made))
+    first = released(scene)[0]
     allowed = scene.ledger.account(KEY).allowance
-    steps = follow_narrower(scene)
-    past, future = (leakages(0.05, 0.05, some, "informed") for some in (steps, steps[::-1]))
-    truth = stretch_losses(past, future[::-1], steps, 1)[:60].max()
+    truth = losses(0.05, (60, spent), (first - 60, 0), (2000, allowed))[first:].max()
+    assert (first > 60) is obeys
     assert (truth > 1.0) is not obeys
-    assert (scene.ledger.account(KEY).allowance == allowed) is obeys
-    for with_store in (True, False):
-        found = audited(scene, with_store=with_store)
-        assert found.epsilon is not None
-        assert truth <= found.epsilon
-        assert found.wrong is not obeys
+    assert joint_loss(WIDE, allowed, "informed") <= 1.0 - 2**-10
     scene.ledger.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import product
@@ -24,7 +25,7 @@ from gateway.deployment.mosquitto import Account, Settings
 from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
 from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Promise, Release, peak_of_sum, units_above
 from gateway.releases.ledger import Ledger
-from tests.support.ledgers import ALLOWED, FREE, charges_replayed, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of
 
 Floats = NDArray[np.float64]
@@ -300,6 +301,49 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
             assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
         ledger.close()
     assert taken > 40 < refused
+
+
+def test_no_tick_that_was_told_more_than_is_allowed_now_is_missed_whatever_the_clocks_do(tmp_path: Path) -> None:
+    """By brute force over all pairs of numbers, of 100 ticks whose numbers went ahead; exactly while none did."""
+    generator, loud, exact = random.Random(7), 0, 0
+    for case in range(40):
+        ledger = open_ledger(tmp_path / f"{case}.sqlite", "watch", "ring")
+        ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+        told: dict[str, Counter[int]] = {"watch": Counter(), "ring": Counter()}
+        shifts = dict.fromkeys(told, 0)
+        for _ in range(generator.randint(1, 6)):
+            device = generator.choice(list(told))
+            shifts[device] += generator.choice([0, 0, 0, 100]) if case % 2 else 0
+            first, part = generator.randrange(60), int(generator.choice([0.2, 0.4, 0.6]) * ALLOWED)
+            with suppress(LedgerError):
+                reserve(ledger, release(first, first + 4, part, device, shifts={device: shifts[device]}))
+                told[device].update({tick + shifts[device]: part for tick in range(first, first + 5)})
+        allow(ledger, "watch", "ring", allowance=(less := ALLOWED // 2))
+        own, other = told["watch"], told["ring"]
+        pairs = {(n, one + two) for n, one in own.items() for m, two in other.items() if n % 100 == m % 100}
+        ticks = {*pairs, *own.items(), *((m % 100 + shifts["watch"], charge) for m, charge in other.items())}
+        above = {(n, charge - less) for n, charge in ticks if charge > less}
+        found = ledger.louder(key(), shifts["watch"])
+        if above:
+            (one,) = found
+            assert one.last >= max(n for n, _ in above)
+            assert one.excess is not None
+            assert one.excess >= max(excess for _, excess in above)
+            loud += 1
+        if not any(shifts.values()):
+            exact += 1
+            assert found == ([(max(n for n, _ in above), max(excess for _, excess in above))] if above else [])
+        ledger.close()
+    assert loud > 10 < exact
+
+
+def test_a_stream_that_was_never_told_of_knows_what_its_neighbour_was_allowed(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "l.sqlite", "watch")
+    ledger.charge_together([(("watch", "hr"), ("ring", "hr"))], time_us=1)
+    reserve(ledger, release(0, 9, ALLOWED))
+    allow(ledger, "watch", "ring", allowance=ALLOWED // 3)
+    assert ledger.louder(key("ring"), 100) == [(109, ALLOWED - ALLOWED // 3)]  # its clock may have been set since
+    assert ledger.louder(key(), 100) == [(9, ALLOWED - ALLOWED // 3)]
 
 
 def guild(ledger: Ledger, *audiences: str) -> int:

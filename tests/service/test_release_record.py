@@ -22,6 +22,7 @@ from gateway.page.fleet_view import LedgerView
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
+from gateway.releases.statistics import ReleaseError
 from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto
@@ -158,7 +159,9 @@ def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: 
     for first in (0, 20, 39):
         with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
             released(site, first)
-    assert released(site, 40) == 2
+    with pytest.raises(ReleaseError, match="or may have been: it may be told of again from tick 65 on"):
+        released(site, 40)
+    assert released(site, 65) == 2
     assert "agrees" in fugu(*audit).out
     shutil.copy(site / "backup", site / "l.sqlite")  # which has two entries less, and another identity
     with pytest.raises(LedgerError, match="not the one that this store's releases were charged to"):
@@ -174,7 +177,9 @@ def test_a_missing_ledger_is_refused_and_not_made_anew(site: Path) -> None:
     assert resume_ledger(site / "l.sqlite", site / "s.sqlite") == [("watch", "hr", 20)]
     with pytest.raises(LedgerError, match="begins with tick 20"):
         released(site, 0)
-    assert released(site, 20) == 1
+    with pytest.raises(ReleaseError, match="again from tick 45 on"):
+        released(site, 44)
+    assert released(site, 45) == 1
 
 
 def test_a_replaced_ledger_is_refused(site: Path, tmp_path: Path) -> None:
@@ -232,7 +237,9 @@ def test_where_both_were_put_back_no_window_begins_before_the_time_that_the_oper
     assert resumed(fugu, site).out.count(limit) == 1  # it stays
     with pytest.raises(LedgerError, match=limit):
         released(site, 20)
-    assert released(site, 40) == 2
+    with pytest.raises(ReleaseError, match="again from tick 65 on"):
+        released(site, 64)
+    assert released(site, 65) == 2
     assert "agrees" in fugu("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite").out
 
 
@@ -286,7 +293,7 @@ def test_a_time_is_lowered_to_any_that_is_not_before_the_newest_release_of_the_b
     assert (done.code, done.err) == (0, "")
     with pytest.raises(LedgerError, match="are refused, because they begin at"):
         released(site, 39)
-    assert released(site, 40) == 1
+    assert released(site, 65) == 1
 
 
 def test_a_time_is_not_lowered_where_the_broker_shows_no_release(fugu: Fugu, site: Path, own_broker: Mosquitto) -> None:
@@ -304,10 +311,10 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_the_time(tmp_path:
     assert resume_ledger(tmp_path / "l.sqlite", tmp_path / "s.sqlite", 44) == [("watch", "hr", 0)]
     bench.scene = Scene(tmp_path / "s.sqlite", 8, FLEET)
     bench.open()
-    bench.scene.record(*frames([10] * 10))
+    bench.scene.record(*frames([10] * 11))
     bench.work()
-    assert [frame.first for frame in bench.frames] == [60]
-    assert bench.counters["releases_refused"] == 0
+    assert [frame.first for frame in bench.frames] == [80]
+    assert bench.counters["releases_refused"] == 1  # next to ticks of which nobody knows what was told
 
 
 def test_the_doctor_and_the_page_say_before_which_time_there_is_no_release(site: Path) -> None:
@@ -333,8 +340,8 @@ def test_a_schedule_goes_on_with_the_first_whole_window_after_what_was_published
     bench.open()
     bench.scene.record(*frames([10] * 20)[10:])
     bench.work()
-    assert [frame.first for frame in bench.frames] == [80, 100, 120, 140, 160]
-    assert bench.counters["releases_refused"] == 0
+    assert [frame.first for frame in bench.frames] == [120, 140, 160]
+    assert bench.counters["releases_refused"] == 2
 
 
 def test_a_gateway_whose_store_was_given_another_ledger_publishes_nothing(site: Path) -> None:
@@ -379,4 +386,4 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
     assert resume.out.startswith("watch/hr: releases begin with tick 40\n")
     with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
         released(39)
-    assert released(40) == 1
+    assert released(65) == 1

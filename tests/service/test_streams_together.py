@@ -14,8 +14,8 @@ from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance
 from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import Allowance, named_streams, together_name, units_above
-from gateway.releases.jobs import allowances, jobs, streams_together, together_with
+from gateway.releases.entries import Allowance, Promise, named_streams, together_name, units_above
+from gateway.releases.jobs import Past, allowances, jobs, streams_together, together_with
 
 PERIOD = 1_000_000
 ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))
@@ -108,6 +108,26 @@ def test_one_allowance_and_the_windows_of_all_stand_against_it() -> None:
     spare = with_slack(1.0)  # versions allow differently: what leaks from one to the other
     assert granted(known).allowance == min(allowance(each, spare, "universal") for each in (both, ALONE))
     assert granted(known).base == one.base
+
+
+def test_a_part_of_epsilon_is_left_where_a_period_changes_or_charges_are_lost() -> None:
+    """An hour of longer ticks has fewer, of which each was allowed more: that leaks over the change."""
+    known = catalogue(made("hr", ALONE))
+    hour = {"public": Audience(epsilon=1.0, adversary="universal", protect=3600)}
+    config = CONFIG.model_copy(update={"audiences": CONFIG.audiences | hour})
+    wanted = jobs(config, known)
+
+    def allowed(past: Past) -> int:
+        (one,), _ = allowances(config, wanted, known, lambda _: past)
+        return one.allowance
+
+    spare = allowance(ALONE, with_slack(1.0), "universal", ticks=Promise(1.0, "universal", 3600).ticks(PERIOD))
+    assert allowed(Past()) > spare
+    assert allowed(Past(lost=True)) == spare
+    assert allowed(Past(frozenset([(ALONE, 60 * PERIOD)]))) == spare
+    assert allowed(Past(frozenset([(ALONE, PERIOD)]))) == allowed(Past())
+    sticky = BinaryChains(q=(0.1, 0.1), r=(0.1, 0.1))
+    assert allowed(Past(frozenset([(sticky, PERIOD)]))) < spare
 
 
 def test_streams_that_move_together_need_one_clock() -> None:
