@@ -38,6 +38,7 @@ class Said(NamedTuple):
         time: Unix seconds.
         names: what each number is about; empty for the only one of a measurement.
         numbers: value, and the ends of its interval, which are not a number where it has none; shares from 0 to 1.
+        useful: True if its plan found it better than a guess.
     """
 
     of: str
@@ -45,10 +46,12 @@ class Said(NamedTuple):
     names: tuple[str, ...]
     unit: str
     numbers: tuple[tuple[float, float, float], ...]
+    useful: bool
 
     def event(self) -> dict[str, Any]:
         """The same for the page."""
-        return {"of": self.of, "names": self.names, "unit": self.unit, "row": _row([self.time, *_flat(self.numbers)])}
+        row = _row([self.time, *_flat(self.numbers)])
+        return {"of": self.of, "names": self.names, "unit": self.unit, "row": row, "useful": self.useful}
 
 
 def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) -> Said | None:
@@ -64,17 +67,18 @@ def said_of(report: Estimate | WindowCount, windows: Iterable[DescribedWindow]) 
         shares = list(report.shares.items())
         names, each = tuple(name for name, _ in shares), tuple((share, math.nan, math.nan) for _, share in shares)
         some = slice(1 if len(shares) == 2 else 0, _MOST_NAMES)
-        return Said("", time, names[some], _SHARE, each[some])
+        return Said("", time, names[some], _SHARE, each[some], report.useful)
     each = tuple(zip(report.values, report.low, report.high, strict=True))
     if not isinstance(report, WindowCount):
-        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each)
+        return Said("", time, tuple(report.labels()) or ("",), report.unit or "", each, report.useful)
     window = next((one for one in windows if one.name == report.window), None)
     if window is None or report.blocks:
         return None
     names = tuple(report.labels()) or (" or ".join(report.states),)
     some = slice(1 if len(names) == 2 else 0, _MOST_NAMES)
     shown = [[min(max(number / report.observed, 0.0), 1.0) for number in numbers] for numbers in each[some]]
-    return Said(report.window, time, names[some], _SHARE, tuple((value, low, high) for value, low, high in shown))
+    numbers = tuple((value, low, high) for value, low, high in shown)
+    return Said(report.window, time, names[some], _SHARE, numbers, report.useful)
 
 
 class Memory:

@@ -145,6 +145,14 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
         assert len(shown & sent) > 1, (shown, sent)
     finally:
         heard.link.stop()
+    assert browser.count(".estimate.guess") == 1  # the policy says of nothing that it is useful
+    assert "maybe no better than a guess" in browser.text(".estimate")
+    browser.open(f"{page.address}/")
+    wait_until(lambda: browser.count("#search") == 1)
+    browser.type("#search", "watch")
+    wait_until(lambda: browser.count("td .guess") > 0, "a grey value")
+    assert "maybe no better than a guess" in browser.text("td .guess")
+    browser.open(f"{page.address}/device/watch")
     wait_until(
         lambda: "between 17 % and 61 %" in browser.text(".stream"), "the description"
     )  # q = 0.2, r = 0.35, epsilon = 1

@@ -197,6 +197,7 @@ class Stream {
     if (told) this.wait.replaceChildren(...waiting(told));
     this.counted.replaceChildren(...[...this.counts.values()].map((one) => counted(one)));
     const one = this.newest;
+    this.now.classList.toggle("guess", one?.useful === false);
     if (one && "state" in one) this.drawStates(one);
     else if (one && "latitude" in one) this.drawPlace(one);
     else if (one) this.drawValues(one);
@@ -210,8 +211,7 @@ class Stream {
   }
 
   drawStates(one) {
-    const maybe = one.useful ? "" : "; for this stream it is maybe no better than a guess";
-    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, the gateway's estimate at ${clock(one.time)}${maybe} · `, ago(one.time)));
+    this.now.replaceChildren(make("strong", {}, one.state), make("span", { class: "quiet" }, `with probability ${percent(one.probability)}, the gateway's estimate at ${clock(one.time)}${guess(one)} · `, ago(one.time)));
     const shares = Object.keys(one).filter((key) => key.startsWith("share_")).map((key) => `${key.slice(6)} ${percent(one[key])}`);
     put(this.shared, `Shares of the time in the last message, ${duration((Date.parse(one.time) - Date.parse(one.since)) / 1000)}: ${shares.slice(0, 8).join(", ")}`);
   }
@@ -229,7 +229,7 @@ class Stream {
     const ends = Object.keys(one).filter((key) => key.startsWith("value")).map((key) => key.slice(5));
     const text = (end) => `${round(one[`low${end}`])} to ${round(one[`high${end}`])}`;
     this.now.replaceChildren(make("strong", {}, `${ends.map((end) => round(one[`value${end}`])).join(", ")}${one.unit ? ` ${one.unit}` : ""}`),
-      make("span", { class: "quiet" }, `${ends.map(text).join("; ")} with 95 % · `, ago(one.time)));
+      make("span", { class: "quiet" }, `${ends.map(text).join("; ")} with 95 %${guess(one)} · `, ago(one.time)));
   }
 }
 
@@ -270,15 +270,18 @@ function promised(told) {
   ].filter(Boolean)];
 }
 
+const guess = (one) => (one.useful ? "" : "; maybe no better than a guess");
+
 // The newest count of a window: shares of the time with their bands.
 function counted(one) {
   const confidence = `${percent(one.confidence)} intervals`;
   const end = Date.parse(one.time) - Date.parse(one.since) < 12 * HOUR * 1000 ? clock(one.time) : day(one.time);
-  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${end}, with ${confidence} · `, ago(one.time));
-  if (one.blocks?.length) return make("div", { class: "counted" }, ...profile(one), when);
+  const when = make("p", { class: "small quiet" }, `Window ${one.window}, ${day(one.since)} to ${end}, with ${confidence}${guess(one)} · `, ago(one.time));
+  const look = `counted${one.useful ? "" : " guess"}`;
+  if (one.blocks?.length) return make("div", { class: look }, ...profile(one), when);
   const shown = one.said;
   if (!shown) return make("div", { class: "counted" }, when);
-  return make("div", { class: "counted" }, ...shown.names.map((name, i) => {
+  return make("div", { class: look }, ...shown.names.map((name, i) => {
     const [value, low, high] = shown.row.slice(1 + 3 * i, 4 + 3 * i);
     return make("div", { class: "now" }, make("strong", {}, written(value, shown.unit)), make("span", { class: "quiet" }, `${shown.unit === "share" ? "of the time " : ""}“${name}” (${between(low, high, shown.unit)})`));
   }), when);

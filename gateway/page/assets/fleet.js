@@ -120,8 +120,8 @@ function newest({ stream, newest: said, place, state }) {
   const all = state && !said.of ? [[state.state, state.probability, null]] : said.names.map((name, i) => [name, ...said.row.slice(1 + 3 * i, 4 + 3 * i)]);
   const [name, value, low, high] = all.reduce((best, one) => (one[1] > best[1] ? one : best));
   const of = said.of || said.unit !== "share" ? "" : " likely";
-  return make("div", {}, `${stream}: `, make("strong", {}, `${name && `${name} `}${written(value, said.unit)}${of}`),
-    low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, said.unit)})`), make("span", { class: "small quiet" }, " ", ago(said.row[0] * 1000)));
+  return make("div", { class: said.useful ? "" : "guess" }, `${stream}: `, make("strong", {}, `${name && `${name} `}${written(value, said.unit)}${of}`),
+    low === null ? "" : make("span", { class: "whole" }, ` (${between(low, high, said.unit)})`), make("span", { class: "small quiet" }, said.useful ? " " : " maybe no better than a guess · ", ago(said.row[0] * 1000)));
 }
 
 function promise({ stream, promise: told }) {
