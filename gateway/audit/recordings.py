@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,10 @@ from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import Kind, parse_topic, topic_of
 from fugu.planning.own_clock import Truth
-from gateway.audit.mechanism import AuditError, Definition, windows
+from gateway.audit.mechanism import AuditError, Definition
 from gateway.releases.statistics import two_valued
 
-__all__ = ["Message", "draws_of", "frames_of", "heard_topics", "placed", "read_messages"]
+__all__ = ["Message", "Published", "heard_topics", "read_messages"]
 
 
 _WHOLE = 1e-3
@@ -30,15 +31,15 @@ _WHOLE = 1e-3
 
 
 def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: Ints, begin: int) -> dict[str, Ints]:
-    """The noise of a device's counts, of which every tick was counted and has a state, by name of the count.
+    """The noise of a device's counts, in their order, of which every tick has a state, by name of the count.
 
     `states` are (n,) true states from the wall clock's tick `begin` on, -1 where there is none.
     """
     found: list[list[int]] = [[] for _ in definition.groups]
-    for frame in sorted(frames, key=lambda one: one.index):
+    for frame in frames:
         low = frame.first - frame.shift - begin
         inside = states[low : low + frame.length] if low >= 0 else states[:0]
-        if frame.observed != frame.length or inside.size != frame.length or (inside < 0).any():
+        if inside.size != frame.length or (inside < 0).any():
             continue
         for own, group, count in zip(found, definition.groups, frame.counts, strict=True):
             own.append(count - int(np.isin(inside, group).sum()))
@@ -94,79 +95,88 @@ def read_messages(path: Path) -> list[Message]:
     return found
 
 
-def frames_of(policy: Policy, messages: Iterable[Message]) -> tuple[list[SymbolFrame], list[WindowFrame]]:
-    """Symbols and counts of a policy's stream and version. Raises AuditError if a payload is no frame."""
-    name = (policy.fleet, policy.device, policy.stream)
-    frames, counted = [], []
-    for topic, payload in messages:
-        try:
-            if topic == topic_of("symbols", *name):
-                frames.append(SymbolFrame.decode(payload))
-            elif topic == topic_of("window", *name):
-                counted.append(WindowFrame.decode(payload))
-        except FrameError as error:
-            raise AuditError(f"{topic}: {error}") from None
-    version = policy.version
-    return [f for f in frames if f.policy_version == version], [f for f in counted if f.policy_version == version]
+class Published(NamedTuple):
+    """What was published of a stream, and what was true, from the wall clock's tick `begin` on.
+
+    Attributes:
+        states, segments: (n,) as read, -1 where there is no state, or no truth at all.
+        symbols: (n,), -1 where none was heard.
+        counts: of the device's windows, by name and index.
+        releases: of the gateway, by entry.
+    """
+
+    policy: Policy
+    begin: int
+    states: Ints
+    segments: Ints
+    symbols: Ints
+    counts: dict[tuple[str, int], WindowFrame]
+    releases: dict[int, ReleaseFrame]
+
+    @classmethod
+    def read(cls, policy: Policy, messages: Iterable[Message], truth: Truth | None, *, loop: bool) -> Published:
+        """Read messages; with `loop` the ticks of the truth begin anew after the last."""
+        frames: list[SymbolFrame] = []
+        counted: list[WindowFrame] = []
+        released: list[ReleaseFrame] = []
+        own = (policy.fleet, policy.device, policy.stream)
+        for topic, payload in messages:
+            try:
+                if topic == topic_of("symbols", *own):
+                    frames.append(SymbolFrame.decode(payload))
+                elif topic == topic_of("window", *own):
+                    counted.append(WindowFrame.decode(payload))
+                elif _is_release(topic, policy.fleet):
+                    released.append(ReleaseFrame.decode(payload))
+            except FrameError as error:
+                raise AuditError(f"{topic}: {error}") from None
+        frames = [frame for frame in frames if frame.policy_version == policy.version]
+        counts = {(frame.window, frame.index): frame for frame in counted if frame.policy_version == policy.version}
+        releases = {release.entry: release for release in released if release.stream == policy.stream}
+        every: list[SymbolFrame | WindowFrame] = [*frames, *counts.values()]
+        begin = min((frame.first - frame.shift for frame in every), default=0)
+        end = max((frame.last - frame.shift + 1 for frame in every), default=0)
+        states, segments = np.full(end - begin, -1, dtype=np.int64), np.zeros(end - begin, dtype=np.int64)
+        if truth is not None and every:
+            states, segments = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
+        return cls(policy, begin, states, segments, _placed(policy, frames, end - begin, begin), counts, releases)
+
+    def windows(self, name: str) -> list[WindowFrame]:
+        """The counts of a window through which the device ran, in their order."""
+        mine = sorted(index for of, index in self.counts if of == name)
+        return [frame for index in mine if (frame := self.counts[name, index]).observed == frame.length]
+
+    def draws(self, definitions: Iterable[Definition]) -> Recorded:
+        """Draws by their source: as far as there is a truth those of the device, and those of releases."""
+        noises: dict[str, Ints] = {}
+        for one in definitions:
+            if one.release:
+                called = (one.name, f"{one.name}-{self.policy.device}")
+                mine = [frame for frame in self.releases.values() if frame.name in called]
+                noises |= release_noise(self.policy, one, mine, self.symbols, self.begin)
+            else:
+                noises |= window_noise(one, self.windows(one.name), self.states, self.begin)
+        heard = self.symbols >= 0
+        by_state = [self.symbols[(self.states == x) & heard] for x in range(len(self.policy.discretiser.states))]
+        return Recorded(by_state, noises)
 
 
-def _releases(policy: Policy, messages: Iterable[Message]) -> list[ReleaseFrame]:
-    found: dict[int, ReleaseFrame] = {}
-    for topic, payload in messages:
-        try:
-            parsed = parse_topic(topic)
-            if parsed.kind == "release" and parsed.fleet == policy.fleet:
-                frame = ReleaseFrame.decode(payload)
-                if frame.stream == policy.stream:
-                    found[frame.entry] = frame
-        except TopicError:
-            continue
-        except FrameError as error:
-            raise AuditError(f"{topic}: {error}") from None
-    return list(found.values())
+def _is_release(topic: str, fleet: str) -> bool:
+    try:
+        parsed = parse_topic(topic)
+    except TopicError:
+        return False
+    return parsed.kind == "release" and parsed.fleet == fleet
 
 
-def placed(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
+def _placed(policy: Policy, frames: Sequence[SymbolFrame], ticks: int, begin: int) -> Ints:
     """Symbols (ticks,) from the tick `begin` of the wall clock on, -1 where there is none."""
-    if policy.table is None:
-        raise AuditError("the recording has symbols, and the policy none")
     symbols = np.full(ticks, -1, dtype=np.int64)
     for frame in frames:
         at = frame.first - frame.shift - begin
-        drawn = np.frombuffer(frame.symbols, dtype=np.uint8)[: max(0, ticks - at)]
-        symbols[at : at + drawn.size] = drawn
-    if symbols.max() >= policy.table.symbols:
+        symbols[at : at + len(frame.symbols)] = np.frombuffer(frame.symbols, dtype=np.uint8)
+    if frames and policy.table is None:
+        raise AuditError("the recording has symbols, and the policy none")
+    if policy.table is not None and symbols.max(initial=-1) >= policy.table.symbols:
         raise AuditError(f"the recording has a symbol {symbols.max()}, and the policy's table {policy.table.symbols}")
     return symbols
-
-
-def draws_of(
-    policy: Policy,
-    messages: Iterable[Message],
-    made: Sequence[Definition],
-    truth: Truth | None,
-    *,
-    loop: bool,
-) -> tuple[Recorded, Ints]:
-    """Draws by their source, and symbols (n,) from the first tick on that anything is about."""
-    heard = list(messages)
-    frames, counted = frames_of(policy, heard)
-    releases = _releases(policy, heard)
-    every: list[SymbolFrame | WindowFrame] = [*frames, *counted]
-    spans = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
-    begin, end = min((low for low, _ in spans), default=0), max((high for _, high in spans), default=0)
-    states = np.full(end - begin, -1, dtype=np.int64)
-    if truth is not None:
-        states, _ = truth.numbered(begin, end).at(np.arange(begin, end), loop=loop)
-    symbols = placed(policy, frames, states.size, begin) if frames else np.full_like(states, -1)
-    noises: dict[str, Ints] = {}
-    if truth is not None:
-        for one in windows(policy):
-            mine = {frame.index: frame for frame in counted if frame.window == one.name}
-            noises |= window_noise(one, mine.values(), states, begin)
-    for one in made:
-        called = (one.name, f"{one.name}-{policy.device}")
-        mine_too = [frame for frame in releases if frame.name in called]
-        noises |= release_noise(policy, one, mine_too, symbols, begin)
-    by_state = [symbols[(states == x) & (symbols >= 0)] for x in range(len(policy.discretiser.states))]
-    return Recorded(by_state, noises), symbols

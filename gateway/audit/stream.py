@@ -21,7 +21,6 @@ from fugu.attackers.stretches import FEWEST, PARTS
 from fugu.attackers.witness import told_by_tick, witness
 from fugu.audit.device import inside_distribution
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, members
 from fugu.contract.measurement import ConstraintSets
@@ -44,7 +43,7 @@ from fugu.privacy.class_watch import won
 from gateway.audit.access import Audience
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, mechanism_of, released, windows, worst_chains
-from gateway.audit.recordings import Message, draws_of, frames_of, placed
+from gateway.audit.recordings import Message, Published
 from gateway.audit.statement import Finding
 from gateway.releases.allowance import noise_problems
 from gateway.releases.config import ReleaseConfig
@@ -144,74 +143,47 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     return found[shows]
 
 
-def attack_stream(
-    policy: Policy, messages: Iterable[Message], truth: Truth, *, loop: bool, known: int | None = None
+def attack_published(
+    published: Published, source: str, known: int | None = None
 ) -> tuple[list[Trial], list[StretchTrial]]:
     """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
-    Where the promise is about stretches, these are attacked as well, of what is published by itself.
-
-    Messages of other streams and policy versions are left out. Ticks are numbered without the clock's shift; with
-    `loop` those of the truth begin anew after the last. Attackers are given the true state of every
-    `known`-th tick. Raises AuditError if a payload is no frame, or nothing can be attacked.
+    Where the promise is about stretches, these are attacked as well, of what is published by itself. Attackers are
+    given the true state of every `known`-th tick. AuditError if nothing can be attacked; `source` names the truth.
     """
-    frames, counted = frames_of(policy, messages)
-    every: list[SymbolFrame | WindowFrame] = [*frames, *counted]
-    ends = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
-    if not ends:
+    policy, begin = published.policy, published.begin
+    if not published.states.size:
         raise AuditError("nothing in the recording is of the policy's stream and version")
-    begin, end = min(low for low, _ in ends), max(high for _, high in ends)
-    numbered = truth.numbered(begin, end)
-    if not loop:
-        begin, end = max(begin, numbered.first), min(end, numbered.first + len(numbered.states))
-    if end <= begin:
-        raise AuditError(f"the ticks from {begin} on have no row in {truth.source}: does it --loop?")
-    states, segments = numbered.at(np.arange(begin, end), loop=loop)
-    if not (states >= 0).any():
-        raise AuditError(f"{truth.source}: no reading has a state under this policy")
-    symbols = _symbols(policy, frames, states, begin) if frames else None
-    releases = releases_of(policy, symbols, lambda window: _counts(policy, window, counted, states, begin))
+    true = np.flatnonzero(published.states >= 0)
+    if not true.size:
+        raise AuditError(f"{source} has no state of the ticks from {begin} on: does it --loop?")
+    low, high = int(true[0]), int(true[-1]) + 1
+    states, segments = published.states[low:high], published.segments[low:high]
+
+    def counts(window: Window) -> CountOutputs | None:
+        every = [(frame.first - frame.shift - begin - low, frame.counts) for frame in published.windows(window.name)]
+        whole = [(first, numbers) for first, numbers in every if 0 <= first <= states.size - window.length]
+        if not whole:
+            return None
+        names, (first, numbers) = policy.discretiser.states, map(np.array, zip(*whole, strict=True))
+        scale, groups = Fraction(window.scale), window.groups(names)
+        present = (states >= 0).astype(np.int64)
+        return CountOutputs(numbers, first, window.length, scale, groups, int(states.size), len(names), present)
+
+    symbols = None
+    heard = np.where(states >= 0, published.symbols[low:high], -1)
+    if policy.table is not None and (published.symbols >= 0).any():
+        symbols = SymbolOutputs(heard, np.array(policy.table.weights(), dtype=np.float64) / SCALE)
+    releases = releases_of(policy, symbols, counts)
     if not releases:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
-    trials = attack_releases(policy, truth.source, "what was published", states, segments, releases, known)
-    return list(trials), attack_published_stretches(policy, truth.source, states, segments, releases)
+    trials = attack_releases(policy, source, "what was published", states, segments, releases, known)
+    return list(trials), attack_published_stretches(policy, source, states, segments, releases)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:
     """Those that no epsilon as small as the promised one explains, at the confidence of the attacks."""
     return [trial for trial in trials if max(one.epsilon_low for one in trial.attacks) > trial.epsilon]
-
-
-def _symbols(policy: Policy, frames: Sequence[SymbolFrame], states: Ints, begin: int) -> SymbolOutputs:
-    symbols = placed(policy, frames, states.size, begin)
-    assert policy.table is not None
-    weights = np.array(policy.table.weights(), dtype=np.float64)
-    return SymbolOutputs(np.where(states >= 0, symbols, -1), weights / weights.sum(axis=1, keepdims=True))
-
-
-def _counts(
-    policy: Policy, window: Window, counted: Sequence[WindowFrame], states: Ints, begin: int
-) -> CountOutputs | None:
-    """The counts of a window that have come, of those through which the device ran; `None` without any."""
-    frames = {frame.index: frame for frame in counted if frame.window == window.name}
-    whole = [
-        frame
-        for _, frame in sorted(frames.items())
-        if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
-    ]
-    if not whole:
-        return None
-    names = policy.discretiser.states
-    return CountOutputs(
-        np.array([frame.counts for frame in whole], dtype=np.int64),
-        np.array([frame.first - frame.shift - begin for frame in whole], dtype=np.int64),
-        window.length,
-        Fraction(window.scale),
-        window.groups(names),
-        int(states.size),
-        len(names),
-        (states >= 0).astype(np.int64),
-    )
 
 
 _FORGETS = 12.0
@@ -293,8 +265,9 @@ def audit_stream(
 
     Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
     messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
-    as what was counted is known, and whether symbols can come from the class. With the truth (`loop` and `known` as for
-    `attack_stream`), too, what was published is attacked. `trials` are simulated, of each of two states.
+    as what was counted is known, and whether symbols can come from the class. With the truth, what was published is
+    attacked, too: with `loop` its ticks begin anew after the last, and attackers are given the true state of every
+    `known`-th tick. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
@@ -312,11 +285,12 @@ def audit_stream(
     stretches = attack_simulated_stretches(policy, seed) if truth is None and len(policies) == 1 else []
     if messages is not None:
         mine = [one for one in definitions if one.source == 0]
-        drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], truth, loop=loop)
+        published = Published.read(policy, messages, truth, loop=loop)
+        drawn = published.draws(mine)
         findings += [Finding("noise-not-as-stated", about) for about in _distribution_problems(drawn.noises, mine)]
-        findings += _class_findings(policy, symbols)
+        findings += _class_findings(policy, published.symbols)
         if truth is not None:
-            attacked, stretches = attack_stream(policy, messages, truth, loop=loop, known=known)
+            attacked, stretches = attack_published(published, truth.source, known)
             found += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             findings += [_published(one) for one in refuted(attacked)]
     found = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *found]
