@@ -96,7 +96,7 @@ def read_messages(path: Path) -> list[Message]:
 
 
 class Published(NamedTuple):
-    """What was published of a stream, and what was true, from the wall clock's tick `begin` on.
+    """Messages of a stream beside its truth, from the wall clock's tick `begin` on.
 
     Attributes:
         states, segments: (n,) as read, -1 where there is no state, or no truth at all.
