@@ -25,7 +25,7 @@ from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.group_frames import digits
 from fugu.contract.queries import Query, query_of
-from fugu.contract.sentences import LAST_US
+from fugu.contract.sentences import LAST_US, sum_condition
 from fugu.contract.stretches import Ceiling
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Blocks
@@ -224,11 +224,7 @@ class SharedWindow(Document):
     @property
     def condition(self) -> str:
         """Sentence without which no epsilon of a policy with this sum is told."""
-        helper = digits(bytes.fromhex(self.group.helper))
-        return (
-            f"of sum {self.name} that is true if its helper ({helper}) keeps its word and {self.group.honest} of its "
-            "homes are real and honest; otherwise the exact count can be seen"
-        )
+        return sum_condition(self.name, digits(bytes.fromhex(self.group.helper)), self.group.honest)
 
 
 class GroupPin(Document):

@@ -23,7 +23,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.message import FieldType, Flag, Integer, Many, Schema, Text, Word, integer, length
 from fugu.contract.queries import QUERIES, WINDOW_QUERIES, Query, QueryKind
-from fugu.contract.sentences import unix_us
+from fugu.contract.sentences import sum_condition, unix_us
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Mechanism
 
@@ -364,6 +364,11 @@ class ReleaseFrame(JsonMessage):
         "these homes are real and honest; otherwise a home's exact count may be known. Else empty.",
     ]
     honest: Annotated[int, Integer(0, _MOST_DEVICES), "Of a sum of homes, how many that are; else 0."]
+
+    @property
+    def condition(self) -> str:
+        """Sentence without which the epsilon of a sum of homes is not said; empty of other releases."""
+        return sum_condition(self.name, self.helper, self.honest) if self.honest else ""
 
     def labels(self) -> Sequence[str]:
         """The states, of a histogram."""

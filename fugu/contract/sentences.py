@@ -21,6 +21,7 @@ __all__ = [
     "loss_words",
     "protected_sentence",
     "read_instant",
+    "sum_condition",
     "unix_us",
 ]
 
@@ -31,6 +32,14 @@ _MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 """The end of the year 9999 in microseconds of Unix time: RFC 3339 has no later time."""
 _FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z", re.ASCII)
+
+
+def sum_condition(name: str, helper: str, honest: int) -> str:
+    """The sentence without which no epsilon of a sum of homes is said; `helper` are the digits of its key."""
+    return (
+        f"of sum {name} that is true if its helper ({helper}) keeps its word and {honest} of its homes are real and "
+        "honest; otherwise the exact count can be seen"
+    )
 
 
 def instant(unix_us: int) -> datetime:

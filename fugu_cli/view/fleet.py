@@ -247,6 +247,8 @@ def _show_changes(changes: Sequence[Change], version: int) -> None:
         if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
             show_table(*stretch_table([each for _, each in told], streams=[stream for stream, _ in told]))
         for one in change.streams:
+            for condition in one.after.conditions if one.after else ():
+                say(f"{one.stream}: {condition}.")
             if one.open_profile:
                 say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
         if change.unknown:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
 from fugu_cli.view.fleet import counted, moment_text
@@ -188,6 +189,9 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
     for one in accounts:
         if problem := standing_problem(one.key, one.allowance, one.base):
             say(f"{problem}.")
+    conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
+    for condition in sorted(conditions - {""}):
+        say(f"The amounts hold under a condition: {condition}.")
     made = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries
@@ -195,6 +199,13 @@ def _show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
     show_newest(
         "Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), made, _SHOWN, " releases"
     )
+
+
+def _frame(entry: Entry) -> ReleaseFrame | None:
+    try:
+        return ReleaseFrame.decode(entry.payload)
+    except FuguError:  # erased with a device
+        return None
 
 
 def tell_releases(as_json: bool, frames: Sequence[ReleaseFrame]) -> None:
@@ -216,3 +227,5 @@ def _show_releases(frames: Sequence[ReleaseFrame]) -> None:
             f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {about} "
             f"({frame.adversary} adversary)."
         )
+        if frame.condition:
+            say(f"{frame.condition[0].upper()}{frame.condition[1:]}.")

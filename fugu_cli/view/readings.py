@@ -221,6 +221,7 @@ def _release_line(release: ReleaseFrame) -> str:
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
     about = f"any {release.stretch_ticks} ticks in a row" if release.stretch_ticks > 1 else "a tick"
     promise = f"epsilon {release.epsilon:g} about {about} for {release.audience}, entry {release.entry}"
+    promise += f", {release.condition}" if release.condition else ""
     end = "" if release.useful else _GUESS
     return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {release.unit}; {promise}{end}"
 

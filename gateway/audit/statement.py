@@ -133,6 +133,11 @@ class Statement(NamedTuple):
         return self.policy.bound().rows(self.policy.clock.period_us, self.policy.guarantee.epsilon)
 
     @property
+    def conditions(self) -> tuple[str, ...]:
+        """Sentences without which nothing of it is true: of each sum of homes."""
+        return tuple(shared.condition for shared in self.policy.sums) if isinstance(self.policy, Policy) else ()
+
+    @property
     def summary(self) -> str:
         """Summary in a line: no reader may miss what was not recomputed."""
         missing = [one.of for one in self.claims if one.recomputed is None]
@@ -168,7 +173,7 @@ class Statement(NamedTuple):
             "chains": chains and chains.model_dump(mode="json"),
             "discretiser": policy.discretiser.model_dump(mode="json"),
             "pins": pins_of(policy).model_dump(mode="json"),
-            "assumptions": list(ASSUMPTIONS),
+            "assumptions": [*ASSUMPTIONS, *self.conditions],
             "alternatives": [one._asdict() for one in self.others],
             "findings": [one._asdict() for one in self.findings],
             "not_recomputed": [one.of for one in self.claims if one.recomputed is None],

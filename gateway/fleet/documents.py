@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -224,6 +224,7 @@ class Worth(NamedTuple):
             error of the share that has the least; `None` for symbols.
         stretches: what is lost about whole stretches of time; empty for measured streams (`fugu check policy` has it).
         bound: the same of any stretch; none of measured streams.
+        conditions: of each sum of homes, a sentence without which no epsilon is said.
     """
 
     epsilon: float
@@ -233,6 +234,7 @@ class Worth(NamedTuple):
     unit: str = ""
     stretches: tuple[Stretch, ...] = ()
     bound: StretchBound | None = None
+    conditions: tuple[str, ...] = ()
 
     @property
     def stretch_ticks(self) -> int:
@@ -330,20 +332,22 @@ def worth(policy: AnyPolicy) -> Worth:
         promise = policy.guarantee
         bound = policy.bound()
         told = bound.rows(policy.clock.period_us, promise.epsilon)
+        conditions = tuple(shared.condition for shared in policy.sums)
+        common: dict[str, Any] = {"stretches": told, "bound": bound, "conditions": conditions}
         if policy.table is None and not policy.windows:
             sums = min((one.group for one in policy.sums), key=lambda group: 1 / (group.rate * group.length))
             off = float(1 / (sums.rate * sums.length * sums.least))
             unit = f"of the share of {sums.name}, over its homes"
-            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
+            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)
         if policy.table is None:
             best = min(
                 policy.windows,
                 key=lambda window: error_of(window, policy.clock.period_us).share_mean,
             )
             off, unit = error_of(best, policy.clock.period_us).share_mean, f"of the share of {best.name}"
-            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, stretches=told, bound=bound)
+            return Worth(promise.epsilon, promise.adversary, error=off, unit=unit, **common)
         right = _accuracy(policy, policy.table)
-        return Worth(promise.epsilon, promise.adversary, accuracy=right, stretches=told, bound=bound)
+        return Worth(promise.epsilon, promise.adversary, accuracy=right, **common)
     error, unit = _error(policy)
     return Worth(policy.epsilon, "", error=error, unit=unit)
 

@@ -285,6 +285,7 @@ def _description(told: Description) -> dict[str, Any]:
         "place": _grid(told),
         "bounds": _bounds(told),
         "windows": [_window(one, told.period_seconds) for one in told.windows],
+        "conditions": [one.condition for one in told.sums],
     }
 
 

@@ -255,6 +255,7 @@ class Feed:
         fields = {name: str(value) if name in ("time", "since") else value
                   for name, value in frame.flat().items()}  # fmt: skip
         numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
+        fields["condition"] = frame.condition
         key = (frame.audience, frame.name, frame.entry)
         self._releases.pop(key, None)
         self._releases[key] = fields | numbers

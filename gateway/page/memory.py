@@ -186,6 +186,7 @@ class _Stream:
             self._promise = {
                 **{"epsilon": told.guarantee.epsilon, "ticks": ticks},
                 **{"period": told.period_seconds, "name": about, "when": told.guarantee.when},
+                "conditions": [one.condition for one in told.sums],
             }
         elif topic.kind == "estimate":
             self._unread = payload

@@ -129,7 +129,8 @@ def _components(one: Description) -> dict[str, Component]:
         Stretch(row.name, row.ticks, math.inf if row.epsilon is None else row.epsilon, row.floor, seconds.get(row.name))
         for row in one.guarantee.stretches
     ]
-    promise = promised_words(one.guarantee.epsilon, ticks, rows)
+    words = promised_words(one.guarantee.epsilon, ticks, rows)
+    promise = "; ".join([words, *(shared.condition for shared in one.sums)])
     found = {
         "privacy": _entity(
             *("sensor", f"{one.stream} privacy", topic_of("description", one.fleet, one.device, one.stream)),
@@ -143,7 +144,8 @@ def _components(one: Description) -> dict[str, Component]:
     }
     if one.kind == "points":
         return found | _points(one)
-    found |= _counted(one) if one.windows else _estimated(one)
+    if one.windows or one.kind != "windows":  # of sums of homes a device says nothing by itself
+        found |= _counted(one) if one.windows else _estimated(one)
     if one.useful_for == "state" and one.kind != "windows" and len(one.states) == 2:
         found["state"] = _state(one)
     return found

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,114 +11,13 @@ import pytest
 
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.frames import sequence_name
-from fugu.contract.group_frames import OpeningAnswer, OpeningRequest, Report, packed
-from fugu.contract.groups import SharedWindow
-from fugu.contract.reports import ReleaseFrame
+from fugu.contract.group_frames import OpeningAnswer, Report
 from fugu.contract.topics import topic_of
-from gateway.estimates.catalogue import Catalogue
-from gateway.loop.recorder import Recorder
-from gateway.loop.sums import Reports, Sums
 from gateway.parts.part import Message
 from gateway.releases.entries import LedgerError
-from gateway.releases.ledger import Ledger
-from gateway.releases.maker import Maker
-from gateway.releases.setup import history_in_store
-from gateway.releases.sums import release_sum
-from gateway.store.store import Store
-from tests.support.groups import HELPER, Member, member_policy, signed
+from tests.support.groups import HELPER
 from tests.support.opening import DOCUMENT, HOMES, Helper
-
-WINDOW = SharedWindow.of(signed(DOCUMENT))
-NUMBER = 5
-DUE = DOCUMENT.due_us(NUMBER)
-ANSWER = topic_of("group_answer", "home", DOCUMENT.name)
-
-
-class Line:
-    """A connection that takes everything; `said` is what was published."""
-
-    def __init__(self) -> None:
-        self.connected = True
-        self.said: list[tuple[str, bytes]] = []
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int | None:
-        del retain
-        if self.connected:
-            self.said.append((topic, payload))
-        return len(self.said) if self.connected else None
-
-
-class Releasing:
-    """The ledger of a store, and what was reserved in it."""
-
-    def __init__(self, maker: Maker) -> None:
-        self.maker = maker
-
-    def also(self, names: Any) -> None:
-        self.names = list(names)
-
-    def release(self, opened: Any) -> None:
-        release_sum(self.maker, opened)
-
-
-class Site:
-    """A gateway's parts that sums need, on one store; `counts` are what the homes have counted."""
-
-    def __init__(self, folder: Path) -> None:
-        self.now_us = DOCUMENT.begins_us(NUMBER)
-        self.store = Store(folder / "store.sqlite")
-        self.catalogue = Catalogue("home")
-        for home in HOMES:
-            self.catalogue.add(member_policy(home.name, WINDOW))
-        self.counters: Counter[str] = Counter()
-        self.recorder = Recorder(self.store, self.catalogue, 0, self.counters)
-        self.owed: list[str] = []
-        self.ledger = Ledger(folder / "ledger.sqlite")
-        history = partial(history_in_store, self.store, self.catalogue)
-        maker = Maker(self.store, self.catalogue, self.ledger, lambda below: 0, lambda: self.now_us, history)
-        self.lost: list[tuple[str, str]] = []
-        self.line = Line()
-        self.seconds = 0.0
-        now = lambda: self.now_us  # noqa: E731
-        self.reports = Reports(
-            *(self.store, self.catalogue, self.recorder, self.counters, self.owed.append),
-            *(lambda _device, _reason: None, lambda _heard: None, now),
-        )
-        self.sums = Sums(
-            *(self.store, self.catalogue, self.line, Releasing(maker), self.counters),  # type: ignore[arg-type]
-            *(lambda name, why: self.lost.append((name, why)), now, lambda: self.seconds),
-        )
-        self.sums.pump()  # what was due before the group came is nobody's
-
-    def report(
-        self, place: int, helper: Helper, count: int, number: int = NUMBER, previous: int = -1, key: int | None = None
-    ) -> None:
-        """Let a home report a count, with the key of another if that is said; a generator gives its mask."""
-        home = HOMES[place] if key is None else Member(HOMES[place].name, HOMES[key].key)
-        mask = random.Random(place).getrandbits(64)
-        sealed = home.sealed(helper.key, DOCUMENT, number, [mask])
-        report = Report(1, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), packed([count - mask]), sealed)
-        self.reports.heard(Message(topic_of("report", "home", home.name, "power"), report.encode()))
-        self.reports.pump()
-
-    def round(self) -> list[OpeningRequest]:
-        """A round of work; what was asked in it."""
-        before = len(self.line.said)
-        for _ in range(3):
-            self.sums.pump()
-        return [OpeningRequest.decode(payload) for _, payload in self.line.said[before:]]
-
-    def released(self) -> list[ReleaseFrame]:
-        """The releases in the ledger."""
-        return [ReleaseFrame.decode(bytes(entry.payload)) for entry in self.ledger.entries()]
-
-    def answer(self, payload: bytes) -> None:
-        self.sums.heard(Message(ANSWER, payload))
-        self.sums.pump()
-
-    def close(self) -> None:
-        self.store.close()
-        self.ledger.close()
+from tests.support.summing import DUE, NUMBER, Site, settled, take
 
 
 @pytest.fixture
@@ -135,26 +31,12 @@ def helper() -> Helper:
     return Helper()
 
 
-def take(helper: Helper, asked: Sequence[OpeningRequest]) -> bytes:
-    """The helper's answer to the pages of a request."""
-    (answer,) = [one for page in asked if (one := helper.group.take(page, helper.elapsed)) is not None]
-    return answer
-
-
 def altered(answer: bytes, **changes: Any) -> bytes:
     """The helper's answer with other words in it, signed by the helper as well."""
     from dataclasses import replace
 
     told = OpeningAnswer.decode(Envelope.decode(answer).payload)
     return sign("answer", replace(told, **changes).encode(), [HELPER]).encode()
-
-
-def settled(site: Site, helper: Helper, homes: int = 5) -> list[OpeningRequest]:
-    """A window that is due, with so many reports; what was asked."""
-    for place in range(homes):
-        site.report(place, helper, place)
-    site.now_us = DUE
-    return site.round()
 
 
 def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, helper: Helper) -> None:

@@ -10,9 +10,9 @@ export class Budget {
     this.root = make("div", { class: "card budget" }, make("h3", {}, "What audiences may still be told"), this.site, this.rows);
   }
 
-  describe({ guarantee, period_seconds: period }) {
+  describe({ guarantee, conditions, period_seconds: period }) {
     const about = guarantee.stretch_ticks > 1 ? `any ${guarantee.stretches.find((one) => one.ticks === guarantee.stretch_ticks)?.name ?? duration(guarantee.stretch_ticks * period)}` : "a tick";
-    const promise = `${loss(guarantee.epsilon)} of ${about}`;
+    const promise = [`${loss(guarantee.epsilon)} of ${about}`, ...conditions].join("; ");
     this.site.replaceChildren(make("strong", {}, "site"), ` reads these messages: ${promise} by the policy, used in full by what left this device. What it is told besides charges nothing.`);
   }
 

@@ -129,5 +129,6 @@ function promise({ stream, promise: told }) {
   const about = told.ticks > 1 ? `any ${told.name ?? duration(told.ticks * told.period)}` : `a tick of ${duration(told.period)}`;
   const held = told.epsilon !== null && told.epsilon <= LARGEST_PROTECTED;
   const when = told.when ? make("div", { class: "bad small" }, told.when) : null;
-  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`, when);
+  const conditions = told.conditions.map((text) => make("div", { class: "bad small" }, text));
+  return make("div", { title: odds(told.epsilon) }, `${loss(told.epsilon)}${held ? ` for ${about}` : ""}`, when, ...conditions);
 }
