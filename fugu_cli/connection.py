@@ -12,10 +12,10 @@ from fugu.mqtt import Broker
 from fugu_cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from gateway.config import GatewayConfig
+    from gateway.config import GatewayConfig, Place
     from gateway.store.location import Location
 
-__all__ = ["BROKER_HELP", "broker_of", "gateway_of", "store_of"]
+__all__ = ["BROKER_HELP", "broker_of", "gateway_of", "place_of", "store_of"]
 
 BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
 
@@ -38,15 +38,16 @@ def broker_of(text: str) -> Broker:
     return read_toml(Path(text), File, CommandError).broker.beside(Path(text).parent)
 
 
-def store_of(text: str) -> Location:
-    """The store that an option names: a file, a URL, or that of a gateway.toml.
-
-    Raises:
-        FuguError: it is none of them.
-    """
+def place_of(text: str) -> Place:
+    """Where a gateway keeps what it has, by an option: a file, a URL, or a gateway.toml. Raises FuguError."""
     from gateway.config import Place
 
-    return Place.of(text).store
+    return Place.of(text)
+
+
+def store_of(text: str) -> Location:
+    """The store that such an option names. Raises FuguError."""
+    return place_of(text).store
 
 
 def gateway_of(path: Path) -> GatewayConfig:

@@ -234,6 +234,20 @@ def test_a_running_agent_loads_no_parser_and_no_command_line() -> None:
     assert rooms == {"edge_agent", "fugu.contract", "fugu.core", "fugu.host", "fugu.mqtt"}
 
 
+def test_a_gateway_loads_nothing_that_its_file_does_not_configure() -> None:
+    """A gateway of policies in files, without releases, fleet, page, places and shards."""
+    code = "import sys, gateway.config, gateway.loop.process\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    rooms = {room_of(name) for name in done.stdout.split() if room_of(name)}
+    bare = {"config", "estimates", "health", "loop", "parts", "store"}
+    assert rooms == {f"gateway.{room}" for room in bare} | {f"fugu.{room}" for room in _BELOW_A_GATEWAY.split()}
+    unasked = {"gateway.parts.home_assistant", "gateway.parts.place_tables", "gateway.store.postgresql"}
+    assert not unasked & {*done.stdout.split()}
+
+
+_BELOW_A_GATEWAY = "chains contract core host mqtt"
+
+
 @pytest.mark.parametrize("package", TOPS)
 def test_no_name_has_a_word_that_was_given_up(package: str) -> None:
     """Parts of a name between underscores, in whatever letters."""

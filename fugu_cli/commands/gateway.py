@@ -12,7 +12,7 @@ from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
 from fugu.host.process import LOG_FORMATS, log_to_stderr
 from fugu_cli.app import ConfigArgument, JsonOption, command, command_group
-from fugu_cli.connection import gateway_of, store_of
+from fugu_cli.connection import gateway_of, place_of, store_of
 from fugu_cli.view.gateway import show_status, tell_history
 from fugu_cli.view.terminal import answer, say, working
 
@@ -72,9 +72,14 @@ def run(
     logs.begin()
     gateway = gateway_of(config)
     settings, page = gateway.settings(shard), gateway.page_settings()
+    duty = None
+    if shard is not None:
+        from gateway.cluster.duties import duty_of
+
+        duty = duty_of(settings)
     with _beside(page), ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
-        return serve(settings, started=starting.close)
+        return serve(settings, starting.close, duty)
 
 
 def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
@@ -159,10 +164,9 @@ def history(
       fugu gateway history watch hr --store home.db --first 3600 --last 7199
       fugu gateway history watch hr --store home.db --json
     """
-    from gateway.config import Place
     from gateway.estimates.history import estimates_between
 
-    place = Place.of(store)
+    place = place_of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
         tell_history(as_json, row)
 
@@ -182,10 +186,9 @@ def forget(
     examples:
       fugu gateway forget watch --store home.db
     """
-    from gateway.config import Place
     from gateway.loop.retention import forget_device
 
-    place = Place.of(store)
+    place = place_of(store)
     with working(f"erasing {device}"):
         found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from fugu_cli.app import JsonOption, command
-from fugu_cli.connection import store_of
+from fugu_cli.connection import place_of, store_of
 from fugu_cli.view.gateway import tell_learned
 from fugu_cli.view.terminal import answer, show_table, working
 
@@ -73,10 +73,9 @@ def _export(
       fugu gateway export home.db everything
       fugu gateway export home.db october --from 2026-10-01 --to 2026-11-01
     """
-    from gateway.config import Place
     from gateway.history import export
 
-    span, place = time.span(), Place.of(store)
+    span, place = time.span(), place_of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
         rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
     answer(as_json, lambda: rows, lambda: _show_rows(folder, rows))

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from fugu.contract.errors import cause
 from fugu.host.database import DatabaseError, FileLostError
 from fugu.host.process import LogSettings, Notifier, Wake, log_settings, log_to_stderr
+from gateway.cluster.duties import duty_of
 from gateway.config import GatewaySettings, SettingsError
 from gateway.loop.gateway import STUCK_SECONDS, Gateway
 from gateway.loop.process import serve
@@ -174,7 +175,8 @@ def _serve_part(given: Given, part: str, host: Connection) -> None:
 def _serve(settings: GatewaySettings, part: str, host: Connection, wanted: Wake) -> int:
     role = Role.parse(f"{part.removeprefix(_SHARD)}/{settings.shards}")
     metrics = settings.metrics if role.shard is None else None
-    gateway = Gateway(replace(settings, metrics=metrics, **role._asdict()))
+    mine = replace(settings, metrics=metrics, **role._asdict())
+    gateway = Gateway(mine, duty_of(mine))
 
     def started() -> None:
         _log.info("%s has started", part)

@@ -223,6 +223,11 @@ class Catalogue:
         every = ((device, stream) for device in self._devices for stream in self._devices[device])
         return sorted(key for key in every if self.is_measured(*key))
 
+    @property
+    def has_sums(self) -> bool:
+        """True if a policy, in force or retired, is of a sum over homes."""
+        return any(policy.sums for key in self.symbol_streams() for policy in self.policies(*key))
+
     def symbol_streams(self) -> list[tuple[str, str]]:
         """Device and stream of every stream of symbols, those of retired policies too, sorted."""
         return sorted(key for key, kind in self._kinds.items() if kind is Policy)

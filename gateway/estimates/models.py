@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE, NoiseTable
 from fugu.contract.policy import Policy
-from fugu.places.tables import MOST_CELLS, Emission, emission, noise_pairs
+
+if TYPE_CHECKING:
+    from fugu.places.tables import Emission
 
 __all__ = [
     "MeasureModel",
@@ -173,6 +175,8 @@ class MeasureModel:
     def _refuse_large(self) -> None:
         if len(self.values) <= MAX_TABLE_STATES:
             return
+        from fugu.places.tables import MOST_CELLS
+
         boxes = [np.ptp(self.values, axis=0).tolist()]
         for table in self.policy.measure_tables:
             if isinstance(table.noise, StaircaseNoise):
@@ -265,6 +269,8 @@ class MeasureModel:
         if key not in self._degrees:
             if (table := tables(number)) is None:
                 return 0
+            from fugu.places.tables import noise_pairs
+
             possible = self.possible(tick)
             pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
             self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
@@ -286,6 +292,8 @@ class MeasureModel:
         if number not in self._emissions:
             if (table := tables(number)) is None:
                 return None
+            from fugu.places.tables import emission
+
             self._emissions[number] = emission(table.noise, self.values)
             if len(self._emissions) > _REMEMBERED:
                 self._emissions.popitem(last=False)

@@ -5,41 +5,35 @@ Each duty says how its process connects, which places in the store it takes, and
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import FuguError
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
-from fugu.mqtt import Broker, Link, Will
+from fugu.mqtt import Link, Will
 from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.enrolled import Enrolled
-from gateway.fleet.service import FleetService
 from gateway.health.contradictions import Contradictions
 from gateway.health.monitor import Monitor
 from gateway.health.shared_subscriptions import SharedSubscriptions
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
-from gateway.loop.release_part import Releasing, ShardsLook
 from gateway.loop.retention import Retention
-from gateway.loop.sums import Reports, Sums
 from gateway.parts.describe import Describing
-from gateway.parts.home_assistant import HomeAssistant
-from gateway.parts.part import Message, Part
-from gateway.parts.place_tables import TableSender
-from gateway.releases.schedule import FleetProgress, StoreProgress
+from gateway.parts.part import Part
 from gateway.store.engine import Lease
-from gateway.store.location import part_of
-from gateway.store.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.store.shards import Shard, own_account
 from gateway.store.store import Store
 
-__all__ = ["Loop", "NotArrangedError", "duty_of"]
+if TYPE_CHECKING:
+    from gateway.fleet.enrolled import Enrolled
+    from gateway.loop.release_part import Releasing
+    from gateway.releases.schedule import StoreProgress
+    from gateway.store.shard_watch import ShardWatch
+
+__all__ = ["Alone", "Loop", "NotArrangedError", "frame_topics"]
 
 
 _LOOK_SECONDS = 0.5
@@ -65,13 +59,6 @@ class Loop(NamedTuple):
     enrolled: Enrolled | None
     watch: Callable[[list[str]], Monitor]
     parts: list[Part]
-
-
-def duty_of(settings: GatewaySettings) -> Alone:
-    """Find a process's duty. Raises UsageError if a shard has no account where others have."""
-    if settings.shard is not None:
-        return OneShard(settings, settings.shard)
-    return WholeFleet(settings) if settings.shards > 1 else Alone(settings)
 
 
 class Alone:
@@ -127,9 +114,15 @@ class Alone:
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
-        loop.link.subscribe(_frame_topics(self._settings.fleet))
+        loop.link.subscribe(frame_topics(self._settings.fleet))
         recorder, monitor = self._take_frames(loop, self._needed)
-        self._do_once(loop, monitor, StoreProgress(loop.store, recorder.known))
+
+        def progress() -> StoreProgress:
+            from gateway.releases.schedule import StoreProgress
+
+            return StoreProgress(loop.store, recorder.known)
+
+        self._do_once(loop, monitor, progress)
         return recorder
 
     def close(self) -> None:
@@ -162,18 +155,23 @@ class Alone:
         contradictions = Contradictions(settings.fleet, store, link, monitor, stopping)
         recorder.conflict = contradictions.found
         if enrolled is not None or catalogue.measured():
+            from gateway.parts.place_tables import TableSender
+
             loop.parts.append(TableSender(store, catalogue, recorder.points, link, counters, sealed=sealed))
         if stopping is not None:
             loop.parts.append(contradictions)
         publisher = Publisher(link, settings.fleet, store, recorder, counters, key=key)
         tells = publisher.born, monitor.refused, monitor.received
-        loop.parts.append(Reports(store, catalogue, recorder, counters, *tells))
+        if enrolled is not None or catalogue.has_sums:
+            from gateway.loop.sums import Reports
+
+            loop.parts.append(Reports(store, catalogue, recorder, counters, *tells))
         loop.parts.append(publisher)
         keep = settings.keep, store, catalogue, recorder, needed, settings.lag, counters
         loop.parts.append(Retention(*keep, may_forget=may_forget))
         return recorder, monitor
 
-    def _do_once(self, loop: Loop, monitor: Monitor, progress: StoreProgress) -> None:
+    def _do_once(self, loop: Loop, monitor: Monitor, progress: Callable[[], StoreProgress]) -> None:
         settings, enrolled = self._settings, loop.enrolled
         store, link, catalogue, counters = loop.store, loop.link, loop.catalogue, loop.counters
         has_left = (lambda _device: False) if enrolled is None else enrolled.has_left
@@ -189,8 +187,12 @@ class Alone:
         loop.parts.append(SharedSubscriptions(catalogue, hold_shared))
         if enrolled is not None and settings.enrolled is not None:
             tells = monitor.clock_ahead, partial(monitor.hold, AlarmCode.CLOCK), monitor.refused
+            from gateway.fleet.service import FleetService
+
             loop.parts.append(FleetService(settings.fleet, settings.enrolled, link, enrolled, counters, *tells))
         if settings.home_assistant or store.discovered.every():  # what was told before is taken back
+            from gateway.parts.home_assistant import HomeAssistant
+
             described = describing.described if settings.home_assistant else None
             told = HomeAssistant(
                 *(settings.fleet, link, store, described, counters),
@@ -200,164 +202,22 @@ class Alone:
             loop.parts.append(told)
             describing.changed = told.renew
         if settings.releases is not None:
+            from gateway.loop.release_part import Releasing
+
             self._releasing = Releasing(
-                *(settings.releases, settings, link, store, catalogue, progress, counters),
+                *(settings.releases, settings, link, store, catalogue, progress(), counters),
                 monitor=monitor,
                 shared=settings.shards > 1,
                 history=describing.in_force.history,
             )
             loop.parts.append(self._releasing)
-        lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)
-        loop.parts.append(Sums(store, catalogue, link, self._releasing, counters, lost))
+        if enrolled is not None or catalogue.has_sums:
+            from gateway.loop.sums import Sums
+
+            lost = partial(monitor.note, AlarmCode.RELEASE_REFUSED)
+            loop.parts.append(Sums(store, catalogue, link, self._releasing, counters, lost))
 
 
-class OneShard(Alone):
-    """One of several processes that share the devices."""
-
-    def __init__(self, settings: GatewaySettings, shard: Shard) -> None:
-        super().__init__(settings)
-        self._shard = shard
-        self._channels: list[ShardChannel] = []
-        self.broker = _shard_account(settings.broker, shard.index, shard.count)
-        self.client_id += f"-{shard.index}"
-        self.path = part_of(settings.store, f"shard-{shard.index}")
-        self.will = None
-
-    def owns(self, device: str) -> bool:
-        """True if a device is the shard's."""
-        return self._shard.owns(device)
-
-    @property
-    def lease(self) -> Lease:
-        """The shard's place, also if a process has it that was thought dead."""
-        return Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
-
-    def details(self) -> dict[str, object]:
-        """Which shard it is."""
-        return {"shard": str(self._shard)}
-
-    def await_turn(self) -> None:
-        """Raise NotArrangedError while another number of processes shares the devices."""
-        with closing(Store(self._settings.store)) as seen:
-            self.arrange(seen)
-
-    def arrange(self, store: Store) -> None:
-        """Raise NotArrangedError if another number of processes shares the devices."""
-        if (found := store.shards) != self._shard.count:
-            now = f"{found} shards" if found > 1 else "one process"
-            raise NotArrangedError(f"shard {self._shard} waits: {now} may have the devices now")
-
-    def open(self, loop: Loop) -> Recorder | None:
-        """Make the parts that take the frames of its own devices."""
-        channel = ShardChannel(channel_of(self._settings.store))
-        self._channels.append(channel)
-        beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
-        self._channels.append(beats)
-        self.says_to = partial(beats.beat, self._shard.index)
-        recorder, _ = self._take_frames(loop, channel.needed, lambda: channel.known)
-        loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
-        return recorder
-
-    def close(self) -> None:
-        """Close the channels to the fleet's process."""
-        while self._channels:
-            self._channels.pop().close()
-
-
-def _shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
-    if (own := own_account(gateway, index)) is not None:
-        return own
-    if any(own_account(gateway, one) for one in range(count)):
-        raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
-    return gateway
-
-
-class WholeFleet(Alone):
-    """The process that does once for a site what shards do not."""
-
-    def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings)
-        self._channel: ShardChannel | None = None
-
-    @property
-    def lease(self) -> Lease:
-        """The store's own place, also if a process has it that was thought dead."""
-        return Lease(take=True, shares=True)
-
-    def details(self) -> dict[str, object]:
-        """How many shards there are, and which of them are missing."""
-        return {"shards": {"count": self._settings.shards, "missing": list(self.missing)}}
-
-    def open(self, loop: Loop) -> Recorder | None:
-        """Make what a site has once, and what looks at the shards."""
-        settings, catalogue = self._settings, loop.catalogue
-        catalogue.retire(loop.store.policy_documents())
-        self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
-        channel.begin()
-        loop.link.unsubscribe(_frame_topics(settings.fleet))  # a session of before may have had all frames
-        self.watch = ShardWatch(ShardChannel(channel_of(settings.store)), settings.shards, loop.counters)
-        progress = FleetProgress(loop.store, settings.shards, lambda: self.missing)
-        self._do_once(loop, loop.watch([]), progress)
-        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: self.missing, self._releasing))
-        self.watch.start()
-        return None
-
-    def close(self) -> None:
-        """Look at the shards no more."""
-        if self.watch is not None:
-            self.watch.stop()
-        if self._channel is not None:
-            self._channel.close()
-
-
-class OwnDevices(Part):
-    """Subscribes to a shard's devices; `counters` counts `strays`, messages of other shards' (an old session's)."""
-
-    def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
-        self._shard = shard
-        self._store = store
-        self._link = link
-        self._catalogue = catalogue
-        self._counters = counters
-        self._subscribed: set[str] = set()
-        self._strays: set[str] = set()
-        self.renew()
-
-    def heard(self, message: Message) -> bool:
-        """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
-        try:
-            parsed = message.parsed
-        except FuguError:
-            return False  # whoever else reads it counts it
-        if not (device := parsed.device) or self._shard.owns(device):
-            return False
-        self._counters["strays"] += 1
-        if device not in self._strays and len(self._strays) < _MOST_STRAYS:
-            self._strays.add(device)
-            self._link.unsubscribe(_topics(self._catalogue.fleet, device))
-        return True
-
-    def connected(self, *, begun_anew: bool) -> None:
-        """A broker may have other subscriptions now."""
-        self._strays.clear()
-
-    def renew(self) -> None:
-        """The catalogue may have changed: new devices are subscribed to."""
-        new = [device for device in self._catalogue.names() if device not in self._subscribed]
-        self._link.subscribe(topic for device in new for topic in _topics(self._catalogue.fleet, device))
-        self._subscribed.update(new)
-
-    def pump(self, *, idle: bool = False) -> None:
-        """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
-        self.due = time.monotonic() + _LOOK_SECONDS
-        self._store.check()
-
-
-def _topics(fleet: str, device: str) -> tuple[str, ...]:
-    return (*_frame_topics(fleet, device), topic_of("status", fleet, device))
-
-
-def _frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
+def frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
     """Where the frames of a device come, or of all."""
     return tuple(topic_of(kind, fleet, device, "+") for kind in ("symbols", "window", "report"))

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
@@ -33,21 +33,22 @@ from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, d
 from fugu.mqtt import Link
 from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet.enrolled import Enrolled
-from gateway.health.metrics import Metrics, Reading
 from gateway.health.monitor import Monitor, Sources
-from gateway.loop.duties import Loop, duty_of
+from gateway.loop.duties import Alone, Loop
 from gateway.loop.inbox import Acknowledged, Inbox, Ingest, Usage
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
 from gateway.parts.describe import digest
 from gateway.parts.part import Message, Part
-from gateway.releases.entries import LedgerError
-from gateway.store.engine import file_bytes
+from gateway.store.engine import LedgerError, file_bytes
 from gateway.store.journal import Arrivals
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 from gateway.store.store import KIND, Store, StoreError
+
+if TYPE_CHECKING:
+    from gateway.fleet.enrolled import Enrolled
+    from gateway.health.metrics import Metrics, Reading
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway"]
 
@@ -146,12 +147,12 @@ class Gateway:
     itself: its files are of no use, or it met what it never should.
     """
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, duty: Alone | None = None) -> None:
         self.counters: Counter[str] = Counter()
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
-        self._duty = duty = duty_of(settings)
+        self._duty = duty = duty or Alone(settings)
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
@@ -196,8 +197,12 @@ class Gateway:
             duty.arrange(self._store)
             self._check.before(self._store)
             if settings.metrics is not None:
+                from gateway.health.metrics import Metrics
+
                 self._metrics = Metrics(settings.metrics, self._measured)
             if settings.enrolled is not None:
+                from gateway.fleet.enrolled import Enrolled
+
                 self._enrolled = Enrolled(settings.fleet, settings.enrolled, catalogue, self.counters)
             watch = partial(self._watch, catalogue)
             loop = Loop(self._store, self._link, catalogue, self.counters, self._enrolled, watch, self._parts)
@@ -269,6 +274,8 @@ class Gateway:
 
     def _measured(self) -> Reading:
         connected = self._link.connected and not self._duty.missing
+        from gateway.health.metrics import Reading
+
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
             *(self._inbox.waiting + self._duty.inbox, self._store_bytes()),

@@ -14,10 +14,10 @@ from pathlib import Path
 from fugu.chains.kernel import compile_beside
 from fugu.contract.errors import cause
 from fugu.host.process import Notifier, Wake
-from gateway.config import GatewaySettings, SettingsError
-from gateway.loop.duties import NotArrangedError
+from gateway.config import GatewaySettings
+from gateway.loop.duties import Alone, NotArrangedError
 from gateway.loop.gateway import IDLE_SECONDS, STUCK_SECONDS, Gateway
-from gateway.store.location import Location, Server
+from gateway.store.location import Location
 
 __all__ = ["run", "serve"]
 
@@ -27,15 +27,14 @@ _SWITCH_SECONDS = 1e-4
 _START_BYTES_PER_SECOND = 2_000_000
 
 
-def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
+def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None, duty: Alone | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
 
-    `started` is called when the store is checked and the gateway serves. The exit code is 1 if the worker has ended by
-    itself. Raises FuguError with one line that says what keeps the gateway from starting.
+    `started` is called when the store is checked and the gateway serves; `duty` is its own where several processes
+    share the devices. The exit code is 1 if the worker has ended by itself. Raises FuguError with one line that says
+    what keeps the gateway from starting.
     """
-    if not isinstance(settings.store, Server) and settings.shards > 1:
-        raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
-    gateway = Gateway(settings)
+    gateway = Gateway(settings, duty)
     wanted = Wake()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: wanted.set())

@@ -5,9 +5,7 @@ Where shards have the devices, another part looks at what they have stored, and 
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,17 +21,16 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import Monitor
 from gateway.parts.part import Part
 from gateway.releases.entries import SITE
-from gateway.releases.schedule import FleetProgress, NotKnownError, ReleaseSchedule, StoreProgress
+from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
 from gateway.releases.sums import OpenedSum, release_sum
 from gateway.releases.worth import compared
 from gateway.store.engine import Lease
 from gateway.store.journal import Heard
 from gateway.store.location import ledger_beside
-from gateway.store.shard_watch import ShardChannel
 from gateway.store.store import Store
 
-__all__ = ["Releasing", "ShardsLook"]
+__all__ = ["Releasing"]
 
 
 _log = logging.getLogger(__name__)
@@ -176,41 +173,3 @@ class Releasing(Part):
     def _say_impossible(self) -> None:
         impossible = self._releases.impossible
         self._monitor.hold(AlarmCode.RELEASE_REFUSED, impossible, impossible)
-
-
-class ShardsLook(Part):
-    """Looks at what shards have stored, and tells them what releases still need.
-
-    The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        channel: ShardChannel,
-        progress: FleetProgress,
-        missing: Callable[[], tuple[int, ...]],
-        releasing: Releasing | None,
-    ) -> None:
-        self._store = store
-        self._channel = channel
-        self._progress = progress
-        self._missing = missing
-        self._releasing = releasing
-        self._gone: set[int] = set()
-        self._needed: dict[tuple[str, str], int] | None = None
-
-    def pump(self, *, idle: bool = False) -> None:
-        """Look again. Raises FileLostError if another process has this one's place."""
-        self.due = time.monotonic() + _LOOK_SECONDS
-        self._store.check()
-        self._channel.check()
-        gone, self._gone = self._gone, set(self._missing())
-        if self._releasing is not None and self._progress.look():
-            if gone - self._gone:
-                self._releasing.unsettled()
-            self._releasing.stored()
-        with contextlib.suppress(NotKnownError):
-            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed:
-                self._channel.say_needed(needed)
-                self._needed = needed

@@ -26,11 +26,9 @@ from gateway.config import Keep
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.recorder import Recorder
 from gateway.parts.part import Part
-from gateway.releases.entries import KIND, LedgerError
-from gateway.releases.ledger import Ledger
 from gateway.store.aged import SYMBOLS, Aged, Forgotten, Frames, Sequence
 from gateway.store.coverage import Place
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, ledger_beside
 from gateway.store.opening import is_there
 from gateway.store.store import Store, StoreError
@@ -199,6 +197,8 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
         LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
     """
+    from gateway.releases.ledger import Ledger
+
     charged = _ledger(location, ledger)
     with closing(Store(location, create=False, lease=Lease())) as store, _erasing(device, f"store {location.name}"):
         with store.new_generation():
@@ -222,6 +222,9 @@ def _erasing(device: str, what: str) -> Iterator[None]:
 
 def _ledger(store: Location, ledger: Location | None) -> Location | None:
     """Where the store's releases were charged, if there were any."""
+    from gateway.releases.entries import KIND
+    from gateway.releases.ledger import Ledger
+
     with closing(Store(store, create=False)) as opened:
         bound = opened.releases.charged().ledger
     if not bound:

@@ -34,9 +34,9 @@ from gateway.estimates.models import SymbolModel
 from gateway.loop.recorder import Accounted, Recorder
 from gateway.loop.release_part import Releasing
 from gateway.parts.part import Message, Part
-from gateway.releases.entries import LedgerError
 from gateway.releases.statistics import ReleaseError
 from gateway.releases.sums import OpenedSum, sum_names
+from gateway.store.engine import LedgerError
 from gateway.store.journal import Heard, newest_tick
 from gateway.store.store import Store
 from gateway.store.sums import Asked, StoredReport

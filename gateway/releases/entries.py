@@ -22,14 +22,14 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from fugu.contract.chains import ChainClass
-from fugu.contract.errors import FuguError, TopicError
+from fugu.contract.errors import TopicError
 from fugu.contract.leakage import Adversary
 from fugu.contract.reports import Noise
 from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import ALONE, Mechanism
 from fugu.host.database import LEDGER
-from gateway.store.engine import Database, Kind, Rows
+from gateway.store.engine import Database, Kind, LedgerError, Rows
 
 __all__ = [
     "CHARGED_BEFORE",
@@ -42,7 +42,6 @@ __all__ = [
     "Drawn",
     "Entry",
     "Key",
-    "LedgerError",
     "LedgerRows",
     "Louder",
     "Promise",
@@ -217,10 +216,6 @@ DEVICE_WINDOWS = ("device-windows", "mixed")
 CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
 """Why windows of devices charge nothing once more."""
 State = Literal["reserved", "published", "abandoned"]
-
-
-class LedgerError(FuguError):
-    """The ledger refuses a release, or cannot be used; one line that says why."""
 
 
 class Key(NamedTuple):

@@ -30,7 +30,6 @@ from gateway.releases.entries import (
     Drawn,
     Entry,
     Key,
-    LedgerError,
     LedgerRows,
     Louder,
     Promise,
@@ -48,7 +47,7 @@ from gateway.releases.entries import (
     peak_of_sum,
     together_name,
 )
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location
 from gateway.store.opening import open_engine
 

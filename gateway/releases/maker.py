@@ -40,7 +40,6 @@ from gateway.releases.entries import (
     Drawn,
     Entry,
     Key,
-    LedgerError,
     Louder,
     Release,
     canonical,
@@ -52,6 +51,7 @@ from gateway.releases.inputs import Addend, Inputs, Noisy, Question, added, cano
 from gateway.releases.jobs import Counted, Job, answers
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter, noise_variance
+from gateway.store.engine import LedgerError
 from gateway.store.journal import wall_time
 from gateway.store.store import Store
 

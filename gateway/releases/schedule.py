@@ -27,12 +27,12 @@ from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from gateway.releases.entries import LedgerError
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.setup import ReleaseRecord
 from gateway.store.coverage import Coverage, Shifts
+from gateway.store.engine import LedgerError
 from gateway.store.journal import tick_at
 from gateway.store.store import Store
 

@@ -32,7 +32,11 @@ from fugu.host.files import create_private
 if TYPE_CHECKING:
     from gateway.store.postgresql import PostgresDatabase
 
-__all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
+__all__ = ["Database", "Kind", "Lease", "LedgerError", "Rows", "SQLiteDatabase", "among", "file_bytes"]
+
+
+class LedgerError(FuguError):
+    """The ledger refuses a release, or cannot be used; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from fugu.contract.errors import UsageError
 from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from gateway.cluster.duties import duty_of, shard_account
 from gateway.config import GatewaySettings
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
-from gateway.loop.duties import _shard_account as shard_account
 from gateway.loop.gateway import Gateway
 from gateway.store.location import Server
 from gateway.store.shards import Shard, owner
@@ -94,7 +94,8 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
     assert sorted(owner(name, 2) for name in NAMES) == [0, 1]
     policies = write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
     settings = GatewaySettings("home", shipped.address("gateway"), server, policies, shards=2)
-    parts = [Gateway(replace(settings, shard=shard)) for shard in (None, Shard(0, 2), Shard(1, 2))]
+    roles = [replace(settings, shard=shard) for shard in (None, Shard(0, 2), Shard(1, 2))]
+    parts = [Gateway(role, duty_of(role)) for role in roles]
     log = shipped.folder / "mosquitto.log"
 
     def so_far(condition: Callable[[], bool]) -> bool:

@@ -13,9 +13,9 @@ import pytest
 
 from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
+from gateway.cluster.duties import shard_account
 from gateway.config import GatewayConfig
 from gateway.deployment.units import DeploymentError, unit
-from gateway.loop.duties import _shard_account as shard_account
 from gateway.store.shards import own_account
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu

@@ -14,7 +14,7 @@ from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report
 from fugu.contract.topics import topic_of
 from gateway.parts.part import Message
-from gateway.releases.entries import LedgerError
+from gateway.store.engine import LedgerError
 from tests.support.groups import HELPER
 from tests.support.opening import DOCUMENT, HOMES, Helper
 from tests.support.summing import DUE, NUMBER, Site, settled, take

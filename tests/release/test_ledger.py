@@ -16,18 +16,9 @@ from hypothesis import strategies as st
 
 from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.releases.audit import Audit
-from gateway.releases.entries import (
-    PER_NAT,
-    Allowance,
-    ChargedTicks,
-    Drawn,
-    LedgerError,
-    Promise,
-    nats,
-    units_above,
-    units_below,
-)
+from gateway.releases.entries import PER_NAT, Allowance, ChargedTicks, Drawn, Promise, nats, units_above, units_below
 from gateway.releases.ledger import Ledger
+from gateway.store.engine import LedgerError
 from gateway.store.location import Location
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 

@@ -10,10 +10,10 @@ from multiprocessing.synchronize import Barrier
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError, FileLostError
-from gateway.releases.entries import ChargedTicks, Drawn, LedgerError
+from gateway.releases.entries import ChargedTicks, Drawn
 from gateway.releases.ledger import Ledger
 from gateway.store import postgresql
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, LedgerError
 from gateway.store.location import Location, Server
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve

@@ -13,9 +13,8 @@ from fugu.contract.frames import SymbolFrame
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.releases.audit import verify
-from gateway.releases.entries import LedgerError
 from gateway.releases.setup import set_progress
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, LedgerError
 from gateway.store.store import Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device

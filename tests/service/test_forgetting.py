@@ -17,9 +17,8 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
 from gateway.loop.retention import forget_device
 from gateway.releases.audit import verify
-from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger
-from gateway.store.engine import Lease
+from gateway.store.engine import Lease, LedgerError
 from gateway.store.journal import Received
 from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of

@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from fugu.contract.errors import Reason, UsageError
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from gateway.config import Listen
+from gateway.health import metrics
 from gateway.health.metrics import Metrics, MetricsError, Reading
-from gateway.health.monitor import metrics
 from tests.support.brokers import PATIENCE, free_port, wait_until
 from tests.support.command import runner
 from tests.support.gateway_files import gateway_file

@@ -29,12 +29,13 @@ from gateway.loop.gateway import Gateway
 from gateway.releases.allowance import charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
-from gateway.releases.entries import LedgerError, nats, units_above, units_below
+from gateway.releases.entries import nats, units_above, units_below
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
 from gateway.releases.worth import compared
+from gateway.store.engine import LedgerError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key

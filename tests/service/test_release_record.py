@@ -19,10 +19,10 @@ from psycopg.sql import SQL, Identifier
 
 from gateway.deployment.doctor import Installation, examine
 from gateway.page.fleet_view import LedgerView
-from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.setup import ReleaseRecord, open_releases, release_now, resume_ledger
 from gateway.releases.statistics import ReleaseError
+from gateway.store.engine import LedgerError
 from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import Mosquitto

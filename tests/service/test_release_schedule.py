@@ -13,8 +13,9 @@ from fugu.contract.frames import SymbolFrame
 from fugu.host.database import AwayError
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError
-from gateway.releases.entries import Entry, Key, LedgerError, Release
+from gateway.releases.entries import Entry, Key, Release
 from gateway.releases.jobs import jobs
+from gateway.store.engine import LedgerError
 from tests.support.brokers import wait_until
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import BINARY, catalogue, frames, policy

@@ -20,10 +20,11 @@ from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError
-from gateway.releases.entries import Key, LedgerError, Release
+from gateway.releases.entries import Key, Release
 from gateway.releases.jobs import jobs
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
+from gateway.store.engine import LedgerError
 from gateway.store.journal import Received
 from tests.support.ledgers import drawn
 from tests.support.release_scenes import scheduled, write_config

@@ -131,9 +131,12 @@ ROOMS: dict[str, set[str]] = {
     "gateway.cluster": {
         "fugu.contract",
         "fugu.host",
+        "fugu.mqtt",
         "gateway.config",
         "gateway.estimates",
         "gateway.loop",
+        "gateway.parts",
+        "gateway.releases",
         "gateway.store",
     },
     "fugu_cli.view": {

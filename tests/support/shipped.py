@@ -16,7 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.mqtt import Broker
 from fugu_cli.main import main
-from gateway.loop.duties import _shard_account as shard_account
+from gateway.cluster.duties import shard_account
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.release_scenes import FLEET, scheduled, write_config
 from tests.support.scenes import write_policies

@@ -1,0 +1,227 @@
+"""Duties of the processes of a site that share its devices: a shard takes frames, one process does the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.topics import topic_of
+from fugu.mqtt import Broker, Link
+from gateway.config import GatewaySettings, SettingsError
+from gateway.estimates.catalogue import Catalogue
+from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
+from gateway.loop.recorder import Recorder
+from gateway.loop.release_part import Releasing
+from gateway.parts.part import Message, Part
+from gateway.releases.schedule import FleetProgress, NotKnownError
+from gateway.store.engine import Lease
+from gateway.store.location import Server, part_of
+from gateway.store.shard_watch import ShardChannel, ShardWatch, channel_of
+from gateway.store.shards import Shard, own_account
+from gateway.store.store import Store
+
+__all__ = ["duty_of", "shard_account"]
+
+
+_LOOK_SECONDS = 0.5
+_MOST_STRAYS = 1000
+"""Devices of other shards whose subscriptions are ended on one connection."""
+
+
+def duty_of(settings: GatewaySettings) -> Alone:
+    """Find a process's duty. Raises FuguError if a shard has no store on a server, or no account where others have."""
+    if not isinstance(settings.store, Server) and settings.shards > 1:
+        raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
+    if settings.shard is not None:
+        return OneShard(settings, settings.shard)
+    return WholeFleet(settings) if settings.shards > 1 else Alone(settings)
+
+
+class OneShard(Alone):
+    """One of several processes that share the devices."""
+
+    def __init__(self, settings: GatewaySettings, shard: Shard) -> None:
+        super().__init__(settings)
+        self._shard = shard
+        self._channels: list[ShardChannel] = []
+        self.broker = shard_account(settings.broker, shard.index, shard.count)
+        self.client_id += f"-{shard.index}"
+        self.path = part_of(settings.store, f"shard-{shard.index}")
+        self.will = None
+
+    def owns(self, device: str) -> bool:
+        """True if a device is the shard's."""
+        return self._shard.owns(device)
+
+    @property
+    def lease(self) -> Lease:
+        """The shard's place, also if a process has it that was thought dead."""
+        return Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
+
+    def details(self) -> dict[str, object]:
+        """Which shard it is."""
+        return {"shard": str(self._shard)}
+
+    def await_turn(self) -> None:
+        """Raise NotArrangedError while another number of processes shares the devices."""
+        with closing(Store(self._settings.store)) as seen:
+            self.arrange(seen)
+
+    def arrange(self, store: Store) -> None:
+        """Raise NotArrangedError if another number of processes shares the devices."""
+        if (found := store.shards) != self._shard.count:
+            now = f"{found} shards" if found > 1 else "one process"
+            raise NotArrangedError(f"shard {self._shard} waits: {now} may have the devices now")
+
+    def open(self, loop: Loop) -> Recorder | None:
+        """Make the parts that take the frames of its own devices."""
+        channel = ShardChannel(channel_of(self._settings.store))
+        self._channels.append(channel)
+        beats = ShardChannel(channel_of(self._settings.store), Lease(f"beats-{self._shard.index}", take=True))
+        self._channels.append(beats)
+        self.says_to = partial(beats.beat, self._shard.index)
+        recorder, _ = self._take_frames(loop, channel.needed, lambda: channel.known)
+        loop.parts.append(OwnDevices(self._shard, loop.store, loop.link, loop.catalogue, loop.counters))
+        return recorder
+
+    def close(self) -> None:
+        """Close the channels to the fleet's process."""
+        while self._channels:
+            self._channels.pop().close()
+
+
+def shard_account(gateway: Broker, index: int, count: int) -> Broker:
+    """How one of so many shards connects. Raises UsageError if only others have accounts of their own."""
+    if (own := own_account(gateway, index)) is not None:
+        return own
+    if any(own_account(gateway, one) for one in range(count)):
+        raise UsageError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
+    return gateway
+
+
+class WholeFleet(Alone):
+    """The process that does once for a site what shards do not."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings)
+        self._channel: ShardChannel | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The store's own place, also if a process has it that was thought dead."""
+        return Lease(take=True, shares=True)
+
+    def details(self) -> dict[str, object]:
+        """How many shards there are, and which of them are missing."""
+        return {"shards": {"count": self._settings.shards, "missing": list(self.missing)}}
+
+    def open(self, loop: Loop) -> Recorder | None:
+        """Make what a site has once, and what looks at the shards."""
+        settings, catalogue = self._settings, loop.catalogue
+        catalogue.retire(loop.store.policy_documents())
+        self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
+        channel.begin()
+        loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
+        self.watch = ShardWatch(ShardChannel(channel_of(settings.store)), settings.shards, loop.counters)
+        progress = FleetProgress(loop.store, settings.shards, lambda: self.missing)
+        self._do_once(loop, loop.watch([]), lambda: progress)
+        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: self.missing, self._releasing))
+        self.watch.start()
+        return None
+
+    def close(self) -> None:
+        """Look at the shards no more."""
+        if self.watch is not None:
+            self.watch.stop()
+        if self._channel is not None:
+            self._channel.close()
+
+
+class OwnDevices(Part):
+    """Subscribes to a shard's devices; `counters` counts `strays`, messages of other shards' (an old session's)."""
+
+    def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
+        self._shard = shard
+        self._store = store
+        self._link = link
+        self._catalogue = catalogue
+        self._counters = counters
+        self._subscribed: set[str] = set()
+        self._strays: set[str] = set()
+        self.renew()
+
+    def heard(self, message: Message) -> bool:
+        """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
+        try:
+            parsed = message.parsed
+        except FuguError:
+            return False  # whoever else reads it counts it
+        if not (device := parsed.device) or self._shard.owns(device):
+            return False
+        self._counters["strays"] += 1
+        if device not in self._strays and len(self._strays) < _MOST_STRAYS:
+            self._strays.add(device)
+            self._link.unsubscribe(_topics(self._catalogue.fleet, device))
+        return True
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """A broker may have other subscriptions now."""
+        self._strays.clear()
+
+    def renew(self) -> None:
+        """The catalogue may have changed: new devices are subscribed to."""
+        new = [device for device in self._catalogue.names() if device not in self._subscribed]
+        self._link.subscribe(topic for device in new for topic in _topics(self._catalogue.fleet, device))
+        self._subscribed.update(new)
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
+        self.due = time.monotonic() + _LOOK_SECONDS
+        self._store.check()
+
+
+def _topics(fleet: str, device: str) -> tuple[str, ...]:
+    return (*frame_topics(fleet, device), topic_of("status", fleet, device))
+
+
+class ShardsLook(Part):
+    """Looks at what shards have stored, and tells them what releases still need.
+
+    The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        channel: ShardChannel,
+        progress: FleetProgress,
+        missing: Callable[[], tuple[int, ...]],
+        releasing: Releasing | None,
+    ) -> None:
+        self._store = store
+        self._channel = channel
+        self._progress = progress
+        self._missing = missing
+        self._releasing = releasing
+        self._gone: set[int] = set()
+        self._needed: dict[tuple[str, str], int] | None = None
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Look again. Raises FileLostError if another process has this one's place."""
+        self.due = time.monotonic() + _LOOK_SECONDS
+        self._store.check()
+        self._channel.check()
+        gone, self._gone = self._gone, set(self._missing())
+        if self._releasing is not None and self._progress.look():
+            if gone - self._gone:
+                self._releasing.unsettled()
+            self._releasing.stored()
+        with contextlib.suppress(NotKnownError):
+            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed:
+                self._channel.say_needed(needed)
+                self._needed = needed
