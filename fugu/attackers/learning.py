@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from fugu.attackers.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
-from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
+from fugu.chains import Learned, baum_welch, filter_beliefs, posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 
@@ -232,32 +232,26 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 def _models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
     """Log-likelihood and posterior of the levels (w, levels) for every pair of step and spread."""
-    length, noise = outputs.length, 2 * float(outputs.scale) ** 2
+    length, noise, uniform = outputs.length, 2 * float(outputs.scale) ** 2, np.full(grid.size, 1 / grid.size)
     for spread in _SPREADS:
         variance = spread * length * grid * (1 - grid) + noise
-        logs = -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
+        symbols, table, total = _likelihoods(
+            -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
+        )
         for step in _STEPS:
             move = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
-            yield _smoothed(logs, move / move.sum(axis=1, keepdims=True))
+            model = (symbols, uniform, move / move.sum(axis=1, keepdims=True), table)
+            yield filter_beliefs(*model).log_likelihood + total, posterior_marginals(*model)
 
 
-def _smoothed(logs: Floats, move: Floats) -> tuple[float, Floats]:
+def _likelihoods(logs: Floats) -> tuple[Ints, Floats, float]:
+    """Symbols (w,) and a table of their likelihoods `logs` (w, k) up to a factor for each; and the factors' logarithm.
+
+    Each symbol comes once. A further one, which never comes, makes rows distributions.
+    """
     top = logs.max(axis=1, keepdims=True)
-    weights = np.exp(logs - top)
-    forward, backward = np.empty_like(weights), np.ones_like(weights)
-    total = float(top.sum())
-    distribution = np.full(len(move), 1 / len(move))
-    for w, weight in enumerate(weights):
-        distribution = distribution * weight
-        mass = distribution.sum()
-        total += float(np.log(mass))
-        forward[w] = distribution / mass
-        distribution = forward[w] @ move
-    for w in range(len(weights) - 1, 0, -1):
-        message = move @ (weights[w] * backward[w])
-        backward[w - 1] = message / message.max()
-    joint = forward * backward
-    return total, joint / joint.sum(axis=1, keepdims=True)
+    table = np.exp(logs - top).T / (len(logs) + 1)
+    return np.arange(len(logs)), np.hstack([table, 1 - table.sum(axis=1, keepdims=True)]), float(top.sum())
 
 
 _TURNS, _CHAIN_ROUNDS = 40, 3
@@ -293,23 +287,20 @@ def _two_regimes(counts: Floats, noise: float, quantile: float, stay: float) -> 
     w = len(counts)
     means = np.quantile(counts, (quantile, 1 - quantile), axis=0)
     variances = np.full_like(means, noise + np.square(means[1] - means[0]).mean() / 4)
-    initial, transition, symbols = np.full(2, 0.5), _sticky(np.full(2, 0.5), stay), np.arange(w)
+    initial, transition = np.full(2, 0.5), _sticky(np.full(2, 0.5), stay)
     likelihood, weights = -np.inf, np.full((w, 2), 0.5)
     for _ in range(_TURNS):
         away = (counts[:, None] - means) ** 2 / variances + np.log(variances)
-        logs = -away.sum(axis=2) / 2
-        top = logs.max(axis=1, keepdims=True)
-        table = np.exp(logs - top).T / (w + 1)
-        table = np.hstack([table, 1 - table.sum(axis=1, keepdims=True)])  # a symbol that never comes: rows sum to 1
+        symbols, table, total = _likelihoods(-away.sum(axis=2) / 2)
         fit = baum_welch(symbols, table, transition=transition, initial=initial, iterations=_CHAIN_ROUNDS)
         initial, transition = fit.initial, fit.transition
         weights = posterior_marginals(symbols, initial, transition, table)
-        before, likelihood = likelihood, float(fit.log_likelihoods[-1] + top.sum())
+        before, likelihood = likelihood, float(fit.log_likelihoods[-1] + total)
         if likelihood - before < _TOLERANCE * w:
             break
-        total = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
-        means = weights.T @ counts / total
-        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / total
+        sizes = np.maximum(weights.sum(axis=0), 1e-9)[:, None]
+        means = weights.T @ counts / sizes
+        spread = np.einsum("wr,wrg->rg", weights, (counts[:, None] - means) ** 2) / sizes
         variances = np.maximum(spread, noise)
     return likelihood, weights, means
 
