@@ -1,23 +1,18 @@
 """Counters for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
 
 No label names a device, a stream or an audience: a series that comes and goes tells of its device. What labels say is
-fixed beforehand. Threads answer a few requests at a time, and only read: no scrape can stop the gateway, nor another.
+fixed beforehand. Threads answer, and only read: no scrape can stop the gateway, nor another. Who says nothing for
+5 seconds is given up on.
 """
 
 from __future__ import annotations
 
 import io
 import logging
-import socket
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.contract.reports import AlarmCode, Health
@@ -30,7 +25,6 @@ __all__ = ["Metrics", "Reading"]
 _log = logging.getLogger(__name__)
 _PREFIX = "fugu_gateway_"
 _PATIENCE_SECONDS = 5.0
-_MOST_SCRAPES = 16
 _FRAMES = {"ticks": "", "windows": "windows_"}
 """Kinds of frames, and what the names of their counters begin with."""
 _OF_FRAMES = {
@@ -72,32 +66,30 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """Serves what `read` finds at each scrape, in its own thread. Raises MetricsError without library or address."""
+    """Serves what `read` finds at each scrape, until `stop`. Raises MetricsError without library or address."""
 
     def __init__(self, listen: tuple[str, int], read: Callable[[], Reading]) -> None:
         try:
-            from prometheus_client import CollectorRegistry, make_wsgi_app
+            from prometheus_client import CollectorRegistry, start_http_server
         except ModuleNotFoundError:
             raise MetricsError("metrics need prometheus-client: pip install 'fugu-edge[metrics]'") from None
         self._read = read
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:
-            self._server = _Server(listen)
+            server, self._thread = start_http_server(listen[1], listen[0], registry)
         except OSError as error:
             reason = cause(error)
             raise MetricsError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
-        self._server.set_app(make_wsgi_app(registry))
-        self._thread = threading.Thread(target=self._server.serve_forever, name="gateway-metrics", daemon=True)
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
+        self._server: Any = server
+        patient = {"timeout": _PATIENCE_SECONDS, "get_stderr": lambda _handler: io.StringIO()}
+        self._server.RequestHandlerClass = type("Patient", (self._server.RequestHandlerClass,), patient)
+        self._server.handle_error = _say_failed
 
     def stop(self) -> None:
         """Answer nobody any more."""
-        if self._thread.is_alive():
-            self._server.shutdown()
+        self._server.shutdown()
+        self._thread.join()
         self._server.server_close()
 
     def collect(self) -> Iterator[Metric]:
@@ -141,63 +133,6 @@ class Metrics:
             yield CounterMetricFamily(_PREFIX + name, about, value=counters.get(counter, 0))
 
 
-class _Handler(WSGIRequestHandler):
-    """One request of somebody who may be slow, and who is not written down."""
-
-    timeout = _PATIENCE_SECONDS
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing: the log is for what goes wrong."""
-
-    def get_stderr(self) -> io.StringIO:
-        """Nowhere: tracebacks of whoever stops reading."""
-        return io.StringIO()
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Listens, and asks no name server who it is. A scrape that takes long, or the oldest of too many, is ended."""
-
-    daemon_threads = True
-
-    def __init__(self, listen: tuple[str, int]) -> None:
-        self._open: dict[socket.socket, float] = {}
-        self._lock = threading.Lock()
-        self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
-        super().__init__(listen, _Handler)
-
-    def server_bind(self) -> None:
-        """Take the address."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own."""
-        self._give_up(_MOST_SCRAPES - 1)
-        with self._lock:
-            self._open[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """Look now and then whether somebody is slow."""
-        self._give_up(_MOST_SCRAPES)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection whose answer was sent, or that has ended."""
-        with self._lock:
-            self._open.pop(request, None)
-            super().shutdown_request(request)
-
-    def _give_up(self, most: int) -> None:
-        """End what began long ago, and the oldest beyond so many; its thread finds that it has, and closes it."""
-        with self._lock:
-            begun = time.monotonic() - _PATIENCE_SECONDS
-            for request, since in list(self._open.items()):
-                if since < begun or len(self._open) > most:
-                    del self._open[request]
-                    with suppress(OSError):
-                        request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, *_: Any) -> None:
-        """A line; a scraper that goes away, or sends what is no HTTP, is not an error of the gateway."""
-        _log.info("a scrape of the metrics has failed: %s", cause(sys.exception()))
+def _say_failed(*_: object) -> None:
+    """Say it in a line: a scraper that goes away, or sends what is no HTTP, is not an error of the gateway."""
+    _log.info("a scrape of the metrics has failed: %s", cause(sys.exception()))

@@ -196,10 +196,6 @@ class Gateway:
         try:
             duty.arrange(self._store)
             self._check.before(self._store)
-            if settings.metrics is not None:
-                from gateway.health.metrics import Metrics
-
-                self._metrics = Metrics(settings.metrics, self._measured)
             if settings.enrolled is not None:
                 from gateway.fleet.enrolled import Enrolled
 
@@ -216,14 +212,16 @@ class Gateway:
             self._link.start()
             for part in self._parts:
                 part.start()
+            if settings.metrics is not None:
+                from gateway.health.metrics import Metrics
+
+                self._metrics = Metrics(settings.metrics, self._measured)
         except BaseException:
             self._close()
             raise
         self._worker.start()
         self._check.start()
         self._monitor.start()
-        if self._metrics is not None:
-            self._metrics.start()
 
     def _watch(self, catalogue: Catalogue, known: list[str]) -> Monitor:
         """Make the monitor, of devices that are not missed unless they are `known`."""
