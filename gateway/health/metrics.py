@@ -77,11 +77,11 @@ class Metrics:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:
-            server, self._thread = start_http_server(listen[1], listen[0], registry)
+            served: Any = start_http_server(listen[1], listen[0], registry)
         except OSError as error:
             reason = cause(error)
             raise MetricsError(f"metrics cannot be served at {listen[0]}:{listen[1]}: {reason}") from None
-        self._server: Any = server
+        self._server, self._thread = served
         patient = {"timeout": _PATIENCE_SECONDS, "get_stderr": lambda _handler: io.StringIO()}
         self._server.RequestHandlerClass = type("Patient", (self._server.RequestHandlerClass,), patient)
         self._server.handle_error = _say_failed
