@@ -5,6 +5,8 @@ what an edge needs besides for pins and Bluetooth, `demo.txt` what `make demo` i
 
 Usage: make constraints      (asks the package index that pip is configured for; nothing else of it is written down)
 
+It takes minutes: pip fetches each file to know its hash.
+
 Versions are what pip resolves for the oldest Python; hashes are those of the files that pip would install on each of
 the machines below. A new version of anything comes in with a run of this, and is looked at in the difference.
 """
@@ -16,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +48,15 @@ def main() -> int:
     sensors = extras["gpio"] + extras["bluetooth"]
     demo = edge + extras["gateway"] + [one for one in extras["demo"] if not one.startswith("fugu-edge")]
     needed = {"build": build, "edge": edge, "gateway": gateway, "sensors": sensors, "demo": demo}
-    versions = resolved(build + gateway + sensors + demo)
+    pins = [f"{one}=={version}" for one, version in resolved(build + gateway + sensors + demo).items()]
+    wanted = {name: resolved(needed[name], pins) for name in MACHINES}
+    known: dict[str, dict[str, set[str]]] = {}
+    for machine in dict.fromkeys(chain(*MACHINES.values())):
+        names = [name for name, machines in MACHINES.items() if machine in machines]
+        known[machine] = hashes(dict(ChainMap(*(wanted[name] for name in names))), machine)
     FOLDER.mkdir(exist_ok=True)
     for name, machines in MACHINES.items():
-        wanted = resolved(needed[name], [f"{one}=={version}" for one, version in versions.items()])
-        write(FOLDER / f"{name}.txt", wanted, hashes(wanted, machines))
+        write(FOLDER / f"{name}.txt", wanted[name], [known[machine] for machine in machines])
     return 0
 
 
@@ -62,21 +69,20 @@ def resolved(requirements: Sequence[str], constraints: Sequence[str] = ()) -> di
     return {normal(one["metadata"]["name"]): one["metadata"]["version"] for one in found}
 
 
-def hashes(versions: dict[str, str], machines: Iterable[str]) -> dict[str, set[str]]:
-    """The SHA-256 of every file that may be installed, by name."""
+def hashes(versions: dict[str, str], machine: str) -> dict[str, set[str]]:
+    """The SHA-256 of every file that may be installed on a machine, by name."""
     found: dict[str, set[str]] = defaultdict(set)
 
     def add(*options: str, names: Iterable[str]) -> None:
         for one in report(*options, "--no-deps", *(f"{name}=={versions[name]}" for name in names)):
             found[normal(one["metadata"]["name"])].add(one["download_info"]["archive_info"]["hashes"]["sha256"])
 
-    for machine in machines:
-        built = BUILT.get(machine, set()) & versions.keys()
-        for python in PYTHONS:
-            for minor in GLIBC:
-                add(*for_machine(machine, python, minor), names=sorted(versions.keys() - built))
-        for name in sorted(built):
-            add("--no-binary", name, names=[name])
+    built = BUILT.get(machine, set()) & versions.keys()
+    for python, minor in product(PYTHONS, GLIBC):
+        print(f"asking for {machine}, Python {python}, glibc 2.{minor}", file=sys.stderr)
+        add(*for_machine(machine, python, minor), names=sorted(versions.keys() - built))
+    for name in sorted(built):
+        add("--no-binary", name, names=[name])
     return found
 
 
@@ -101,12 +107,12 @@ def normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def write(path: Path, versions: dict[str, str], known: dict[str, set[str]]) -> None:
+def write(path: Path, versions: dict[str, str], known: Sequence[dict[str, set[str]]]) -> None:
     """Write names, versions and hashes, in their order."""
     lines = ["# Written by `make constraints`: names, versions and hashes of what a deployed install consists of."]
     for name in sorted(versions):
         lines.append(f"{name}=={versions[name]} \\")
-        lines += [f"    --hash=sha256:{one} \\" for one in sorted(known[name])]
+        lines += [f"    --hash=sha256:{one} \\" for one in sorted(set().union(*(each[name] for each in known)))]
         lines[-1] = lines[-1].removesuffix(" \\")
     path.write_text("\n".join(lines) + "\n")
 

@@ -52,6 +52,7 @@ class Sender:
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
         self._sent_at: dict[int, float] = {}
+        self._probe = self._probes = 0  # the last of the frames that were sent again unasked, and how many they were
 
     def pump(self) -> None:
         """Send what there is room for; the connection is there."""
@@ -120,6 +121,10 @@ class Sender:
             self._resend = sorted({*self._resend, *(i for i in overdue if i <= self._sent_through)})
         if self._key is not None:
             self._outbox.counter = message.counter
+        if self._probe and not self._resend:
+            oldest = self._outbox.frames.next(0)
+            if oldest is None or oldest[0] > self._probe:
+                self._send_oldest_again(2 * self._probes, before=now - RESEND_SECONDS / 2)
         return True
 
     def _advance(self) -> None:
@@ -128,15 +133,24 @@ class Sender:
         self._sent_at = {i: at for i, at in self._sent_at.items() if i > self._sent_through - 10 * IN_FLIGHT}
 
     def _resend_unanswered(self) -> None:
-        """Send the oldest frames again when nothing has been said of them for a while."""
+        """Send the oldest frames again when nothing has been said of them for a while; once they are durable, the rest.
+
+        What follows would tell the gateway of a gap; but nothing follows where a device drains its outbox to end.
+        """
         now = time.monotonic()
         if self._in_flight or self._resend or now - self._progress < self._patience:
             return
         self._progress = now
         self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
-        after = 0
-        while len(self._resend) < IN_FLIGHT and (frame := self._outbox.frames.next(after)) is not None:
+        self._send_oldest_again(IN_FLIGHT, before=now)
+
+    def _send_oldest_again(self, most: int, before: float) -> None:
+        """Send so many frames again, of those that were sent before a time."""
+        self._probe = after = 0
+        while len(self._resend) < most and (frame := self._outbox.frames.next(after)) is not None:
             after = frame[0]
-            if after > self._sent_through:
+            if after > self._sent_through or self._sent_at.get(after, before) > before:
                 break
             self._resend.append(after)
+            self._probe = after
+        self._probes = len(self._resend)

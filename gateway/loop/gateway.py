@@ -155,6 +155,7 @@ class Gateway:
         self._duty = duty = duty or Alone(settings)
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
+        self._store_is_away = False
         self._unreachable = False
         self._clients = 0
         self._size, self._size_due = 0, float("-inf")
@@ -355,8 +356,7 @@ class Gateway:
                     raise UselessError(self._check.problem)
                 self._link.maintain()
                 self._report_connection()
-                busy = any(part.busy for part in self._seats["busy"])
-                self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
+                self._round(self._inbox.take(_BATCH, self._patience()))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
                 self._round(self._inbox.take_after_close(IDLE_SECONDS))
@@ -374,7 +374,13 @@ class Gateway:
     def _finished(self) -> bool:
         return all(part.finished for part in self._seats["finished"])
 
+    def _patience(self) -> float:
+        """Seconds to wait for messages: none if a part has work, unless that waits for a store that is away."""
+        busy = not self._store_is_away and any(part.busy for part in self._seats["busy"])
+        return 0.0 if busy else IDLE_SECONDS
+
     def _round(self, events: Sequence[Message | Acknowledged | None]) -> None:
+        self._store_is_away = False
         for device, count in self._inbox.oversized().items():
             self.counters["received"] += count
             self.counters[Reason.OVERSIZED] += count
@@ -472,6 +478,7 @@ class Gateway:
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)
+        self._store_is_away |= isinstance(error, AwayError)
         self._end_if_lost(error)
         if is_full(error) or isinstance(error, AwayError | LedgerError):
             return

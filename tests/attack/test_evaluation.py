@@ -16,7 +16,6 @@ from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
-from tests.support.soak import only_rows
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
@@ -157,7 +156,7 @@ def test_attackers_give_the_same_answer_twice():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("ticks", "known"), only_rows([(1, None), (9, 3)], product((1, 2, 9, 64), (None, 3))))
+@pytest.mark.parametrize(("ticks", "known"), [(1, None), (9, 3)])
 def test_the_shortest_recordings_say_nothing_and_break_nothing(ticks, known):
     for states in (
         np.zeros(ticks + 1, dtype=np.int64),

@@ -81,7 +81,6 @@ def by_paths(
     ("length", "ticks", "unknown"),
     [
         *((6, 2, 6), (6, 3, 6), (3, 1, 3), (3, 3, 3)),
-        pytest.param(2, 4, 6, marks=pytest.mark.soak),
         pytest.param(2, 2, 4, marks=pytest.mark.long),
     ],
 )
@@ -110,13 +109,8 @@ def test_the_odds_after_symbols_are_those_of_all_courses(ticks: int, unknown: in
         assert found == pytest.approx(by_paths(states, outputs, one[:3], ticks, CHAIN, 0.5), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "ticks",
-    [
-        *(pytest.param(one, marks=pytest.mark.soak) for one in (1, 10)),
-        *(pytest.param(one, marks=pytest.mark.long) for one in (60, 240)),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("ticks", [60, 240])
 def test_nobody_who_knows_all_other_days_moves_odds_further_than_the_promise(ticks: int) -> None:
     states = drawn(CHAIN, 24_000, 1)
     outputs = released(states, 2, 120, 40, 2)

@@ -126,8 +126,8 @@ def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.soak)])
-def test_true_claims_are_not_refuted_more_often_than_stated(count: int) -> None:
+def test_true_claims_are_not_refuted_more_often_than_stated() -> None:
+    count = 20
     policy = planned(CHAINS, "ignorant")
     runs = [attacked(policy, seed=seed, trials=500)[0] for seed in range(count)]
     assert sum(one.refuted for one in runs) <= count // 20

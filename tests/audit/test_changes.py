@@ -121,8 +121,7 @@ def test_points_that_tell_a_change_are_found() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("runs", "most"), [(10, 7), pytest.param(200, 63, marks=pytest.mark.soak)])
-def test_no_more_alarms_at_changes_than_stated(runs: int, most: int) -> None:
-    """Changes have a quarter of the rate: of 10 or 200 runs at 0.8, more alarms have a probability below 10^-4."""
+def test_no_more_alarms_at_changes_than_stated() -> None:
+    """Changes have a quarter of the rate: of 10 runs at 0.8, more alarms have a probability below 10^-4."""
     shown, generator = states(3000), np.random.default_rng(8)
-    assert sum(bool(alarms(PLAN, 0, symbols(generator, shown), 0.8)) for _ in range(runs)) <= most
+    assert sum(bool(alarms(PLAN, 0, symbols(generator, shown), 0.8)) for _ in range(10)) <= 7

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -29,13 +28,12 @@ from tests.support.command import Fugu
 from tests.support.differential import of_order_2
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
-from tests.support.soak import only, only_rows
+from tests.support.soak import only_rows
 
 FALSE_ALARMS = 1e-3
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
 DISTRIBUTION = symbol_distribution(TABLE, 0)
 MEANS = Baseline(baseline_ticks=12, lowest=0.0, highest=1000.0)
-ROOT = Path(__file__).parents[2]
 
 
 def words(seed: int, count: int) -> NDArray[np.uint64]:
@@ -51,9 +49,9 @@ def names(cells: NDArray[np.int64], distribution: NDArray[np.float64] = DISTRIBU
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("distribution", only([(0.7, 0.3)], [(0.7, 0.3), (0.1, 0.2, 0.3, 0.4), (0.97, 0.03)]))
-def test_no_more_alarms_than_stated(distribution: tuple[float, ...]) -> None:
+def test_no_more_alarms_than_stated() -> None:
     """With a rate of 10 %, 200 runs: more than 37 alarms have a probability below 10^-4."""
+    distribution = (0.7, 0.3)
     generator, chances = np.random.default_rng(7), np.array(distribution)
     alarms = pairs = 0
     for _ in range(200):
@@ -261,17 +259,16 @@ def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broke
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("runs", "most"), [(100, 27), pytest.param(400, 75, marks=pytest.mark.soak)])
-def test_an_honest_device_is_called_wrong_no_more_often_than_stated(runs: int, most: int) -> None:
+def test_an_honest_device_is_called_wrong_no_more_often_than_stated() -> None:
     """Runs of what devices draw with, at a rate of 10 %: more alarms have a probability below 10^-6."""
     one = policy()
     assert one.table is not None
     draw = randomiser(one.table, system_entropy())
     alarms = 0
-    for _ in range(runs):
+    for _ in range(100):
         drawn = {state: bytes(draw(state) for _ in range(1500)) for state in (0, 1)}
         alarms += any(tested.alarms for tested in device_tests(one, drawn, {}, {}, 0.1))
-    assert alarms <= most
+    assert alarms <= 27
 
 
 @pytest.mark.long
@@ -327,16 +324,6 @@ def test_counts_of_real_agents_without_enough_noise_are_found(
     windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
     code, told = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 5000)
     assert (code, "scale" in failed(told)) == (1, True), told
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", ["symbols", "counts", "points"])
-def test_an_honest_agent_passes_the_benchmark_of_the_audit(kind: str) -> None:
-    """It says how fast that was, and draws as many as it is told to; a page has what more draws would find."""
-    words = (sys.executable, "benchmarks/audit.py", kind, "--draws", "40000", "--period", "400")
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"{kind}: " in done.stdout
-    assert " 0 alarms" in done.stdout
 
 
 @pytest.mark.soak

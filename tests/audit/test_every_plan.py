@@ -6,7 +6,10 @@ Many plans and audits, some of which take a minute: soak.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,8 +44,14 @@ MEASURED = {
     "loose graph": "coordinates = [[0, 0], [1, 0], [2, 0]]\ngraph = {radius = 1.0}\nepsilon = 0.3\n"
     "transition = [[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]]",
 }
+MORE = ((), ("--symbols", ".5"), ("--query", "histogram", "--window", "10m:.2"))
 STARTS = {"walk": (None, '"stationary"'), "two rooms": (None, '"stationary"', "[0.9, 0.1]")}
 ROOMS = (None, '"stationary"', "[0.2, 0.3, 0.5]")
+
+
+def against_each(plans: Iterable[Any]) -> list[tuple[Any, str]]:
+    """Give each plan an adversary, and each adversary plans."""
+    return list(zip(plans, cycle(ADVERSARIES)))
 
 
 def confirmed(fugu: Fugu, file: Path, wanted: int = 1) -> None:
@@ -65,15 +74,13 @@ def planned(fugu: Fugu, folder: Path, *words: object) -> list[Path]:
     return sorted(out.glob("*.json")) if out.is_dir() else [out]
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-@pytest.mark.parametrize("chains", CLASSES)
+@pytest.mark.parametrize(("chains", "adversary"), against_each(CLASSES))
 def test_streams_of_two_states(fugu: Fugu, tmp_path: Path, chains: str, adversary: str) -> None:
     words = ("stream", "--epsilon", "1", *CLASSES[chains], "--adversary", adversary, *BINARY)
     confirmed(fugu, *planned(fugu, tmp_path, *words))
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize(("chain", "adversary"), against_each(CHAINS))
 def test_streams_of_known_chains(fugu: Fugu, tmp_path: Path, chain: str, adversary: str) -> None:
     if adversary == "universal" and any(0.0 in row for row in CHAINS[chain]):
         adversary = "ignorant"  # the other is refused: impossible steps
@@ -83,8 +90,7 @@ def test_streams_of_known_chains(fugu: Fugu, tmp_path: Path, chain: str, adversa
     confirmed(fugu, *planned(fugu, tmp_path, *words, *HEADER, "--threshold", edges))
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-@pytest.mark.parametrize("more", [(), ("--symbols", ".5"), ("--query", "histogram", "--window", "10m:.2")])
+@pytest.mark.parametrize(("more", "adversary"), against_each(MORE))
 def test_windows(fugu: Fugu, tmp_path: Path, adversary: str, more: tuple[str, ...]) -> None:
     words = ("window", "--epsilon", "1", *CLASSES["sticky"], "--window", "5m", "--adversary", adversary, *more)
     confirmed(fugu, *planned(fugu, tmp_path, *words, *BINARY))
@@ -117,8 +123,7 @@ def test_streams_that_remember_two_ticks(fugu: Fugu, recorded: Path, tmp_path: P
         confirmed(fugu, *planned(fugu, tmp_path / adversary, *words))
 
 
-@pytest.mark.parametrize("adversary", ADVERSARIES)
-@pytest.mark.parametrize("places", MEASURED)
+@pytest.mark.parametrize(("places", "adversary"), against_each(MEASURED))
 def test_points(fugu: Fugu, tmp_path: Path, places: str, adversary: str) -> None:
     for start in STARTS.get(places, ROOMS):
         spec = tmp_path / "places.toml"

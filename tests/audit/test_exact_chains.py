@@ -24,7 +24,6 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import build_measure_policy
 from tests.support.oracle import enumerated_losses, extreme_chain, symbol_density
-from tests.support.soak import only
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
 NOTHING = (Fraction(1), Fraction(1))
@@ -52,8 +51,8 @@ PAIRS = JointChains(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chains", only([PAIRS], [joint(3, 0.6), joint(3, 0.9), joint(5, 0.5, 2), PAIRS]))
-def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not(chains: JointChains) -> None:
+def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not() -> None:
+    chains = PAIRS
     given = json.loads(chains.model_dump_json())
     for adversary in ADVERSARIES:
         first, second = chains.joint_loss(adversary).epsilon, stream_loss(given, NOTHING, adversary)
@@ -104,7 +103,7 @@ def ticks_of(k: int, rate: float) -> list[list[int]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([1, 4], range(6)))
+@pytest.mark.parametrize("seed", [1, 4])
 def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
     """Chains with zeros, periodic, absorbing and all but impossible steps; who has no bound says so."""
     generator = np.random.default_rng(seed)
@@ -171,15 +170,13 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
 
 
 ROOMS = {
-    "three": ("[[0, 0], [1, 0], [5, 5]]", "{complete = true}", "[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]"),
     "in a row": ("[[0, 0], [1, 0], [2, 0]]", "{radius = 1.0}", "[[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]]"),
-    "two": ("[[0], [1]]", "{complete = true}", "[[0.9, 0.1], [0.1, 0.9]]"),
     "never twice": ("[[0], [1]]", "{complete = true}", "[[0.4, 0.6], [1.0, 0.0]]"),
 }
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("rooms", ROOMS)
+@pytest.mark.parametrize("rooms", ["in a row", "never twice"])
 def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tmp_path: Path) -> None:
     """From every start, for every adversary; the planner rounds up to eight digits, or has a looser bound."""
     at, graph, rows = ROOMS[rooms]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fugu.privacy.class_watch import bet
-from tests.support.soak import only
 
 EMISSION = np.array([[0.7, 0.2, 0.1], [0.25, 0.35, 0.4]])
 CELLS = np.array([[0.1, 0.15, 0.2, 0.3], [0.15, 0.4, 0.3, 0.35], [0.5, 0.9, 0.3, 0.8], [0.3, 0.3, 0.1, 0.1]])
@@ -56,10 +55,10 @@ def test_equals_the_plain_twin():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("start", only([0.3], [0.0, 0.3, 1.0]))
-@pytest.mark.parametrize("cell", only([0, 3], range(len(CELLS))))
-def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(cell, start):
+@pytest.mark.parametrize("cell", [0, 3])
+def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(cell):
     """Over all symbols of 7 ticks, one of them unobserved; chains at the corners, inside, and from corner to corner."""
+    start = 0.3
     q0, q1, r0, r1 = CELLS[cell]
     corners = [*product((q0, q1), (r0, r1)), ((q0 + q1) / 2, (r0 + r1) / 2)]
     paths = [[corner] * 7 for corner in corners] + [corners[i:] + corners[:i] + corners[:2] for i in range(4)]

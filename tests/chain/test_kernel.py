@@ -71,14 +71,9 @@ def _run(folder: Path, step: float, added: float) -> list[str]:
     return _said(folder, "both_of_them")
 
 
-@pytest.mark.parametrize(
-    ("step", "added", "told"), [(2.0, 5.0, "12.0"), pytest.param(3.0, 1.0, "6.0", marks=pytest.mark.soak)]
-)
-def test_a_kernel_is_compiled_anew_when_a_helper_or_a_constant_in_another_file_changes(
-    tmp_path: Path, step: float, added: float, told: str
-) -> None:
+def test_a_kernel_is_compiled_anew_when_a_constant_in_another_file_changes(tmp_path: Path) -> None:
     assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "0"]
-    assert _run(tmp_path, step=step, added=added) == [told, "0"]
+    assert _run(tmp_path, step=2.0, added=5.0) == ["12.0", "0"]
     assert _run(tmp_path, step=2.0, added=1.0) == ["4.0", "1"]
 
 

@@ -16,7 +16,6 @@ from fugu.chains import (
 )
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
-from tests.support.soak import only
 
 
 @pytest.mark.long
@@ -41,8 +40,8 @@ def test_every_length_where_the_two_ends_may_meet(k, n):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("k", [2, 3, 4, 5])
-def test_a_long_stream_equals_hmmlearn(k):
+def test_a_long_stream_equals_hmmlearn():
+    k = 3
     case = random_case(11, k, 3, LONG, gaps=0.0)
     from hmmlearn.hmm import CategoricalHMM  # takes as long to import as all tests of this module to run
 
@@ -64,7 +63,7 @@ def test_a_long_stream_with_gaps_equals_filter_times_backward(k):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("k", only([1, 3], [1, 2, 3, 4, 5]))
+@pytest.mark.parametrize("k", [1, 3])
 def test_many_sequences_equal_one_at_a_time(k):
     case = random_case(13, k, 3, 60)
     lengths = [0, 11, 1, 2, 46]

@@ -276,7 +276,6 @@ def worst_of_constant_points(rate: float, start: list[float], transition: list[l
         # a state that is there once in 2.5e-13 ticks, and might be there in one of 1e9 at the start
         (1e-13, 0.4, [1 - 1e-9, 1e-9], 7.7299, 12.0946),
         (0.05, 0.5, [0.5, 0.5], 1.6932, 1.7534),
-        pytest.param(0.1, 0.6, [0.5, 0.5], 1.0446, 1.0699, marks=pytest.mark.soak),
     ],
 )
 def test_the_streams_epsilon_is_that_of_the_start(

@@ -12,7 +12,6 @@ from functools import cache
 import pytest
 
 from fugu.core.noise import discrete_laplace, uniform_below
-from tests.support.soak import only
 
 SCALES = ("1/2", "1", "7/3", "20", "1000/7")
 DRAWS = 40_000
@@ -116,9 +115,9 @@ def test_the_test_of_the_distribution_can_fail() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", only(["7/3"], SCALES))
-def test_an_independent_implementation_has_the_same_distribution(name: str) -> None:
+def test_an_independent_implementation_has_the_same_distribution() -> None:
     """OpenDP's discrete Laplace: a two-sample test."""
+    name = "7/3"
     from scipy import stats  # takes as long to import as many tests to run
 
     pytest.importorskip("opendp")

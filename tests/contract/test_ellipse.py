@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from fugu.contract.measure_table import Staircase
 from fugu.contract.reports import Ellipse, ellipse
 from tests.support.dphmm_cases import probability
-from tests.support.soak import only
 
 Places = list[tuple[float, float]]
 
@@ -49,12 +48,10 @@ HULLS = [((2, 1), (0, 1), (-2, -1), (0, -1)), ((1, 0), (0, 1), (-1, 0), (0, -1))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("vertices", only([HULLS[0], HULLS[2]], HULLS))
-@pytest.mark.parametrize("ratio", only([Fraction(1, 2)], [Fraction(1, 2), Fraction(9, 10)]))
-def test_of_staircase_noise_it_holds_the_truth_with_its_probability(
-    vertices: tuple[tuple[int, int], ...], ratio: Fraction
-) -> None:
+@pytest.mark.parametrize("vertices", [HULLS[0], HULLS[2]])
+def test_of_staircase_noise_it_holds_the_truth_with_its_probability(vertices: tuple[tuple[int, int], ...]) -> None:
     """What is known of the truth, from one point alone: it is the point less noise of the exact distribution."""
+    ratio = Fraction(1, 2)
     noise = Staircase(vertices, ratio)
     side = range(-45, 46)
     places = [(x, y) for x, y in product(side, side) if noise.spans((x, y))]

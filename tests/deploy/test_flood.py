@@ -81,7 +81,7 @@ def test_silent_connections_do_not_exhaust_the_broker_and_it_serves_again(tmp_pa
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("devices", "stay"), [(20, False), (20, True), (5000, False)])
+@pytest.mark.parametrize(("devices", "stay"), [(20, True), (5000, False)])
 def test_ten_thousand_silent_connections_do_not_exhaust_the_broker(tmp_path: Path, devices: int, stay: bool) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))  # for the broker, which inherits it

@@ -26,7 +26,6 @@ from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies
 from tests.support.shipped import Shipped
-from tests.support.soak import only
 
 NAMES = ("sensor-0", "sensor-2")
 
@@ -87,7 +86,7 @@ class Sender:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("written", only(["certificates"], ["passwords", "certificates"]), indirect=True)
+@pytest.mark.parametrize("written", ["certificates"], indirect=True)
 def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection(
     shipped: Shipped, tmp_path: Path, server: Server
 ) -> None:

@@ -21,7 +21,6 @@ from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy
 from tests.support.shipped import Shipped
-from tests.support.soak import only
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -121,7 +120,7 @@ def test_a_template_that_is_missing_is_one_line() -> None:
         unit("none.service", {})
 
 
-@pytest.mark.parametrize("written", only(["certificates"], ["passwords", "certificates"]), indirect=True)
+@pytest.mark.parametrize("written", ["certificates"], indirect=True)
 def test_the_command_of_the_gateway_s_unit_serves_a_device_for_a_subscriber(fleet: Shipped, tmp_path: Path) -> None:
     """The whole fleet over the shipped broker: agent, gateway and subscriber, each with its own credentials."""
     (tmp_path / "policies").mkdir()

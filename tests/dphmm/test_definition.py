@@ -14,11 +14,10 @@ from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protected_pairs
 from fugu.places.tables import TableError, build_table, check_table, fallback_table, table_loss
 from tests.support.dphmm_cases import OBJECTIVES, close, random_case, strict_epsilon
-from tests.support.soak import only
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(24)} - {4, 15}, range(90)))
+@pytest.mark.parametrize("seed", sorted({*range(24)} - {4, 15}))
 def test_no_output_separates_a_protected_pair(seed: int) -> None:
     values, graph, constraint = random_case(seed)
     epsilon = (0.3, 1.0, 2.5)[seed % 3]
@@ -45,7 +44,7 @@ def test_no_output_separates_a_protected_pair(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(24)} - {15}, range(0, 90, 3)))
+@pytest.mark.parametrize("seed", sorted({*range(24)} - {15}))
 def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(seed: int) -> None:
     """Powers of the staircase are rounded up, so the bound is epsilon times the factor rounded up."""
     values, graph, constraint = random_case(seed)
@@ -59,7 +58,7 @@ def test_theorem_6_3_bounds_what_is_revealed_between_any_two_possible_states(see
     assert worst <= math.ceil(found.factor) + 1e-9
 
 
-@pytest.mark.parametrize("seed", only(range(1, 90, 8), range(1, 90, 4)))
+@pytest.mark.parametrize("seed", range(1, 90, 8))
 def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
     """Every pair of states, so every constraint set: any other state of C will do as the partner."""
     values, graph, constraint = random_case(seed)
@@ -79,7 +78,7 @@ def test_the_fallback_holds_for_every_graph_and_constraint(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(12)} - {4}, range(90)))
+@pytest.mark.parametrize("seed", sorted({*range(12)} - {4}))
 def test_a_certified_table_is_refused_once_a_weight_is_beyond_the_bound(seed: int) -> None:
     """For each protected pair the output nearest to its bound, one unit above it; the row's sum is kept."""
     values, graph, constraint = random_case(seed)

@@ -23,7 +23,6 @@ from fugu.places.protection import (
 )
 from papers.graphs import explicit
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
-from tests.support.soak import only
 
 PAPER = GOLDEN["paper"]
 SUBSETS = GOLDEN["six_state_all_subsets"]
@@ -142,7 +141,7 @@ def test_ties_go_to_the_lowest_index() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only({*range(8)} - {2, 5}, range(30)))
+@pytest.mark.parametrize("seed", sorted({*range(8)} - {2, 5}))
 def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
     """Against every candidate's hull, exactly; in one to three dimensions, flat and capped hulls included."""
     generator = np.random.default_rng(seed)

@@ -194,6 +194,37 @@ def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
         assert outbox.frames.depth() == FRAMES
 
 
+def test_of_many_frames_that_a_gateway_has_lost_the_rest_follows_once_the_first_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No frame follows that would tell of the gap: twenty at a time would take ten seconds each."""
+    now, many = [0.0], 500
+    monkeypatch.setattr("edge_agent.sender.time", SimpleNamespace(monotonic=lambda: now[0]))
+    with closing(outbox_of(tmp_path, many)) as outbox:
+        sender = sender_of(outbox, link := Link())
+        said = counter = 0
+
+        def deliver() -> None:
+            nonlocal said
+            while said < len(link.sent):
+                said += 1
+                sender.answered(1, said, True)
+                sender.pump()
+
+        deliver()
+        assert len(link.sent) == many
+        now[0] += RESEND_SECONDS
+        sender.pump()
+        while outbox.frames.depth():
+            assert 0 < len(link.sent) - said <= IN_FLIGHT
+            deliver()
+            counter += 1
+            assert sender.committed(watermark(len(link.sent) - many - 1, counter))
+            sender.pump()
+        assert counter <= 6
+        assert len(link.sent) == 2 * many, "each once more"
+
+
 def test_what_was_under_way_when_the_link_began_anew_is_sent_again(tmp_path: Path) -> None:
     """A slow broker is taken for one of MQTT 3.1.1, which needs a new client: nobody answers what the old one sent."""
     with closing(outbox_of(tmp_path, IN_FLIGHT + 5)) as outbox:

@@ -15,7 +15,6 @@ from fugu_cli.commands.audit import _parts as parts
 from tests.support.board_policies import board_policy, quick
 from tests.support.boards import MICROPYTHON
 from tests.support.brokers import PATIENCE, Mosquitto
-from tests.support.soak import only
 
 assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this file
 HONEST = ("firmware_sim.on_board",)
@@ -38,17 +37,14 @@ def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: int, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("part", "enough"), [(1, 90), pytest.param(0, 20_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("part", "enough"), [(1, 90), pytest.param(0, 8_000, marks=pytest.mark.soak)])
 def test_an_honest_board_passes(broker: Mosquitto, tmp_path: Path, part: int, enough: int) -> None:
     """It fails by chance once in a thousand million runs; that its symbols pass, docs/firmware.md shows."""
     assert alarms(broker, tmp_path, HONEST, part, enough, 1e-9) == set()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", only(["weakened"], ["weakened", "stuck-bit"]))
-def test_a_board_with_a_fault_is_caught(
-    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    """Both change a probability by more than 0.05, which 4000 draws show at the command's rate, after one start."""
+def test_a_board_with_a_fault_is_caught(broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes a probability by more than 0.05, which 4000 draws show at the command's rate, after one start."""
     monkeypatch.setattr("firmware_sim.constant._STARTS", 1)
-    assert "frequencies" in alarms(broker, tmp_path, ("tests.support.broken_board", fault), 0, 4000, 1e-3)
+    assert "frequencies" in alarms(broker, tmp_path, ("tests.support.broken_board",), 0, 4000, 1e-3)

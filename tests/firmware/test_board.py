@@ -35,7 +35,7 @@ def _symbols(store: Path) -> dict[int, int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent(
     broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:

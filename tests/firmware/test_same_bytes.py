@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,8 @@ from tests.support.device_net import CASES, FEW, GOLDEN, MANY, agent_digest, boa
 DIGESTS: dict[str, dict[str, str]] = json.loads(GOLDEN.read_text())
 MINUTE = Window(name="minute", length=60, stride=60, states=(1,), scale="20")
 MORE = Window(name="more", length=90, stride=90, states=(1,), scale="20")
+FAR = ("frames of 4096 ticks", "hysteresis and windows", "places", "profile of the day", "running mean", "windows only")
+"""Cases in which something comes after thousands of ticks only."""
 BOARDS = [name for name, case in CASES.items() if case.board]
 
 
@@ -49,8 +51,10 @@ def test_every_case_has_its_digests() -> None:
     assert MANY * len(CASES) + LONG * len(HISTORIES) > 10**6
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [*((name, FEW) for name in CASES), *(pytest.param(name, MANY, marks=pytest.mark.soak) for name in FAR)],
+)
 def test_an_agent_draws_what_it_always_drew(name: str, count: int, tmp_path: Path) -> None:
     assert agent_digest(name, count, tmp_path) == DIGESTS[name][str(count)]
 
@@ -70,8 +74,9 @@ def test_an_agent_accepts_the_claims_that_it_always_accepted(each: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("interpreter", INTERPRETERS)
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("interpreter", "count"), [*product(INTERPRETERS, [FEW]), pytest.param("MicroPython", MANY, marks=pytest.mark.soak)]
+)
 def test_a_board_draws_what_an_agent_draws(interpreter: Interpreter, count: int, tmp_path: Path) -> None:
     with (tmp_path / "cases").open("w") as lines:
         for name in BOARDS:
@@ -84,12 +89,11 @@ def test_a_board_draws_what_an_agent_draws(interpreter: Interpreter, count: int,
 
 @pytest.mark.long
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
-@pytest.mark.parametrize("each", [FEW_OF, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_board_accepts_the_claims_that_an_agent_accepts_and_none_below(
-    interpreter: Interpreter, each: int, tmp_path: Path
+    interpreter: Interpreter, tmp_path: Path
 ) -> None:
-    rungs = lowest_rungs("claims", each)
-    assert claims_digest(rungs) == DIGESTS["claims"][str(each)]
+    rungs = lowest_rungs("claims", FEW_OF)
+    assert claims_digest(rungs) == DIGESTS["claims"][str(FEW_OF)]
     proven = [(policy, rung) for policy, rung in rungs if rung >= 0]
     with (tmp_path / "claims").open("w") as lines:
         for policy, rung in proven:

@@ -22,7 +22,7 @@ TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seconds", "rounds", "seed"), [(8, 1, 5), pytest.param(120, 6, 6, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seconds", "rounds", "seed"), [(8, 1, 5), pytest.param(60, 3, 6, marks=pytest.mark.soak)])
 def test_a_fault_of_every_kind(seconds: int, rounds: int, seed: int, tmp_path: Path) -> None:
     policy = quick(board_policy(TEN, frame_ticks=5, period_us=100_000))
     result = simulate(policy, tmp_path, boards=3, seconds=seconds, seed=seed, rounds=rounds, broker="auto")

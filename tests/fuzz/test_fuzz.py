@@ -38,7 +38,7 @@ def test_every_decoder_is_fuzzed() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [2_000, pytest.param(200_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(40_000, marks=pytest.mark.soak)])
 def test_mutated_frames_crash_no_decoder_and_each_is_refused_for_a_reason(count: int) -> None:
     generator = random.Random(2026)
     counted: Counter[str] = Counter()
@@ -60,6 +60,6 @@ def test_bytes_that_a_fuzzer_has_chosen(tmp_path: Path) -> None:
     pytest.importorskip("atheris")
     for number, seed in enumerate(SEEDS):
         (tmp_path / f"seed-{number}").write_bytes(seed)
-    command = [sys.executable, "-m", "tests.support.fuzz_target", str(tmp_path), "-runs=20000", "-rss_limit_mb=1000"]
+    command = [sys.executable, "-m", "tests.support.fuzz_target", str(tmp_path), "-runs=8000", "-rss_limit_mb=1000"]
     done = subprocess.run([*command, "-timeout=10"], capture_output=True, text=True, timeout=6000)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -28,7 +28,6 @@ from tests.support.command import Fugu, runner
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import POLICIES, Scene, frames, policy
-from tests.support.soak import only
 
 LAG = 3
 HOUR = 3_600_000_000
@@ -60,10 +59,8 @@ def place(found: pd.DataFrame) -> list[tuple[str, str, int]]:
     return list(zip(found["device"], found["stream"], found["tick"], strict=True))
 
 
-@pytest.mark.parametrize("page", only([7], [1 << 18, 7]))
-def test_every_symbol_and_every_estimate_is_there_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
+def test_every_symbol_and_every_estimate_is_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = 7
     monkeypatch.setattr("gateway.history.export._MOST_PIECES", page)
     monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", page)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)

@@ -26,18 +26,9 @@ from fugu.privacy.randomised_response import calibrate
 from fugu.recordings.readings import Readings, read_readings
 from fugu_cli.demo.evaluation import RECORDINGS
 from tests.support.plans import planned_once
-from tests.support.soak import only
 
 DATA = Path(__file__).parents[1] / "data"
-HEARTS = [
-    ("N05", 300),
-    *(pytest.param(*one, marks=pytest.mark.soak) for one in (("N05", 100), ("N07", 100), ("N07", 300))),
-    *(pytest.param(*one, marks=pytest.mark.soak) for one in (("N10", 100), ("N10", 300))),
-]
-OTHERS = only(
-    ["pir_room_S6", "occupancy_office"],
-    ["pir_room_S6", "occupancy_office", "activity4_nhanes", "ampds2_water_on_30d", "power_uci_90d"],
-)
+OTHERS = ["pir_room_S6", "occupancy_office"]
 
 
 def simulated(seed: int, ticks: int = 9_000, q: float = 0.2, r: float = 0.3, slow: float = 0.0) -> Readings:
@@ -394,19 +385,17 @@ def test_the_bound_covers_in_a_simulated_recording() -> None:
 
 
 @pytest.mark.soak
-def test_the_bound_covers_in_thirty_simulated_recordings() -> None:
-    check_coverage(range(30), 0.93)
+def test_the_bound_covers_in_twelve_simulated_recordings() -> None:
+    check_coverage(range(12), 0.9)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "baseline"), HEARTS)
-def test_a_share_of_some_minutes_of_heartbeats_is_within_5_percent(name: str, baseline: int) -> None:
-    """300 heartbeats of N10 are off by 4.1 %, too near to 5 % to be recommended."""
-    plan = planned(read_readings(RECORDINGS / f"hr_sleep_{name}.csv.gz"), baseline=baseline, within=0.05)
+def test_a_share_of_some_minutes_of_heartbeats_is_within_5_percent() -> None:
+    plan = planned(read_readings(RECORDINGS / "hr_sleep_N05.csv.gz"), baseline=300, within=0.05)
     check(plan)
     one = plan.recommended
     assert one.kind == "windows"
-    assert (one.window_ticks or 0) <= (600 if name == "N10" else 300)
+    assert (one.window_ticks or 0) <= 300
     assert one.expected_error <= 0.05
     assert one.held_back_error is not None
     assert one.held_back_error <= 0.05

@@ -23,7 +23,7 @@ QUICKEST = ("hr_sleep_N05", "occupancy_office", "pir_room_S6")
 @pytest.mark.long
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[] if path.name.startswith(QUICKEST) else pytest.mark.soak) for path in RECORDINGS],
+    [path for path in RECORDINGS if path.name.startswith(QUICKEST)],
     ids=lambda path: path.name.partition(".")[0],
 )
 def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

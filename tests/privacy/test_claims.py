@@ -18,7 +18,6 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
-from tests.support.soak import only, only_rows
 
 SCALE = 2**32
 
@@ -48,7 +47,7 @@ def random_table(generator: np.random.Generator, states: int, symbols: int) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(6), range(30)))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None:
     """All outputs, positions, known sets and values; both signs of correlation; two or three symbols."""
     generator = np.random.default_rng(seed)
@@ -65,7 +64,7 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(4), range(12)))
+@pytest.mark.parametrize("seed", range(4))
 def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None:
     generator = np.random.default_rng(100 + seed)
     alpha = float(generator.uniform(1.5, 60.0))
@@ -80,7 +79,7 @@ def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(3), range(8)))
+@pytest.mark.parametrize("seed", range(3))
 def test_universal_holds_with_three_states(seed: int) -> None:
     generator = np.random.default_rng(200 + seed)
     transitions = [generator.dirichlet(np.ones(3) * 2, size=3) for _ in range(4)]
@@ -95,9 +94,7 @@ def test_universal_holds_with_three_states(seed: int) -> None:
 @pytest.mark.parametrize(
     ("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.3, 0.05), (0.7, 0.8), (0.95, 0.4), (0.35, 0.35)]
 )
-@pytest.mark.parametrize(
-    ("rho0", "rho1"), only_rows([(0.1, 0.1), (0.45, 0.48)], [(0.1, 0.1), (0.3, 0.2), (0.45, 0.48)])
-)
+@pytest.mark.parametrize(("rho0", "rho1"), [(0.1, 0.1), (0.3, 0.2), (0.45, 0.48)])
 def test_an_actual_adversary_reaches_the_loss(q: float, r: float, rho0: float, rho1: float) -> None:
     """The reported loss is not only a bound: on a long chain somebody gets it, to nine digits."""
     table = flips(rho0, rho1)
@@ -129,9 +126,9 @@ def test_the_three_adversaries_are_ordered_and_no_attack_beats_them(
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("seed", only([3], range(5)))
-def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary, seed: int) -> None:
+def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adversary) -> None:
     """Streams without end: for `informed` and q + r < 1 there is a proof, and this looks for exceptions."""
+    seed = 3
     generator = np.random.default_rng(300 + seed)
     for _ in range(10):
         q = np.sort(generator.beta(0.5, 0.8, size=2) * 0.98 + 0.01)
@@ -150,10 +147,8 @@ def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adve
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize(
-    ("q", "r"), only_rows([(0.2, 0.35), (0.8, 0.7)], [(0.2, 0.35), (0.08938, 0.10924), (0.01, 0.3), (0.8, 0.7)])
-)
-@pytest.mark.parametrize("epsilon", only([0.5, 4.0], [0.5, 1.0, 4.0]))
+@pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.8, 0.7)])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_just_inside_certifies_and_one_threshold_step_outside_is_refused(
     adversary: Adversary, q: float, r: float, epsilon: float
 ) -> None:

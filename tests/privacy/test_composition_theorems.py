@@ -19,7 +19,6 @@ from papers.window_releases import NoisyCount, Released, answer_distributions, n
 from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses
-from tests.support.soak import only
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["5_composition"]
 P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
@@ -72,7 +71,7 @@ def test_distributions_of_counts_are_those_of_paths(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1, 3], range(36)))
+@pytest.mark.parametrize("seed", [0, 1, 3])
 def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
     generator = np.random.default_rng(seed)
     k = 3 if seed % 4 == 3 else 2
@@ -154,7 +153,7 @@ def test_theorem_3_4_in_numbers() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1, 2], range(6)))
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_rows_for_other_adversaries(seed: int) -> None:
     generator = np.random.default_rng(100 + seed)
     chain = MarkovChain.stationary([[0.6, 0.4], [0.45, 0.55]]) if seed % 2 else random_chain(generator, 2, 2)
@@ -234,7 +233,7 @@ def test_theorem_3_6_by_plain_enumeration() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only(range(3), range(6)))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(seed)
     chain = random_chain(generator, 2, seed)

@@ -15,7 +15,6 @@ from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from papers.influence_matrix import influence_matrix, influence_scale
 from tests.support.oracle import count_density, worst_release_loss
 from tests.support.released import chain_losses, paths_of
-from tests.support.soak import only
 
 
 def weak_chain(seed: int, k: int, *, given: bool = False) -> MarkovChain:
@@ -58,7 +57,7 @@ def test_any_start_has_the_influence_of_the_worst_one() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", only([0, 1, 4], range(5)))
+@pytest.mark.parametrize("seed", [0, 1, 4])
 def test_the_noise_really_gives_epsilon_to_either_adversary(seed: int) -> None:
     k, length = 2 + seed % 2, 2 + seed % 5
     chain = weak_chain(50 + seed, k, given=seed % 3 == 0)

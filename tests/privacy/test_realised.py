@@ -12,7 +12,6 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.leakage import Adversary
 from fugu.privacy.randomised_response import Calibration, calibrate
 from fugu_cli.demo.evaluation import RECORDINGS
-from tests.support.soak import only_rows
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
@@ -31,9 +30,9 @@ def assert_within(calibration: Calibration, ratios: np.ndarray) -> None:
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize(
     ("q", "r"),
-    only_rows([(0.2, 0.35), (0.01, 0.3), (0.7, 0.6)], [(0.2, 0.35), (0.01, 0.3), (0.08938, 0.10924), (0.7, 0.6)]),
+    [(0.2, 0.35), (0.01, 0.3), (0.7, 0.6)],
 )
-@pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.soak), 6.0])
+@pytest.mark.parametrize("epsilon", [0.5, 6.0])
 def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Adversary) -> None:
     calibration = calibrate(BinaryChains(q=(q, q), r=(r, r)), epsilon, adversary)
     transition = np.array([[1 - q, q], [r, 1 - r]])

@@ -18,7 +18,6 @@ from edge_agent.plan import WindowPlan
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowRecord
 from tests.support.agents import window_plan
-from tests.support.soak import only, only_rows
 
 pytestmark = pytest.mark.long
 TICKS = 4
@@ -101,7 +100,7 @@ BOUND = 1 / float(SCALE) + 1e-9
 
 @pytest.mark.parametrize(
     ("killed", "back"),
-    only_rows([(0, 3), (1, 1), (1, 3), (2, 2), (3, 3)], [(k, b) for k in range(TICKS + 1) for b in range(k, TICKS)]),
+    [(0, 3), (1, 1), (1, 3), (2, 2), (3, 3)],
 )
 def test_a_count_that_went_on_after_a_kill_loses_what_any_count_does(killed: int, back: int) -> None:
     """And nothing of ticks that it does not hold, because they were lost or absent."""
@@ -135,10 +134,10 @@ def test_one_look_at_the_disk_and_all_that_was_published_till_then_lose_no_more(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seen", only([2], range(3)))
-@pytest.mark.parametrize("killed", only([1], [None, 1, 2]))
-def test_one_look_at_windows_that_overlap_loses_what_their_policy_accounts_for(seen: int, killed: int | None) -> None:
+def test_one_look_at_windows_that_overlap_loses_what_their_policy_accounts_for() -> None:
     """Some are in frames then, and others in records; each has noise of its own."""
+    killed = 1
+    seen = 2
 
     def life(device: Device, path: Path) -> View:
         for tick in range(seen + 1):

@@ -91,7 +91,7 @@ def several(case: Case, kind: str, runs: int) -> list[Estimates]:
 def test_answers_are_unbiased_and_intervals_cover_at_least_as_often_as_they_say(name: str, kind: str) -> None:
     case = CASES[name]
     truth = case.truth * (2 if kind == "two devices" and case.query.kind != "frequency" else 1)
-    runs = RUNS if kind == "both" else 10 * RUNS
+    runs = RUNS if kind == "both" else 4 * RUNS
     found = several(case, kind, runs)
     values = np.array([one.values for one in found])
     errors = values.std(axis=0) / math.sqrt(runs)

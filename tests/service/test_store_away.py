@@ -10,6 +10,7 @@ import pytest
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.topics import topic_of
 from fugu.host.database import AwayError
+from gateway.loop.gateway import IDLE_SECONDS
 from gateway.parts.part import Part
 from tests.support.loop_driver import START, Driver
 
@@ -62,3 +63,24 @@ def test_a_store_that_is_away_at_any_call_of_a_part_stops_nothing(
         assert gateway.counters["store_errors"] >= away.asked
         assert not gateway.failed.is_set()
         assert gateway.counters["stored"] == 1
+
+
+def test_parts_that_wait_for_a_store_that_is_away_do_not_keep_the_loop_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ask a thousand times a second, and take the processor from the server that begins anew."""
+
+    class Waiting(Part):
+        busy = True
+
+    with Driver(tmp_path, monkeypatch, devices=4) as driver:
+        gateway = driver.gateway
+        gateway._seats["busy"].append(Waiting())
+        driver.round()
+        assert gateway._patience() == 0.0
+        gateway._seats["pump"][:0] = [Away("pump")]
+        driver.round()
+        assert gateway._patience() == IDLE_SECONDS
+        del gateway._seats["pump"][0]
+        driver.round()
+        assert gateway._patience() == 0.0

@@ -104,7 +104,9 @@ class Postgres:
     def kill(self) -> None:
         """End all of its processes at once; the machine goes on."""
         first = int((self._data / "postmaster.pid").read_text().split()[0])
-        os.kill(first, signal.SIGSTOP)  # it makes no more of them
+        os.kill(first, signal.SIGSTOP)
+        # One that it makes meanwhile would live on for a moment, in which no other server starts.
+        wait_until(lambda: _is_stopped(first), "the first process to make no more of them")
         processes = [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
         for process in processes:
             os.kill(process, signal.SIGKILL)
@@ -137,6 +139,10 @@ class Postgres:
             [_program(program), *words], capture_output=True, text=True, cwd=self._folder, check=False, **self._account
         )
         assert done.returncode == 0, done.stderr
+
+
+def _is_stopped(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def _program(name: str) -> str:

@@ -22,7 +22,7 @@ from tests.support.signing import Keys, policy_document
 PERIOD_US = 5_000
 
 
-@pytest.mark.parametrize("least", [2, pytest.param(40, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("least", [2, pytest.param(20, marks=pytest.mark.soak)])
 def test_sigkill_at_random_moments_of_a_switch(broker: Mosquitto, tmp_path: Path, least: int) -> None:
     """So many kills come before a switch at least, and so many after one."""
     keys = Keys()

@@ -52,7 +52,7 @@ class Device:
             outbox.close()
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [6, pytest.param(50, marks=pytest.mark.soak)])
 def test_an_agent_killed_at_random_moments_randomises_no_tick_twice(
     broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:

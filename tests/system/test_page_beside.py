@@ -19,7 +19,6 @@ from tests.support.brokers import PATIENCE, Mosquitto, free_port, has_ended, wai
 from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
-from tests.support.soak import only
 
 pytestmark = pytest.mark.long
 PASSWORD = "correct horse battery"
@@ -76,15 +75,13 @@ def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosqui
     assert not site.answers()
 
 
-@pytest.mark.parametrize("frozen", only([True], [False, True]))
-def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path, *, frozen: bool) -> None:
+def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path) -> None:
     site = Site(free_port())
     gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
     wait_until(site.answers, "the page")
     page = page_of(gateway)
     assert page is not None
-    if frozen:
-        os.kill(page, signal.SIGSTOP)
+    os.kill(page, signal.SIGSTOP)
     gateway.kill()
     wait_until(lambda: has_ended(page), "the end of the page")
     assert not site.answers()

@@ -30,7 +30,7 @@ WINDOWS = (
 )
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.soak)])
 def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     broker: Mosquitto, tmp_path: Path, kills: int
 ) -> None:

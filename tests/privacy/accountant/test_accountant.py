@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ from tests.support.oracle import (
     together,
     worst_release_loss,
 )
-from tests.support.soak import only, only_rows
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "mqm.json").read_text())
 THETA = {"theta1": np.array([[0.9, 0.1], [0.4, 0.6]]), "theta2": np.array([[0.8, 0.2], [0.3, 0.7]])}
@@ -63,7 +61,7 @@ def test_endless_scale_by_the_hockey_stick_bound(name: str, epsilon: float) -> N
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "epsilon"),
-    only_rows([("theta1", 5.0), ("theta2", 0.2), ("theta2", 1.0)], product(THETA, EPSILONS)),
+    [("theta1", 5.0), ("theta2", 0.2), ("theta2", 1.0)],
 )
 def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, epsilon: float) -> None:
     key, start = {"theta1": ("q10", [1, 0]), "theta2": ("q.9.1", [0.9, 0.1])}[name]
@@ -109,7 +107,7 @@ SYNTHETIC = sorted(GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("key", only(SYNTHETIC[::3], SYNTHETIC))
+@pytest.mark.parametrize("key", SYNTHETIC[::3])
 def test_synthetic_classes(key: str) -> None:
     alpha, epsilon = map(float, key.split("|"))
     searched, expected = GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"][key]
@@ -136,9 +134,9 @@ def test_a_binary_count_is_exact(seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("informed", [False, True])
-@pytest.mark.parametrize("seed", only([0], range(8)))
-def test_no_binary_release_loses_more(seed: int, informed: bool) -> None:
+def test_no_binary_release_loses_more(informed: bool) -> None:
     """Any sign of correlation, two overlapping counts, symbols beside them."""
+    seed = 0
     generator = np.random.default_rng(100 + seed)
     q, r = generator.uniform(0.02, 0.98, 2)
     n = 5 if informed else 6
@@ -186,8 +184,8 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
 
-@pytest.mark.parametrize("seed", only([0], range(3)))
-def test_no_release_of_three_states_tells_the_informed_more(seed: int) -> None:
+def test_no_release_of_three_states_tells_the_informed_more() -> None:
+    seed = 0
     transition, n, scale = random_chain(seed, 3, sticky=0.5), 5, 1.5
     initial = np.random.default_rng(seed).dirichlet(np.ones(3))
     worst = worst_release_loss(initial, transition, n, histogram_density(scale, 0, n - 1, 3), informed=True)
@@ -226,8 +224,8 @@ def test_a_state_that_cannot_occur_is_no_secret() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize("k", only([2], [2, 3, 5]))
-def test_the_allowance_is_the_inverse(k: int, adversary: str) -> None:
+def test_the_allowance_is_the_inverse(adversary: str) -> None:
+    k = 2
     accountant = stationary(random_chain(k, k, sticky=0.6))
     allowance = accountant.allowance(0.7, adversary)
     assert accountant.loss(allowance, adversary).epsilon == pytest.approx(0.7, rel=1e-9)
@@ -243,7 +241,7 @@ def test_the_allowance_of_many_states_is_safe_and_near() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("k", only([3, 4], [3, 4, 5, 7]))
+@pytest.mark.parametrize("k", [3, 4])
 def test_adversaries_are_ordered_and_time_only_adds(k: int) -> None:
     accountant = stationary(random_chain(k, k, sticky=0.7))
     ignorant, informed, universal = (accountant.loss(0.1, a).epsilon for a in ("ignorant", "informed", "universal"))
@@ -306,9 +304,9 @@ def test_a_rate_must_be_one(rate: object) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("states", only([14], [14, 20]))
-def test_a_cycle_tells_everything_and_is_given_no_bound(states: int) -> None:
+def test_a_cycle_tells_everything_and_is_given_no_bound() -> None:
     """Above twelve states the hockey-stick bound once began from a large number and passed it off as proven."""
+    states = 14
     cycle = MarkovChain.stationary(np.roll(np.eye(states), 1, axis=1))
     accountant = ChainAccountant((cycle,))
     assert accountant.loss(0.1).epsilon == np.inf

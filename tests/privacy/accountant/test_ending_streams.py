@@ -160,9 +160,9 @@ def test_no_one_of_thousands_of_members_loses_more_than_its_class() -> None:
 
 
 @pytest.mark.soak
-def test_no_one_of_a_million_members_loses_more_than_its_class() -> None:
-    tried, nearest = constant_attacks(range(1000, 2000), 1000)
-    assert tried == 1_000_000
+def test_no_one_of_a_hundred_thousand_members_loses_more_than_its_class() -> None:
+    tried, nearest = constant_attacks(range(1000, 1100), 1000)
+    assert tried == 100_000
     assert nearest > 0.9
 
 
@@ -193,8 +193,8 @@ def test_no_member_of_random_classes_loses_more_than_the_class() -> None:
 
 @pytest.mark.soak
 def test_no_member_of_many_random_classes_loses_more_than_the_class() -> None:
-    tried, nearest, _ = attack_classes(range(10_000, 12_000), 30)
-    assert tried > 50_000
+    tried, nearest, _ = attack_classes(range(10_000, 10_300), 30)
+    assert tried > 7_500
     assert nearest > 0.9
 
 

@@ -20,7 +20,6 @@ from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import joint_loss
 from gateway.releases.entries import PER_NAT
 from tests.support.recursions import DIGITS, lost
-from tests.support.soak import only
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 SMALL = [1e-16, 2e-16, 3e-14, 1e-12, 5e-9, 1e-6, 1e-3, 0.1, 1.0]
@@ -28,8 +27,8 @@ STEPS = [1e-16, 1e-15, 1e-12, 3e-10, 1e-7, 1e-4, 1e-2, 0.3]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", only([1e-16], STEPS))
-def test_no_claim_of_the_accountant_is_below_what_symbols_lose(step: float) -> None:
+def test_no_claim_of_the_accountant_is_below_what_symbols_lose() -> None:
+    step = 1e-16
     for q, r in ((step, step), (step, min(3.0 * step, 0.5)), (step, 0.4)):
         known = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
         declared = ChainAccountant(BinaryChains(q=(q, q), r=(r, r)))
@@ -42,8 +41,8 @@ def test_no_claim_of_the_accountant_is_below_what_symbols_lose(step: float) -> N
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", only([1e-3], [1e-3, 1e-5, 1e-7]))
-def test_an_allowance_loses_no_more_than_epsilon(step: float) -> None:
+def test_an_allowance_loses_no_more_than_epsilon() -> None:
+    step = 0.001
     for epsilon in (1.0, 1e-3):
         accountant = ChainAccountant((MarkovChain.stationary([[1.0 - step, step], [step, 1.0 - step]]),))
         for adversary in ADVERSARIES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,23 +20,10 @@ def test_eight_random_faults_lose_nothing_and_tell_nothing_twice(tmp_path: Path)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("agent power lost", "gateway power lost", "disk slow", "disk read-only"),
-        *("gateway clock behind", "reader deaf"),
-    ],
-)
-def test_fifteen_faults_of_one_kind_lose_nothing_and_tell_nothing_twice(tmp_path: Path, kind: str) -> None:
-    seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
-    run(tmp_path, seed, devices=3, period_us=20_000, faults=15, seconds=15.0, kinds=[kind])
-
-
-@pytest.mark.soak
 def test_four_hundred_random_faults_of_ten_devices(tmp_path: Path) -> None:
     """Of every kind, power loss too; ticks are so slow that two cores keep up with all that starts again."""
     seed = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(2**32)))
-    run(tmp_path, seed, devices=10, period_us=200_000, faults=400, seconds=400.0)
+    run(tmp_path, seed, devices=10, period_us=200_000, faults=400, seconds=300.0)
 
 
 def run(
@@ -48,12 +34,11 @@ def run(
     period_us: int,
     faults: int,
     seconds: float,
-    kinds: Sequence[str] = (),
     **ticks: int,
 ) -> None:
     """Build a fleet, let the faults of a seed happen to it, and judge what is left."""
     world = World(folder, devices=devices, period_us=period_us, **ticks)
-    drawn = draw(seed, faults, world.names, seconds, kinds)
+    drawn = draw(seed, faults, world.names, seconds)
     if not drawn:
         pytest.skip("this machine permits none of these faults")
     print(f"FAULTS_SEED={seed}: {len(drawn)} faults in {seconds:.0f} s; time factor {world.time_factor:g}")
