@@ -63,10 +63,10 @@ def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
     return BinaryChains(q=(min(means[::2]), max(means[::2])), r=(min(means[1::2]), max(means[1::2])))
 
 
-def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilon: float) -> Iterator[Trial]:
+def attack_classes(source: str, states: Ints, segments: Ints, epsilon: float) -> Iterator[tuple[str, Trial]]:
     """Attack symbols and counts of 300 ticks, with the noise for independent readings, the mean chain, every stretch.
 
-    `states` are (n,), -1 where there is none.
+    Each trial comes with the name of the class. `states` are (n,), -1 where there is none.
 
     Raises:
         FuguError: the recording is too short to tell, or no noise has this epsilon.
@@ -88,4 +88,4 @@ def attack_classes(source: str, state: str, states: Ints, segments: Ints, epsilo
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))
         for released, noise, outputs in releases:
             found = attack(states, segments, outputs, epsilon)
-            yield Trial(source, state, name, released, noise, epsilon, found)
+            yield name, Trial(source, released, noise, epsilon, found)

@@ -159,9 +159,9 @@ def attackers(setting: Setting) -> Found:
         setting.told(f"{name}, {words}")
         if setting.quick:
             states, segments = states[:6000], segments[:6000]
-        for trial in attack_classes(name, words, states, segments, _EPSILON):
+        for chains, trial in attack_classes(name, states, segments, _EPSILON):
             best = trial.attacks[0]
-            about = f"{name}, {words}, noise for {trial.chains}, {trial.released}"
+            about = f"{name}, {words}, noise for {chains}, {trial.released}"
             success = f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)"
             rows.append(Row(success, best.success, interval=(best.low, best.high)))
             for who, one in (("habits known", trial.known_chain), ("habits learned", furthest_learner(trial.attacks))):

@@ -47,8 +47,6 @@ class Trial(NamedTuple):
     """
 
     source: str
-    state: str
-    chains: str
     released: str
     noise: float
     epsilon: float
@@ -72,9 +70,7 @@ def attack_policy(
         RecordingError: the recording cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    source, states, segments, found = _released(policy, recording, options)
-    chains = f"class of the policy ({policy.guarantee.adversary})"
-    yield from attack_releases(policy, source, chains, states, segments, found, known)
+    yield from attack_releases(*_released(policy, recording, options), known)
 
 
 def attack_policy_stretches(policy: Policy, recording: Recorded, options: ReadOptions) -> list[StretchTrial]:
@@ -117,20 +113,12 @@ def releases_of(
 
 
 def attack_releases(
-    policy: Policy,
-    source: str,
-    chains: str,
-    states: Ints,
-    segments: Ints,
-    releases: Iterable[Release],
-    known: int | None,
+    source: str, states: Ints, segments: Ints, releases: Iterable[Release], known: int | None
 ) -> Iterator[Trial]:
     """Attack each release of (n,) states; attackers are given the true state of every `known`-th tick."""
     for name, noise, epsilon, outputs in releases:
         found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        yield Trial(
-            source, f"{len(policy.discretiser.states)} states of the policy", chains, name, noise, epsilon, found
-        )
+        yield Trial(source, name, noise, epsilon, found)
 
 
 def _released(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[str, Ints, Ints, list[Release]]:

@@ -32,11 +32,11 @@ __all__ = [
 
 
 _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
-_TRIALS = ("noise for", "released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
+_TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
 def tell_attacks(as_json: bool, trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> None:
-    """Print a table for each recording's states; of a single one, every attacker of every trial, too."""
+    """Print a table for each recording; of a single one, every attacker of every trial, too."""
 
     def show() -> None:
         _show_trials(trials)
@@ -53,18 +53,18 @@ def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]
 
 
 def _show_trials(trials: Sequence[Trial]) -> None:
-    cases = {(trial.source, trial.state): None for trial in trials}
-    for source, state in cases:
-        mine = [trial for trial in trials if (trial.source, trial.state) == (source, state)]
-        show_table(f"{source}, {state}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
-    if len(cases) == 1:
+    sources = dict.fromkeys(trial.source for trial in trials)
+    for source in sources:
+        mine = [trial for trial in trials if trial.source == source]
+        show_table(f"{source}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
+    if len(sources) == 1:
         for trial in trials:
             rows = [
                 (one.attacker, f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}",
                  f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", _odds_words(one))
                 for one in trial.attacks
             ]  # fmt: skip
-            show_table(f"noise for {trial.chains}: {trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
+            show_table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     say(
         "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
         "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
@@ -79,7 +79,7 @@ def _summary(trial: Trial) -> tuple[str, ...]:
     one = trial.attacks[0]
     beyond = "*" if one.success > one.ceiling else ""
     return (
-        trial.chains, trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
+        trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
         f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _odds_words(furthest_learner(trial.attacks)),
     )  # fmt: skip
 

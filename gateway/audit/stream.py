@@ -177,8 +177,8 @@ def attack_published(
     releases = releases_of(policy, symbols, counts)
     if not releases:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
-    trials = attack_releases(policy, source, "what was published", states, segments, releases, known)
-    return list(trials), attack_published_stretches(policy, source, states, segments, releases)
+    released = (source, states, segments, releases)
+    return [*attack_releases(*released, known)], attack_published_stretches(policy, *released)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:

@@ -20,6 +20,7 @@ from fugu.contract.descriptions import DescribedWindow, Description, describe
 from fugu.contract.noise_table import NoiseTable
 from tests.support.processes import policy
 
+TABLE = NoiseTable.binary(900_000_000, 400_000_000)
 TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))
 ROUND = ((0.0, 0.7, 0.3), (0.2, 0.0, 0.8), (0.9, 0.1, 0.0))
 STICKY = ((0.9, 0.06, 0.04), (0.1, 0.8, 0.1), (0.02, 0.08, 0.9))
@@ -32,13 +33,11 @@ ORDER_2 = JointChains(
 )
 
 
-def symbols_of(chains: ChainClass | None = None, table: NoiseTable | None = None) -> Description:
+def symbols_of(chains: ChainClass, table: NoiseTable = TABLE) -> Description:
     """A stream of symbols, of as many states as its table."""
-    found = describe(policy(epoch_us=0, period_us=1_000_000))
-    rows = found.table if table is None else table.rows
-    assert rows is not None
-    states = tuple(f"s{x}" for x in range(len(rows)))
-    return found.model_copy(update={"chains": chains or found.chains, "table": rows, "states": states})
+    states = tuple(f"s{x}" for x in range(table.states))
+    update = {"chains": chains, "table": table.rows, "states": states}
+    return describe(policy(epoch_us=0, period_us=1_000_000)).model_copy(update=update)
 
 
 def counts_of(chains: ChainClass, states: tuple[str, ...] | Literal["histogram"], k: int, length: int) -> Description:
@@ -69,10 +68,10 @@ def enumerated(description: Description, likelihood: dict[tuple[int, ...], float
     ("chains", "table"),
     [
         (BINARY, NoiseTable.binary(1_500_000_000, 1_100_000_000)),
-        (BinaryChains(q=(0.3, 0.7), r=(0.9, 0.9)), NoiseTable.binary(900_000_000, 400_000_000)),
+        (BinaryChains(q=(0.3, 0.7), r=(0.9, 0.9)), TABLE),
         (FiniteChains(transitions=(ROUND, STICKY)), TERNARY),
         (BoundedChains(states=3, odds_ratio=1e4, transition=STICKY), TERNARY),
-        (ORDER_2, NoiseTable.binary(900_000_000, 400_000_000)),
+        (ORDER_2, TABLE),
     ],
 )
 def test_the_band_of_symbols_is_that_of_all_paths(chains: ChainClass, table: NoiseTable) -> None:

@@ -75,18 +75,19 @@ def test_where_no_attacker_applies_it_is_said_why(words: str, description: Descr
     assert words in update(view)["none"]
 
 
-@pytest.mark.parametrize(("epsilon", "beyond"), [(1.0, False), (0.1, True)])
-def test_symbols_beyond_what_a_description_promises_are_found(epsilon: float, beyond: bool) -> None:
+@pytest.mark.parametrize(
+    ("description", "beyond"),
+    [
+        (symbols(epsilon=1.0), False),
+        (symbols(epsilon=0.1), True),
+        (counts(epsilon=5.0), False),
+        (counts(epsilon=0.5), True),
+    ],
+)
+def test_what_is_beyond_the_promise_of_a_description_is_found(description: Description, beyond: bool) -> None:
     view = AttackView()
-    view.describe(symbols(epsilon=epsilon))
+    view.describe(description)
     view.take(frame(0, "1" * 60))
-    assert update(view)["beyond"] is beyond
-
-
-@pytest.mark.parametrize(("epsilon", "beyond"), [(5.0, False), (0.5, True)])
-def test_counts_beyond_what_a_description_promises_are_found(epsilon: float, beyond: bool) -> None:
-    view = AttackView()
-    view.describe(counts(epsilon=epsilon))
     view.take_window(WindowFrame(1, "some", -1, 0, 0, LENGTH, LENGTH, (40,)))
     assert update(view)["beyond"] is beyond
 

@@ -38,8 +38,10 @@ def trials(name: str, *baselines: int | None) -> list[dict[str, Any]]:
     found = []
     for baseline in baselines:
         state, states = two_states(readings, baseline, None)
-        for one in attack_classes(readings.source, state, states, readings.segments, 1.0):
-            found.append({**one._asdict(), "attacks": [asdict(each) for each in one.attacks]})
+        for chains, one in attack_classes(readings.source, states, readings.segments, 1.0):
+            found.append(
+                {**one._asdict(), "state": state, "chains": chains, "attacks": [asdict(each) for each in one.attacks]}
+            )
     return found
 
 
@@ -62,8 +64,8 @@ def test_every_row_of_the_tables_of_the_manual(name: str) -> None:
 def test_on_a_part_of_a_night_the_classes_of_the_tables_keep_epsilon_and_independence_does_not() -> None:
     states, segments = night("N05", 300)
     found = {
-        (one.chains, one.released): next(each for each in one.attacks if each.attacker == "forward-backward")
-        for one in attack_classes("N05", "", states[:2_000], segments[:2_000], EPSILON)
+        (chains, one.released): next(each for each in one.attacks if each.attacker == "forward-backward")
+        for chains, one in attack_classes("N05", states[:2_000], segments[:2_000], EPSILON)
     }
     assert len(found) == 6
     assert found["independent readings", "symbols"].furthest > math.e
