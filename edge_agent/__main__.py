@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.host.process import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text
+from fugu.host.terminal import print_lines
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
@@ -87,7 +88,7 @@ def _run(words: Sequence[str]) -> int:
 
         config = Path(options.config)
         status = ask_status(config.parent / read_config(config).outbox)
-        print(described(status, _promises(config, status)))
+        print_lines(described(status, _promises(config, status)))
         return 0
     if options.doctor:
         return _doctor(Path(options.config))
@@ -124,20 +125,20 @@ def _check(config: str, plan: AgentPlan) -> int:
     from edge_agent.local_control import LocalStatusError, ask_status
     from edge_agent.sensors.opening import silence_warning
 
-    print(f"{config}: {len(plan.streams)} stream(s), every guarantee holds")
+    print_lines(f"{config}: {len(plan.streams)} stream(s), every guarantee holds")
     for line in limits(config):
-        print(line)
+        print_lines(line)
     for stream in plan.streams:
         if warning := silence_warning(stream.sensor):
-            print(f"stream {stream.stream}: {warning}")
+            print_lines(f"stream {stream.stream}: {warning}")
     try:
         ask_status(plan.outbox)
     except LocalStatusError:
         outcomes = tried(plan.streams)
         for sentence, _ in outcomes:
-            print(sentence)
+            print_lines(sentence)
         return int(any(wrong for _, wrong in outcomes))
-    print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
+    print_lines("the agent runs, and has its sensors open: fugu-agent --status says how they are")
     return 0
 
 
@@ -146,7 +147,7 @@ def _doctor(config: Path) -> int:
     from fugu.host.checks import failed, lines
 
     found = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
-    print("\n".join(lines(found)))
+    print_lines("\n".join(lines(found)))
     return 1 if failed(found) else 0
 
 

@@ -111,7 +111,8 @@ def stretch_lines(stretches: Sequence[Stretch], discretiser: Discretiser | None 
     for stretch in stretches:
         epsilon, floor = _cells(stretch)
         ticks = f"{stretch.ticks} tick{'s' * (stretch.ticks > 1)}"
-        lines.append(f"  {stretch.name} ({ticks}): {epsilon}; {floor} if all else is as it was")
+        alone = f"; {floor} if all else is as it was" if floor != epsilon else ""
+        lines.append(f"  {stretch.name} ({ticks}): {epsilon}{alone}")
     return [f"of a whole stretch, being one way or another{_whose(discretiser)}:", *lines]
 
 

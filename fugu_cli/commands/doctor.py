@@ -13,6 +13,7 @@ from typer import Argument
 
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines
+from fugu.host.terminal import print_lines
 from fugu_cli.app import JsonOption, command
 from fugu_cli.view.terminal import answer, say_waiting, working
 
@@ -62,7 +63,9 @@ def _doctor(
         from edge_agent.doctor import examine as examine_device
 
         found = examine_device(file, say_waiting)
-    answer(as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print("\n".join(lines(found))))
+    answer(
+        as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print_lines("\n".join(lines(found)))
+    )
     return 1 if failed(found) else 0
 
 
@@ -80,7 +83,7 @@ def _devices(folders: list[Path], *, as_json: bool) -> int:
                     shared.setdefault(finding, []).append(name)
         for finding, names in shared.items():
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            print(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]")
+            print_lines(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]")
         print(f"{len(findings) - len(failures)} of {len(findings)} devices work")
 
     answer(as_json, lambda: {name: [one._asdict() for one in of] for name, of in findings.items()}, show)

@@ -12,9 +12,10 @@ app = command_group("Schemas of configuration files, for editors.")
 
 @command(app, "schemas")
 def schemas(out: OutOption) -> None:
-    """Write JSON schemas of agent.toml, gateway.toml, dashboard.toml, helper.toml and releases.toml.
+    """Write schemas of configuration files, for editors.
 
-    An editor completes keys by them, and marks wrong ones.
+    An editor completes keys by them, and marks wrong ones: of agent.toml, gateway.toml, dashboard.toml, helper.toml
+    and releases.toml.
 
     \b
     examples:

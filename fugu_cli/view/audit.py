@@ -124,7 +124,7 @@ def _show_statement(statement: Statement) -> None:
         _show_bounds("If the truth is not in the class", statement.others)
     say("What nobody can recompute:", style="bold")
     for assumption in statement.document()["assumptions"]:
-        print(f"  {assumption}")
+        say(f"  {assumption}")
     for finding in statement.findings:
         say(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", style="bold")
     say(statement.summary, style="bold")

@@ -18,6 +18,7 @@ from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.verdicts import privacy_of
 from fugu.contract.windows import Window
+from fugu.host.terminal import print_lines
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
 from fugu_cli.view.terminal import answer
 
@@ -116,33 +117,33 @@ def _error(window: Window, policy: Policy) -> WindowError:
 
 def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
     if recorded is not None:
-        print(_recorded(recorded))
+        print_lines(_recorded(recorded))
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
-    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
-    print(f"  {policy.privacy}")
-    print(f"  {protected_sentence(policy.discretiser)}")
+    print_lines(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    print_lines(f"  {policy.privacy}")
+    print_lines(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
     _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
     if policy.chains.named_streams:
-        print(f"  {_together(policy.chains)}")
+        print_lines(f"  {_together(policy.chains)}")
         for name, epsilon in _by_stream(policy).items():
-            print(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
+            print_lines(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
-        print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+        print_lines(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     for flip, value in () if policy.table is None else policy.table.flips:
-        print(f"  {flip}: {value}")
-    print(f"  {missing_sentence(policy)}")
+        print_lines(f"  {flip}: {value}")
+    print_lines(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
         _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
     for window in policy.windows:
         error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
-        print(
+        print_lines(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"
         )
     for shared in policy.sums:
-        print(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
+        print_lines(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
 
 
 def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
@@ -178,25 +179,27 @@ def _show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch
     reach = ConstraintSets(policy.measurement)
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
-    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
-    print(f"  {policy.privacy}")
-    print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
-    print(f"  {protected_sentence(policy.discretiser)}")
-    print(
+    print_lines(
+        f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
+    )
+    print_lines(f"  {policy.privacy}")
+    print_lines(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print_lines(f"  {protected_sentence(policy.discretiser)}")
+    print_lines(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
-    print(f"  whole stream: {how}")
+    print_lines(f"  whole stream: {how}")
     for line in stretch_lines(told, policy.discretiser):
-        print(f"  {line}")
-    print(f"  {missing_sentence(policy)}")
+        print_lines(f"  {line}")
+    print_lines(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
-    print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    print_lines(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
     for table in _tables(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
         until = "" if table["until"] is None else f" to {table['until'] - 1}"
         drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
         states = "any set of" if table["possible_states"] is None else table["possible_states"]
-        print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+        print_lines(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
 
 
 def missing_sentence(policy: PolicyHeader) -> str:
@@ -238,9 +241,9 @@ def _show_guarantee(policy: Policy, claimed: Guarantee, derived: Loss, what: str
     ticks = claimed.stretch_ticks
     about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     found = derived.epsilon if bound is None else bound.epsilon(ticks)
-    print(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
-    print(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    print_lines(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    print_lines(f"  derived  epsilon {found:.10g} ({derived.bound})")
     for line in stretch_lines(_rows(policy, bound), policy.discretiser):
-        print(f"  {line}")
+        print_lines(f"  {line}")
     period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
-    print(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")
+    print_lines(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

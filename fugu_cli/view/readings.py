@@ -87,8 +87,9 @@ def _promise(promise: Described, what: str) -> list[str]:
         lines.append(f"    {promise.when}")
     for stretch in promise.stretches:
         if stretch.ticks > 1 or ticks > 1:
-            floor = loss_words(stretch.floor, "")
-            lines.append(f"    {stretch.name}: {loss_words(stretch.epsilon)}; {floor} if all else is as it was")
+            loss, floor = loss_words(stretch.epsilon), loss_words(stretch.floor, "")
+            alone = "" if loss == floor else f"; {floor} if all else is as it was"
+            lines.append(f"    {stretch.name}: {loss}{alone}")
     return lines
 
 
