@@ -16,7 +16,6 @@ from tests.support.scenes import Scene, frames
 SAY_THE_SAME = (
     ("gateway", "history", "watch", "hr", "--store", "{store}", "--json"),
     ("gateway", "history", "ring", "hr", "--store", "{store}"),
-    ("gateway", "watch", "{store}", "--json"),
     ("gateway", "export", "{store}", "{folder}", "--json"),
     ("gateway", "smooth", "{store}", "-o", "{folder}", "--json"),
 )
@@ -62,7 +61,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) 
 def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gateway.store.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    done = fugu("gateway", "watch", "postgresql://fugu@127.0.0.1:1/home")
+    done = fugu("gateway", "history", "watch", "hr", "--store", "postgresql://fugu@127.0.0.1:1/home")
     assert (done.code, done.err) == (
         *(1,),
         "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n",
