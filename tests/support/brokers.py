@@ -22,7 +22,17 @@ from typing import Self
 
 from fugu.mqtt import Broker
 
-__all__ = ["COMPUTING", "PATIENCE", "WORKER", "Mosquitto", "await_end", "free_port", "has_ended", "wait_until"]
+__all__ = [
+    "COMPUTING",
+    "PATIENCE",
+    "WORKER",
+    "Mosquitto",
+    "await_end",
+    "await_free",
+    "free_port",
+    "has_ended",
+    "wait_until",
+]
 
 PATIENCE = float(os.environ.get("TESTS_PATIENCE", 60.0))
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
@@ -133,6 +143,7 @@ class Mosquitto:
         """Start it, and wait until it accepts connections."""
         path = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
         assert path is not None, "these tests need mosquitto"
+        await_free(self.port)
         with (self.folder / "mosquitto.log").open("ab") as log:
             self._process = subprocess.Popen([path, "-c", str(self._file)], stdout=log, stderr=log)
         wait_until(self._accepts, "mosquitto")
@@ -194,8 +205,17 @@ class Mosquitto:
     def _accepts(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "mosquitto.log").read_text()
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return _listens(self.port)
+
+
+def await_free(port: int) -> None:
+    """Wait until nobody listens at a port of 127.0.0.1: tests of another checkout would be taken for a server here."""
+    wait_until(lambda: not _listens(port), f"port {port}, which another program has")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:

@@ -23,7 +23,7 @@ import pytest
 
 from fugu.host.database import AwayError, FileLostError
 from gateway.store.location import Server
-from tests.support.brokers import PATIENCE, free_port, has_ended, wait_until
+from tests.support.brokers import PATIENCE, await_free, free_port, has_ended, wait_until
 
 __all__ = ["Postgres", "break_connections", "refused", "refused_anew"]
 
@@ -95,6 +95,7 @@ class Postgres:
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         words = ["sh", "-c", _UNTIL_INPUT_ENDS, str(self._folder)]
         words += [_program("postgres"), "-D", str(self._data), *options]
+        await_free(self.port)
         shell = subprocess.Popen(words, stdin=subprocess.PIPE, cwd=self._folder, **self._account)
         self._input = shell.stdin
         shell.wait(PATIENCE)

@@ -98,8 +98,8 @@ class Device:
 
 @pytest.mark.soak
 def test_a_frame_a_second_of_a_thousand_devices_is_durable_and_memory_stays_flat(tmp_path: Path) -> None:
-    """For two minutes, or CROWD_SECONDS."""
-    many, seconds = 1000, int(os.environ.get("CROWD_SECONDS", 120))
+    """For 200 seconds, or CROWD_SECONDS: after 115,000 frames the journal is as large as it gets, and is sealed."""
+    many, seconds = 1000, int(os.environ.get("CROWD_SECONDS", 200))
     broker = Shipped(tmp_path)
     broker.add("gateway", "gateway")
     begin = time.time() + 10 + many / 10
@@ -112,9 +112,9 @@ def test_a_frame_a_second_of_a_thousand_devices_is_durable_and_memory_stays_flat
     with broker:
         gateway = GatewayProcess(tmp_path, broker.address("gateway"))
         wait_until(gateway.hears, "the gateway")
-        memory: list[int] = []
+        memory: list[tuple[int, int]] = []
         done = threading.Event()
-        watching = threading.Thread(target=_watch, args=(gateway.process.pid, memory, done))
+        watching = threading.Thread(target=_watch, args=(gateway.process.pid, devices, memory, done))
         watching.start()
         context = ssl.create_default_context(cafile=str(broker.folder / "ca.pem"))
         asyncio.run(asyncio.wait_for(_crowd(devices, context, begin, seconds), PATIENCE + 2 * seconds))
@@ -124,10 +124,10 @@ def test_a_frame_a_second_of_a_thousand_devices_is_durable_and_memory_stays_flat
         assert gateway.stop() == 0
     lags = np.array([lag for device in devices for lag in device.lags])
     middle, late, latest = np.quantile(lags, (0.5, 0.99, 1.0))
-    early, end = memory[-seconds // 2], memory[-1]
+    early, end = next(most for sent, most in memory if sent > 0.7 * many * seconds), memory[-1][1]
     print(
         f"{many} devices, {seconds} s, load {load:.1f}: {len(lags)} frames; lag {middle:.3f} s (99 %: {late:.3f}, "
-        f"most: {latest:.3f}); gateway {early / 1e6:.1f} MB halfway, {end / 1e6:.1f} MB at the end"
+        f"most: {latest:.3f}); gateway {early / 1e6:.1f} MB after 70 %, {end / 1e6:.1f} MB at the end"
     )
     with closing(Store(gateway.store)) as store:
         for device in devices:
@@ -143,7 +143,9 @@ async def _crowd(devices: Sequence[Device], context: ssl.SSLContext, begin: floa
     await asyncio.gather(*(device.run(context, doors, begin, seconds) for device in devices))
 
 
-def _watch(pid: int, memory: list[int], done: threading.Event) -> None:
-    memory.append(high_water_bytes(pid))
-    while not done.wait(1.0):
-        memory.append(high_water_bytes(pid))
+def _watch(pid: int, devices: Sequence[Device], memory: list[tuple[int, int]], done: threading.Event) -> None:
+    """Note how many frames were sent, and the most memory until then, each second and at the end."""
+    ended = False
+    while not ended:
+        ended = done.wait(1.0)
+        memory.append((sum(device.sent for device in devices), high_water_bytes(pid)))
