@@ -20,7 +20,7 @@ __all__ = ["MOST_BYTES", "File"]
 MOST_BYTES = 512 << 20
 """Of what a file becomes."""
 _GZIP = b"\x1f\x8b"
-_HEAD = 1 << 16
+_HEAD, _FIRST = 1 << 16, 60
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -67,6 +67,11 @@ class File:
         if head.startswith(_WIDE):
             return head[: len(head) & ~1].decode("utf-16", "ignore").encode()
         return head.removeprefix(codecs.BOM_UTF8)
+
+    @cached_property
+    def first_lines(self) -> list[str]:
+        """Its first lines that are not empty; of a long one only the beginning."""
+        return [line for line in self.head.decode(errors="replace").splitlines()[:_FIRST] if line.strip()]
 
     @contextmanager
     def binary(self) -> Iterator[BinaryIO]:

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple, Protocol
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from typing import NamedTuple, TypeVar
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 
 __all__ = [
-    "BLOCK",
+    "MOST_COLUMNS",
     "MOST_ROWS",
     "Block",
     "Form",
     "Only",
-    "Record",
     "Table",
+    "begins",
+    "chunks",
+    "in_blocks",
     "table_of",
-    "table_of_blocks",
-    "table_of_records",
+    "without_collection",
 ]
 
-MOST_ROWS = 5_000_000
-BLOCK = 20_000
-_MOST_COLUMNS = 1_000
+MOST_ROWS, MOST_COLUMNS = 5_000_000, 1_000
+_BLOCK = 20_000
+_T = TypeVar("_T")
 Only = Mapping[str, str]
 """The rows that are wanted, as a value for each of some columns."""
-
-
-Record = dict[str, str]
-"""Cells by column; a column that is absent is empty."""
 
 
 class Table(NamedTuple):
@@ -59,82 +58,68 @@ class Table(NamedTuple):
         return self._replace(columns=columns, lines=[self.lines[row] for row in rows])
 
 
-class Form(Protocol):
-    """A form of recordings, such as a delimited table: known by its first bytes, and read into a table."""
+class Form(NamedTuple):
+    """A form of recordings, such as a delimited table.
 
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether a file is of this form, by its first bytes (unpacked, text in UTF-8) and its name."""
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read a file. Rows that are not `only` those wanted may be skipped.
-
-        Raises:
-            RecordingError: one line that names the form, what is wrong, and what to do.
-            OSError: it cannot be read.
-        """
-
-
-Block = tuple[Sequence[int], Iterable[Sequence[str]]]
-"""The lines of some rows, and the cells of each column."""
-
-
-def table_of(
-    form: str, file: File, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]], **meaning: object
-) -> Table:
-    """Make a table of numbered rows, each as long as the header; `meaning` are further fields of the table.
-
-    Raises:
-        RecordingError: there are no rows, or too many.
+    `sniff` tells whether a file is of this form, by its first bytes. `read` makes a table of it, and may skip rows that
+    are not `only` those wanted; its RecordingError is one line that names the form, what is wrong, and what to do.
     """
-    return table_of_blocks(form, file, header, _blocks(rows), **meaning)
+
+    sniff: Callable[[File], bool]
+    read: Callable[[File, Only], Table]
 
 
-def _blocks(rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[Block]:
-    numbered = iter(rows)
-    while block := list(islice(numbered, BLOCK)):
-        yield [line for line, _ in block], zip(*(row for _, row in block), strict=True)
+def begins(pattern: bytes) -> Callable[[File], bool]:
+    """Tell whether the first bytes of a file match a pattern."""
+    return lambda file: re.match(pattern, file.head, re.DOTALL) is not None
 
 
-def table_of_blocks(form: str, file: File, header: Iterable[str], blocks: Iterable[Block], **meaning: object) -> Table:
-    """Make a table of blocks of rows. The header may grow while they come; else as `table_of`."""
-    lines: list[int] = []
-    columns: dict[str, list[str]] = {name: [] for name in header}
+Block = tuple[Sequence[int], Mapping[str, Sequence[str]]]
+"""The lines of some rows, and their cells by column."""
+
+
+def chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Lists of items, as many as are worked on together."""
+    rest = iter(items)
+    while chunk := [*islice(rest, _BLOCK)]:
+        yield chunk
+
+
+def in_blocks(records: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[Block]:
+    """Make blocks of numbered records; a column that is absent is empty."""
+    for chunk in chunks(records):
+        header = dict.fromkeys(chain.from_iterable(record for _, record in chunk))
+        yield [line for line, _ in chunk], {name: [record.get(name, "") for _, record in chunk] for name in header}
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Look for no cycles: text and arrays form none, and looking takes half of the time."""
     collects = gc.isenabled()
-    gc.disable()  # rows of text form no cycles, and looking for them takes half of the time
+    gc.disable()
     try:
-        for numbers, block in blocks:
-            for name in header:
-                if name not in columns:
-                    columns[name] = [""] * len(lines)
-            lines += numbers
-            if len(lines) > MOST_ROWS:
-                raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
-            for column, cells in zip(columns.values(), block, strict=True):
-                column += cells
+        yield
     finally:
         if collects:
             gc.enable()
+
+
+def table_of(form: str, file: File, blocks: Iterable[Block], **meaning: object) -> Table:
+    """Make a table of blocks of rows; `meaning` are further fields of the table.
+
+    Raises:
+        RecordingError: there are no rows, too many, or too many columns.
+    """
+    lines: list[int] = []
+    columns: dict[str, list[str]] = {}
+    for numbers, block in blocks:
+        for name in dict.fromkeys((*columns, *block)):
+            columns.setdefault(name, [""] * len(lines)).extend(block.get(name) or [""] * len(numbers))
+        lines += numbers
+        if len(lines) > MOST_ROWS:
+            raise RecordingError(f"{file.name} has more than {MOST_ROWS} rows: give a part of it")
+        if len(columns) > MOST_COLUMNS:
+            raise RecordingError(f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it")
     if not lines:
         raise RecordingError(f"{file.name} has no rows")
     return Table(form, columns, lines, **meaning)  # type: ignore[arg-type]
-
-
-def table_of_records(form: str, file: File, records: Iterable[tuple[int, Record]], **meaning: object) -> Table:
-    """Make a table of numbered records, whose columns are those that any of them has.
-
-    Raises:
-        RecordingError: there are no records, too many, or too many columns.
-    """
-    header: dict[str, None] = {}
-
-    def blocks() -> Iterator[Block]:
-        numbered = iter(records)
-        while block := list(islice(numbered, BLOCK)):
-            for _, record in block:
-                if record.keys() != header.keys():
-                    header.update(dict.fromkeys(record))
-                    if len(header) > _MOST_COLUMNS:
-                        raise RecordingError(f"{file.name} has more than {_MOST_COLUMNS} columns: give a part of it")
-            yield [line for line, _ in block], ([record.get(name, "") for _, record in block] for name in header)
-
-    return table_of_blocks(form, file, header, blocks(), **meaning)

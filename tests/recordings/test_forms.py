@@ -391,7 +391,7 @@ def test_columns_come_and_go_and_too_many_are_refused(tmp_path: Path, monkeypatc
     (tmp_path / "lines").write_text("\n".join(map(json.dumps, rows)) + "\n")
     wanted = {"a": ["1", "", "3"], "b": ["", "2", ""], "c.d.0": ["", "", "true"], "c.d.1": ["", "", ""]}
     for block in (1, 2, 100):
-        monkeypatch.setattr(recording_table, "BLOCK", block)
+        monkeypatch.setattr(recording_table, "_BLOCK", block)
         assert read(tmp_path / "lines").columns == wanted
     (tmp_path / "lines").write_text(json.dumps({f"k{place}": place for place in range(1_001)}))
     with pytest.raises(RecordingError, match="more than 1000 columns: give a part"):
@@ -412,5 +412,5 @@ def test_an_answer_of_the_history_s_interface_has_an_entity_a_list(tmp_path: Pat
     assert len(read(tmp_path / "p.json", entity_id="light.loft").lines) == 3
     for end in range(text.index('"off"'), len(text.rstrip(" ]\n")), 7):
         (tmp_path / "cut.json").write_text(text[:end])
-        with pytest.raises(RecordingError, match="breaks off or is broken: load it again"):
+        with pytest.raises(RecordingError, match="breaks off or is broken: export it again"):
             read(tmp_path / "cut.json")

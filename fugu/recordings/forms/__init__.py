@@ -1,44 +1,28 @@
-"""Forms of recordings, one class each: the first that knows a file by its first bytes reads it."""
+"""Forms of recordings: the first that knows a file by its first bytes reads it."""
 
 from __future__ import annotations
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.delimited import Delimited
-from fugu.recordings.forms.grafana import Grafana
-from fugu.recordings.forms.home_assistant import HistoryExport, HistoryResponse, StatisticsExport
-from fugu.recordings.forms.influx import AnnotatedCsv, LineProtocol
-from fugu.recordings.forms.json_documents import (
-    FitbitDay,
-    FitbitExport,
-    GoogleFit,
-    GooglePlaces,
-    JsonLines,
-    JsonList,
-)
-from fugu.recordings.forms.mqtt_log import MqttJsonLog, MqttLog
+from fugu.recordings.forms.delimited import DELIMITED
+from fugu.recordings.forms.grafana import GRAFANA
+from fugu.recordings.forms.home_assistant import HISTORY_EXPORT, HISTORY_RESPONSE, STATISTICS_EXPORT
+from fugu.recordings.forms.influx import ANNOTATED_CSV, LINE_PROTOCOL
+from fugu.recordings.forms.json_files import JSON_DOCUMENTS, JSON_LINES, JSON_LIST
+from fugu.recordings.forms.mqtt_log import MQTT_JSON_LOG, MQTT_LOG
 from fugu.recordings.forms.refused import REFUSED
-from fugu.recordings.forms.sqlite_file import Sqlite
-from fugu.recordings.forms.xml_files import AppleHealth, Gpx
-from fugu.recordings.table import Form, Only, Table
+from fugu.recordings.forms.sqlite_files import SQLITE
+from fugu.recordings.forms.xml_files import APPLE_HEALTH, GPX
+from fugu.recordings.table import Form, Only, Table, without_collection
 
 __all__ = ["FORMS", "read_table"]
 
 FORMS: tuple[Form, ...] = (
-    *(Sqlite(), AppleHealth(), Gpx()),
-    *(
-        FitbitExport(),
-        FitbitDay(),
-        GoogleFit(),
-        GooglePlaces(),
-        HistoryResponse(),
-        MqttJsonLog(),
-        JsonLines(),
-        JsonList(),
-    ),
+    *(SQLITE, APPLE_HEALTH, GPX),
+    *(*JSON_DOCUMENTS, HISTORY_RESPONSE, MQTT_JSON_LOG, JSON_LINES, JSON_LIST),
     *REFUSED,
-    *(HistoryExport(), StatisticsExport(), AnnotatedCsv(), MqttLog(), LineProtocol(), Grafana()),
-    Delimited(),
+    *(HISTORY_EXPORT, STATISTICS_EXPORT, ANNOTATED_CSV, MQTT_LOG, LINE_PROTOCOL, GRAFANA),
+    DELIMITED,
 )
 """In the order in which they are asked; a delimited table, which is most general, comes last."""
 
@@ -52,7 +36,8 @@ def read_table(file: File, only: Only) -> Table:
     """
     if not file.head.strip():
         raise RecordingError(f"{file.name} is empty")
-    for form in FORMS:
-        if form.sniff(file.head, file.name):
-            return form.read(file, only)
+    with without_collection():
+        for form in FORMS:
+            if form.sniff(file):
+                return form.read(file, only)
     raise RecordingError(f"{file.name} is no recording that is known: save it as CSV, with a header, in UTF-8")

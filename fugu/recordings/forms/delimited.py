@@ -15,9 +15,9 @@ import numpy as np
 from fugu.contract.errors import cause
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import BLOCK, Block, Only, Table, table_of_blocks
+from fugu.recordings.table import Block, Form, Table, chunks, table_of
 
-__all__ = ["DELIMITED", "Delimited", "UnevenError", "is_data"]
+__all__ = ["DELIMITED", "is_data", "read_delimited"]
 
 _SIGNS = ",;\t|"
 _CHUNK = 1 << 22
@@ -27,45 +27,38 @@ _NUMBER = re.compile(r"\s*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _TIME = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T].*)?\s*|\s*\d{1,2}:\d{2}(:\d{2}.*)?\s*")
 
 
-class UnevenError(RecordingError):
-    """Rows have other lengths than their header."""
+def read_delimited(file: File, least: int | None = None) -> Table:
+    """Read the rows below the header. With `least` they are of any length, but have so many cells.
+
+    Raises:
+        RecordingError: it is no such table.
+    """
+    with file.text() as text:
+        lines = list(islice(text, _LOOKED_AT))
+        sign, at = _layout(lines)
+        try:
+            head = csv.reader(lines[at:], delimiter=sign)
+            header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
+            if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
+                raise RecordingError(
+                    f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
+                )
+            if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
+                header.append("")  # a sign behind the last cell
+            if is_data(header, body):
+                raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
+            notes = list[str]()
+            table = table_of("a delimited table", file, _blocks(text, lines, at, sign, header, least, file, notes))
+        except csv.Error as error:
+            raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
+    signed = next((known for known in ",;\t" if known in lines[at]), ",")
+    # As fugu.host.csv_file reads it, which an agent does.
+    plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
+    return table._replace(plain=plain and not notes, notes=tuple(notes))
 
 
-class Delimited:
-    """Any table of text with a header."""
-
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether it is text."""
-        return b"\0" not in head
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the rows below the header."""
-        with file.text() as text:
-            lines = list(islice(text, _LOOKED_AT))
-            sign, at = _layout(lines)
-            try:
-                head = csv.reader(lines[at:], delimiter=sign)
-                header, body = [cell.strip() for cell in next(head, [])], [row for row in head if row]
-                if len(header) == 1 and _is_line(header[0]) and 2 * sum(_is_line(row[0]) for row in body) > len(body):
-                    raise RecordingError(
-                        f"{file.name} has no comma, semicolon, tab or bar between cells: write it as CSV, with a header"
-                    )
-                if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
-                    header.append("")  # a sign behind the last cell
-                if is_data(header, body):
-                    raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
-                notes = list[str]()
-                blocks = _blocks(text, lines, at, sign, header, file.name, notes)
-                table = table_of_blocks("a delimited table", file, _names(header), blocks)
-            except csv.Error as error:
-                raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
-        signed = next((known for known in ",;\t" if known in lines[at]), ",")
-        # As fugu.host.csv_file reads it, which an agent does.
-        plain = at == 0 and sign == signed and file.zipped == (file.path.suffix == ".gz") and file.in_utf8
-        return table._replace(plain=plain and not notes, notes=tuple(notes))
-
-
-DELIMITED = Delimited()
+DELIMITED = Form(lambda file: b"\0" not in file.head, lambda file, only: read_delimited(file))
+"""Any table of text with a header."""
 
 
 def _layout(lines: list[str]) -> tuple[str, int]:
@@ -145,21 +138,29 @@ def _names(header: list[str]) -> list[str]:
 
 
 def _blocks(
-    text: TextIO, lines: list[str], at: int, sign: str, header: list[str], file: str, notes: list[str]
+    text: TextIO,
+    lines: list[str],
+    at: int,
+    sign: str,
+    header: list[str],
+    least: int | None,
+    file: File,
+    notes: list[str],
 ) -> Iterator[Block]:
     """Blocks of the rows below the header, which is `at` a place of the first lines."""
-    line, chunk, width = at + 2, "".join(lines[at + 1 :]), len(header)
+    line, chunk, names = at + 2, "".join(lines[at + 1 :]), _names(header)
     while True:
         chunk += text.read(_CHUNK) + text.readline()
         if not chunk:
             return
-        if lines[at] in chunk or (cells := _cells_of(chunk, sign, width)) is None:
+        if lines[at] in chunk or (cells := _cells_of(chunk, sign, len(header))) is None:
             break
-        rows = len(cells) // width
-        yield range(line, line + rows), (cells[place::width] for place in range(width))
+        rows = len(cells) // len(header)
+        yield range(line, line + rows), {name: cells[place :: len(header)] for place, name in enumerate(names)}
         line, chunk = line + rows, ""
     rest = chain(StringIO(chunk, newline=""), text)
-    yield from _read_blocks(rest, sign, header, line - 1, file, notes)
+    for numbers, block in _rows(rest, sign, header, least, line - 1, file, notes):
+        yield numbers, dict(zip(names, zip(*block, strict=True), strict=True))
 
 
 def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
@@ -176,11 +177,14 @@ def _cells_of(chunk: str, sign: str, width: int) -> list[str] | None:
     return chunk[:-1].replace("\n", sign).split(sign)
 
 
-def _read_blocks(
-    text: Iterable[str], sign: str, header: list[str], before: int, file: str, notes: list[str]
-) -> Iterator[Block]:
-    """Rows of any shape; headers that come again, and a last line that breaks off, are left out and told."""
-    width, newest, repeated = len(header), "", 0
+def _rows(
+    text: Iterable[str], sign: str, header: list[str], least: int | None, before: int, file: File, notes: list[str]
+) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Rows of any shape, with their lines; headers that come again, and a line that breaks off, are left out and told.
+
+    Rows with at `least` so many cells are cut or filled, and others left out.
+    """
+    width, newest, left_out = len(header), "", Counter[str]()
 
     def remembered(line: str) -> str:
         nonlocal newest
@@ -188,27 +192,31 @@ def _read_blocks(
         return line
 
     rows = csv.reader(map(remembered, text), delimiter=sign)
-    while True:
-        first = rows.line_num
-        block = list(islice(rows, BLOCK))
-        if not block:
-            break
+    first = 0
+    for block in chunks(rows):
         lines: Sequence[int] = range(before + first + 1, before + rows.line_num + 1)
         if len(lines) != len(block):  # of cells with several lines
             ends = accumulate((1 + sum(cell.count("\n") for cell in row) for row in block), initial=before + first)
             lines = [*islice(ends, 1, None)]
-        uneven = [(line, row) for line, row in zip(lines, block, strict=True) if len(row) != width or row == header]
-        for line, row in uneven:
+        first = rows.line_num
+        for place, row in enumerate(block):
+            if len(row) == width and row != header:
+                continue
             if row == header:
-                repeated += 1
+                left_out["the header comes again {} times: left out"] += 1
+            elif least is not None and len(row) >= least:
+                left_out["{} rows are longer or shorter than the header: only its columns are read"] += 1
+                block[place] = row[:width] + [""] * (width - len(row))
+                continue
+            elif row and least is not None:
+                left_out["{} rows without a time were left out"] += 1
             elif row and (len(row) > width or row is not block[-1] or newest.endswith(("\n", "\r"))):
-                raise UnevenError(f"{file}: line {line} has {len(row)} columns, not {width}")
+                raise RecordingError(f"{file.name}: line {lines[place]} has {len(row)} columns, not {width}")
             elif row:
-                notes.append(f"line {line}, the last, breaks off: left out")
-        if uneven:
-            others = [place for place, row in enumerate(block) if len(row) == width and row != header]
-            lines, block = [lines[place] for place in others], [block[place] for place in others]
+                notes.append(f"line {lines[place]}, the last, breaks off: left out")
+            block[place] = []
+        if not all(block):
+            lines, block = [line for line, row in zip(lines, block, strict=True) if row], [*filter(None, block)]
         if block:
-            yield lines, zip(*block, strict=True)
-    if repeated:
-        notes.append(f"the header comes again {repeated} times: left out")
+            yield lines, block
+    notes += [note.format(count) for note, count in left_out.items()]

@@ -7,52 +7,46 @@ import re
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.delimited import DELIMITED
-from fugu.recordings.table import Only, Table
+from fugu.recordings.forms.delimited import read_delimited
+from fugu.recordings.table import Form, Only, Table
 
-__all__ = ["Grafana"]
+__all__ = ["GRAFANA"]
 
 _AMOUNT = re.compile(r"\s*(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*([^\d\s.,:/-][^\d,:]{0,11})\s*", re.IGNORECASE)
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SCALES = {"Mil": 1e6, "Bil": 1e9, "Tri": 1e12, "K": 1e3}
 """How it shortens numbers without a unit."""
-_LOOKED_AT = 60
+_PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|l|L|lx|eV|N)(/\w+)?")
+"""Units that take prefixes, with one."""
 
 
-class Grafana:
-    """A table whose first column is Time, with numbers such as 21.5 °C, 1.2 kW or 45%."""
-
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether its first column is Time, and a number has a unit."""
-        lines = head.decode(errors="replace").splitlines()
-        lines = [line for line in lines[:_LOOKED_AT] if not re.fullmatch(r'"?sep=.?"?', line.strip(), re.IGNORECASE)]
-        rows = [*csv.reader(lines[:-1] if len(lines) == _LOOKED_AT else lines, delimiter=_sign(lines))]
-        if not rows or rows[0][:1] not in (["Time"], ["time"]):
-            return False
-        return any(_AMOUNT.fullmatch(cell) for row in rows[1:] for cell in row[1:])
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the rows; numbers of a column are in one unit, without its prefix."""
-        table = DELIMITED.read(file, only)
-        units: dict[str, set[str]] = {name: set() for name in table.columns}
-        time = next(iter(table.columns))
-        columns = {
-            name: cells if name == time else [_number(cell, units[name]) for cell in cells]
-            for name, cells in table.columns.items()
-        }
-        for name, some in units.items():
-            if len(some - {""}) > 1:
-                raise RecordingError(
-                    f"{file.name}: column {name} has numbers in {len(some)} units: choose one unit in the panel, or "
-                    "download the data without formatting"
-                )
-        shown = [f"column {name} is in {unit}" for name, some in units.items() for unit in some if unit]
-        notes = (*table.notes, *shown)
-        return table._replace(form="Grafana's CSV", columns=columns, time=time, plain=False, notes=notes)
+def _is_grafana(file: File) -> bool:
+    """Tell whether the first column is Time, and a number has a unit."""
+    lines = [line for line in file.first_lines if not re.fullmatch(r'"?sep=.?"?', line.strip(), re.IGNORECASE)]
+    sign = next((sign for sign in "\t;" if lines and sign in lines[0]), ",")
+    head, *rows = [*csv.reader(lines, delimiter=sign)] or [[]]
+    return head[:1] in (["Time"], ["time"]) and any(_AMOUNT.fullmatch(cell) for row in rows for cell in row[1:])
 
 
-def _sign(lines: list[str]) -> str:
-    return next((sign for sign in "\t;" if lines and sign in lines[0]), ",")
+def _read(file: File, only: Only) -> Table:
+    """Read the rows; numbers of a column are in one unit, without its prefix."""
+    table = read_delimited(file)
+    time, *names = table.columns
+    columns, notes = {time: table.columns[time]}, table.notes
+    for name in names:
+        units = set[str]()
+        columns[name] = [_number(cell, units) for cell in table.columns[name]]
+        if len(units - {""}) > 1:
+            raise RecordingError(
+                f"{file.name}: column {name} has numbers in {len(units)} units: choose one unit in the panel, or "
+                "download the data without formatting"
+            )
+        notes += tuple(f"column {name} is in {unit}" for unit in units if unit)
+    return table._replace(form="Grafana's CSV", columns=columns, time=time, plain=False, notes=notes)
+
+
+GRAFANA = Form(_is_grafana, _read)
+"""A table whose first column is Time, with numbers such as 21.5 °C, 1.2 kW or 45%."""
 
 
 def _number(cell: str, units: set[str]) -> str:
@@ -62,14 +56,9 @@ def _number(cell: str, units: set[str]) -> str:
         return cell.strip()
     number, unit = match[1], match[2].strip()
     scale = _SCALES.get(unit)
-    if scale is None and len(unit) > 1 and unit[0] in _PREFIXES and _is_unit(unit[1:]):
-        scale, unit = _PREFIXES[unit[0]], unit[1:]
-    elif scale is not None:
+    if scale is not None:
         unit = ""
+    elif unit[0] in _PREFIXES and _PREFIXED.fullmatch(unit):
+        scale, unit = _PREFIXES[unit[0]], unit[1:]
     units.add(unit)
     return number if scale is None else f"{float(number) * scale:.12g}"
-
-
-def _is_unit(unit: str) -> bool:
-    """True of units that take prefixes."""
-    return re.fullmatch(r"(W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|l|L|lx|eV|N)(/\w+)?", unit) is not None

@@ -13,16 +13,16 @@ from fugu.host.csv_file import moment
 from fugu.host.payload import MalformedError, ResentCheck, message
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.forms.json_text import cell, flat, parsed, with_documents
-from fugu.recordings.table import Only, Record, Table, table_of_records
+from fugu.recordings.forms.json_files import cell, columns_of, parsed, together
+from fugu.recordings.table import Block, Form, Only, Table, chunks, table_of
 
-__all__ = ["LOG", "MqttJsonLog", "MqttLog"]
+__all__ = ["LOG", "MQTT_JSON_LOG", "MQTT_LOG"]
 
-_TOPIC = r"(?P<topic>[A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+)"
-_PLAIN = re.compile(rf"{_TOPIC} (?P<payload>.*)")
-_TIMED = re.compile(
-    r"(?P<time>\d{9,10}(\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)[ \t](?P<topic>\S+)[ \t](?P<payload>.*)"
+_LINE = re.compile(
+    r"(\d{9,10}(?:\.\d+)?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*)[ \t](\S+)[ \t](.*)"
+    r"|([A-Za-z_][^\s,;|\"]*/[^\s,;|\"]+) (.*)"
 )
+"""A time, a topic and a payload; or the latter two, with a slash in the topic."""
 _FEWEST = 0.8
 LOG = "a log of mosquitto_sub"
 _OWN, _TIMES = ("time", "topic", "payload"), ("tst", "time", "timestamp", "ts")
@@ -40,91 +40,79 @@ class _Message(NamedTuple):
     retained: bool = False
 
 
-class MqttLog:
-    """Lines of a topic and a payload, with or without a time before them."""
-
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether nearly all lines are a topic with a slash and a payload."""
-        lines = [line for line in head.decode(errors="replace").splitlines()[:60] if line.strip()]
-        fitting = sum(map(_is_message, lines))
-        return bool(lines) and fitting >= _FEWEST * len(lines) and _is_message(lines[0])
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the messages; lines of a payload that goes on belong to the message before, and are left out."""
-
-        def messages() -> Iterator[_Message]:
-            with file.text() as text:
-                for number, line in enumerate(text, 1):
-                    line = line.rstrip("\r\n")
-                    if match := _TIMED.fullmatch(line):
-                        yield _Message(number, match["time"], match["topic"], match["payload"])
-                    elif match := _PLAIN.fullmatch(line):
-                        yield _Message(number, "", match["topic"], match["payload"])
-
-        return _table(file, messages, only)
+def _is_log(file: File) -> bool:
+    """Tell whether nearly all lines are a message."""
+    fitting = [_LINE.fullmatch(line) is not None for line in file.first_lines]
+    return bool(fitting) and fitting[0] and sum(fitting) >= _FEWEST * len(fitting)
 
 
-class MqttJsonLog:
-    """JSON lines with a topic and a payload."""
-
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether the first line is an object with these keys."""
-        first = parsed(head.partition(b"\n")[0].decode(errors="replace"))
-        return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the messages."""
-
-        def messages() -> Iterator[_Message]:
-            with file.text() as text:
-                for number, (line, fields) in enumerate(with_documents(text, str.strip), 1):
-                    if not line.strip():
-                        continue
-                    if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
-                        raise RecordingError(f"{file.name}: line {number} is no object of JSON with a topic")
-                    payload = fields.get("payload")
-                    text_of = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
-                    time = next((cell(fields[key]) for key in _TIMES if key in fields), "")
-                    yield _Message(number, time, fields["topic"], text_of, cell(fields.get("retain")) in ("1", "true"))
-
-        return _table(file, messages, only)
+def _messages(file: File) -> Iterator[_Message]:
+    """Messages of lines; lines of a payload that goes on belong to the message before, and are left out."""
+    with file.text() as text:
+        for number, line in enumerate(text, 1):
+            if match := _LINE.fullmatch(line.rstrip("\r\n")):
+                time, topic, payload, only_topic, only_payload = match.groups()
+                yield _Message(number, time or "", topic or only_topic, only_payload if time is None else payload)
 
 
-def _table(file: File, messages: Callable[[], Iterator[_Message]], only: Only) -> Table:
-    """Make a table with a column for each path of payloads, of the topic that is wanted, or of all."""
-    wanted, counts = only.get("topic"), Counter[str]()
+def _is_json_log(file: File) -> bool:
+    """Tell whether the first line is an object with a topic and a payload."""
+    first = parsed(file.head.partition(b"\n")[0].decode(errors="replace"))
+    return isinstance(first, dict) and {"topic", "payload"} <= first.keys()
 
-    def records() -> Iterator[tuple[int, Record]]:
-        checks: dict[str, ResentCheck] = {}
-        counts.clear()
-        for entry, document in with_documents(messages(), lambda entry: entry.payload.strip()):
-            if wanted is not None and entry.topic != wanted:
-                continue
+
+def _json_messages(file: File) -> Iterator[_Message]:
+    with file.text() as text:
+        for chunk in chunks((number, line) for number, line in enumerate(text, 1) if line.strip()):
+            documents = together([line.strip() for _, line in chunk])
+            for (number, _), fields in zip(chunk, documents, strict=True):
+                if not isinstance(fields, dict) or not isinstance(fields.get("topic"), str):
+                    raise RecordingError(f"{file.name}: line {number} is no object of JSON with a topic")
+                payload = fields.get("payload")
+                words = json.dumps(payload) if isinstance(payload, dict | list) else cell(payload)
+                time = next((cell(fields[key]) for key in _TIMES if key in fields), "")
+                yield _Message(number, time, fields["topic"], words, cell(fields.get("retain")) in ("1", "true"))
+
+
+def _read(messages: Callable[[File], Iterator[_Message]]) -> Callable[[File, Only], Table]:
+    """Make a reader of messages: a column for each path of payloads, of the topic that is wanted, or of all."""
+
+    def read(file: File, only: Only) -> Table:
+        wanted, counts, checks = only.get("topic"), Counter[str](), dict[str, ResentCheck]()
+
+        def reason(entry: _Message) -> str:
+            """Why a message is left out; empty if it is not."""
             if entry.retained:
-                counts["retained"] += 1
-                continue
-            seen = _last_seen(entry.payload)
-            if seen and not checks.setdefault(entry.topic, ResentCheck()).is_new(seen, moment(entry.time)):
-                counts["sent again"] += 1
-                continue
-            record = {"time": entry.time, "topic": entry.topic} if entry.time else {"topic": entry.topic}
-            if isinstance(document, dict | list):
-                record |= {f"payload.{key}" if key in _OWN else key: value for key, value in flat(document).items()}
-            else:
-                record["payload"] = entry.payload
-            yield entry.line, record
+                return "retained"
+            if '"last_seen"' in entry.payload:
+                with suppress(MalformedError):
+                    seen = message(entry.payload.encode(), "last_seen").last_seen
+                    check = checks.setdefault(entry.topic, ResentCheck())
+                    return "" if not seen or check.is_new(seen, moment(entry.time)) else "sent again"
+            return ""
 
-    table = table_of_records(LOG, file, records(), keys=("topic",))
-    notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
-    return table._replace(notes=notes, time="time" if "time" in table.columns else None)
+        def blocks() -> Iterator[Block]:
+            for chunk in chunks(entry for entry in messages(file) if wanted is None or entry.topic == wanted):
+                reasons = [*map(reason, chunk)]
+                counts.update(filter(None, reasons))
+                entries = [entry for entry, why in zip(chunk, reasons, strict=True) if not why]
+                documents = together([entry.payload.strip() for entry in entries])
+                nested = [isinstance(document, dict | list) for document in documents]
+                columns = {"time": [entry.time for entry in entries], "topic": [entry.topic for entry in entries]}
+                if not any(columns["time"]):
+                    del columns["time"]
+                if not all(nested):
+                    cells = zip(entries, nested, strict=True)
+                    columns["payload"] = ["" if inside else entry.payload for entry, inside in cells]
+                paths = columns_of(documents, file).items()
+                columns |= {f"payload.{path}" if path in _OWN else path: cells for path, cells in paths}
+                yield [entry.line for entry in entries], columns
+
+        table = table_of(LOG, file, blocks(), keys=("topic",))
+        notes = tuple(note.format(counts[name]) for name, note in _NOTES.items() if counts[name])
+        return table._replace(notes=notes, time="time" if "time" in table.columns else None)
+
+    return read
 
 
-def _last_seen(payload: str) -> float | None:
-    if '"last_seen"' in payload:
-        with suppress(MalformedError):
-            return message(payload.encode(), "last_seen").last_seen
-    return None
-
-
-def _is_message(line: str) -> bool:
-    return bool(_TIMED.fullmatch(line) or _PLAIN.fullmatch(line))
+MQTT_LOG, MQTT_JSON_LOG = Form(_is_log, _read(_messages)), Form(_is_json_log, _read(_json_messages))

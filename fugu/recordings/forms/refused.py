@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Table
+from fugu.recordings.table import Form, Only, Table, begins
 
 __all__ = ["REFUSED"]
 
 
-class Refused(NamedTuple):
-    """A form that is known by a pattern of its first bytes.
+def _refused(pattern: bytes, form: str, cure: str, *, text: bool = False) -> Form:
+    """A form that begins with a pattern, and has bytes that no text has, unless it is `text`; `cure` converts it."""
 
-    Attributes:
-        pattern: of the first bytes.
-        form: its name in words.
-        cure: how to make a form of it that is read.
-        text: whether it is text; what is not has bytes that no text has.
-    """
+    def sniff(file: File) -> bool:
+        is_text = b"\0" not in file.head and "\ufffd" not in file.head[:-4].decode(errors="replace")
+        return is_text == text and begins(pattern)(file)
 
-    pattern: bytes
-    form: str
-    cure: str
-    text: bool = False
+    def refuse(file: File, only: Only) -> Table:
+        raise RecordingError(f"{file.name} is {form}, which is not read: {cure}")
 
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether it begins so."""
-        return _is_text(head) == self.text and re.match(self.pattern, head, re.DOTALL) is not None
-
-    def read(self, file: File, only: Only) -> Table:
-        """Raise a RecordingError that names the form."""
-        raise RecordingError(f"{file.name} is {self.form}, which is not read: {self.cure}")
-
-
-def _is_text(head: bytes) -> bool:
-    return b"\0" not in head and "\ufffd" not in head[:-4].decode(errors="replace")
+    return Form(sniff, refuse)
 
 
 _CSV = "save it as CSV in UTF-8"
@@ -66,5 +48,5 @@ _TEXT = (
     (rb"\s*<", "XML that is neither Apple Health's nor GPX", "export CSV, or GPX for places"),
     (rb"\s*[\[{]", "JSON in no form that is known", "write an object a line, as by jq -c '.[]'"),
 )
-REFUSED = (*(Refused(*row) for row in _BINARY), *(Refused(*row, text=True) for row in _TEXT))
+REFUSED = (*(_refused(*row) for row in _BINARY), *(_refused(*row, text=True) for row in _TEXT))
 """In the order in which they are asked, after the forms that begin alike and are read."""

@@ -9,23 +9,21 @@ from xml.parsers import expat
 
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
-from fugu.recordings.table import Only, Table, table_of
+from fugu.recordings.table import Form, Only, Table, begins, in_blocks, table_of
 
-__all__ = ["AppleHealth", "Gpx"]
+__all__ = ["APPLE_HEALTH", "GPX"]
 
 _BLOCK = 1 << 16
 _MOST_DEPTH, _MOST_TIME = 100, 40
-Row = tuple[int, list[str]]
 
 
 class _Reader:
-    """Rows of an XML file as its elements begin and end; `row` adds one."""
+    """Rows of an XML file as its elements begin and end; `row` adds one. Names are without their namespace."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[tuple[int, dict[str, str]]] = []
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
-        self.depth = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take the beginning of an element."""
@@ -36,7 +34,7 @@ class _Reader:
     def text(self, text: str) -> None:
         """Take text."""
 
-    def row(self, cells: list[str]) -> None:
+    def row(self, **cells: str) -> None:
         """Add a row, at the line of the file that is read."""
         self.rows.append((self.parser.CurrentLineNumber, cells))
 
@@ -45,25 +43,28 @@ class _EntityError(Exception):
     """The file declares an entity."""
 
 
-def _rows(file: File, form: str, reader: _Reader) -> Iterator[Row]:
+def _rows(file: File, form: str, reader: _Reader) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of a file, as they come.
 
     Raises:
         RecordingError: it is broken, declares entities, or is nested too deep.
     """
+    depth = 0
 
     def refuse(*_: Any) -> int:
         raise _EntityError
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        reader.depth += 1
-        if reader.depth > _MOST_DEPTH:
+        nonlocal depth
+        depth += 1
+        if depth > _MOST_DEPTH:
             raise _EntityError
-        reader.start(name, attributes)
+        reader.start(name.rpartition(":")[2], attributes)
 
     def end(name: str) -> None:
-        reader.depth -= 1
-        reader.end(name)
+        nonlocal depth
+        depth -= 1
+        reader.end(name.rpartition(":")[2])
 
     parser = reader.parser
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, reader.text
@@ -93,39 +94,33 @@ class _Health(_Reader):
         if name == "Record":
             kind = re.sub(r"^HK(Quantity|Category)TypeIdentifier", "", attributes.get("type", ""))
             if self._wanted in (None, kind):
-                cells = [attributes.get(key, "") for key in ("startDate", "value", "sourceName")]
-                self.row([cells[0], re.sub(r"^HKCategoryValue", "", cells[1]), kind, cells[2]])
+                time, value, source = (attributes.get(key, "") for key in ("startDate", "value", "sourceName"))
+                self.row(time=time, value=re.sub(r"^HKCategoryValue", "", value), type=kind, source=source)
 
 
-class AppleHealth:
-    """Records of Apple Health's export.xml; `type` says of what, as HeartRate, `source` by which device."""
+def _read_health(file: File, only: Only) -> Table:
+    """Read the records, of the type that is wanted, or of all."""
+    rows = in_blocks(_rows(file, "Apple Health's export", _Health(only.get("type"))))
+    return table_of("Apple Health's export", file, rows, time="time", value="value", keys=("type", "source"))
 
-    form = "Apple Health's export"
 
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether it is XML with its outermost element, or its document type."""
-        return head.lstrip().startswith(b"<") and b"HealthData" in head
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the records, of the type that is wanted, or of all."""
-        rows = _rows(file, self.form, _Health(only.get("type")))
-        meaning = {"time": "time", "value": "value", "keys": ("type", "source")}
-        return table_of(self.form, file, ["time", "value", "type", "source"], rows, **meaning)
+APPLE_HEALTH = Form(begins(rb"\s*<.*HealthData"), _read_health)
+"""Records of export.xml; `type` says of what, as HeartRate, `source` by which device."""
 
 
 class _Track(_Reader):
     def __init__(self) -> None:
         super().__init__()
-        self._place: list[str] | None = None
+        self._place: dict[str, str] | None = None
         self._segment = 0
         self._time: str | None = None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        match name.rpartition(":")[2]:
+        match name:
             case "trkseg":
                 self._segment += 1
             case "trkpt":
-                self._place, self._time = [attributes.get("lat", ""), attributes.get("lon", "")], None
+                self._place, self._time = {key: attributes.get(key, "") for key in ("lat", "lon")}, None
             case "time" if self._place is not None:
                 self._time = ""
 
@@ -134,25 +129,19 @@ class _Track(_Reader):
             self._time += text[:_MOST_TIME]
 
     def end(self, name: str) -> None:
-        if name.rpartition(":")[2] == "trkpt" and self._place is not None:
-            self.row([(self._time or "").strip()[:40], *self._place, str(self._segment)])
+        if name == "trkpt" and self._place is not None:
+            self.row(time=(self._time or "").strip()[:_MOST_TIME], **self._place, seg=str(self._segment))
             self._place = self._time = None
-        elif self._place is not None and name.rpartition(":")[2] == "time":
+        elif self._place is not None and name == "time":
             self._time = (self._time or "").strip() + " "
 
 
-class Gpx:
-    """Points of tracks, with their segments."""
+def _read_gpx(file: File, only: Only) -> Table:
+    """Read the points of all tracks, with their segments."""
+    table = table_of("GPX", file, in_blocks(_rows(file, "GPX", _Track())))
+    if not any(table.columns["time"]):
+        raise RecordingError(f"{file.name} is a route without times: record a track, whose points have them")
+    return table._replace(time="time")
 
-    form = "GPX"
 
-    def sniff(self, head: bytes, name: str) -> bool:
-        """Return whether it is XML with an element gpx."""
-        return head.lstrip().startswith(b"<") and re.search(rb"<(\w+:)?gpx[\s>]", head) is not None
-
-    def read(self, file: File, only: Only) -> Table:
-        """Read the points of all tracks."""
-        table = table_of(self.form, file, ["time", "lat", "lon", "seg"], _rows(file, self.form, _Track()))
-        if not any(table.columns["time"]):
-            raise RecordingError(f"{file.name} is a route without times: record a track, whose points have them")
-        return table._replace(time="time")
+GPX = Form(begins(rb"\s*<.*<(\w+:)?gpx[\s>]|\s*<(\w+:)?gpx[\s>]"), _read_gpx)

@@ -1,0 +1,299 @@
+"""JSON: lists and lines of objects, and documents of services: Fitbit, Google, OwnTracks, Home Assistant.
+
+A column is named as the `path` of a sensor: keys joined by dots, with quotes where a key needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
+from types import NoneType
+from typing import Any, TextIO
+
+from fugu.host.payload import quoted_key
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+from fugu.recordings.table import MOST_COLUMNS, Block, Form, Only, Table, begins, chunks, table_of
+
+__all__ = [
+    "JSON_DOCUMENTS",
+    "JSON_LINES",
+    "JSON_LIST",
+    "cell",
+    "columns_of",
+    "parsed",
+    "table_of_items",
+    "together",
+]
+
+_BLOCK = 1 << 16
+_MOST_ITEM, _MOST_DEPTH, _MOST_CELLS = 1 << 22, 32, 500
+"""Characters of an item of a list, depth of a document, and cells of a value that is no whole column."""
+_MOST_DAY = 1 << 24
+"""Characters of a document of one day."""
+_E7 = 1e7
+_SPACE, _BRACKETS = re.compile(r"[\s,]*"), re.compile(r"[\s,\[\]]*")
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+def parsed(text: str) -> Any:
+    """A document, with numbers as they are written; None if it is no JSON."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def together(texts: list[str]) -> list[Any]:
+    """Documents of texts, as `parsed`; objects are decoded all at once."""
+    if all(text[:1] == "{" and text[-1:] == "}" for text in texts):
+        documents = parsed(f"[{','.join(texts)}]")
+        if isinstance(documents, list) and len(documents) == len(texts):
+            return documents
+    return [parsed(text) for text in texts]
+
+
+def cell(value: Any) -> str:
+    """A single value as text; empty for null, and for what is none."""
+    if isinstance(value, str):  # as numbers are
+        return value.strip()
+    return {True: "true", False: "false"}.get(value, "") if isinstance(value, bool) else ""
+
+
+def columns_of(documents: Sequence[Any], file: File) -> dict[str, list[str]]:
+    """The single values of documents by their paths, a cell of each document; those of lists by their indices.
+
+    Raises:
+        RecordingError: there are too many columns, or they are nested too deep.
+    """
+    columns: dict[str, list[str]] = {}
+
+    def add(values: Sequence[Any], before: str, depth: int) -> None:
+        objects = [value if isinstance(value, dict) else dict(_numbered(value)) for value in values]
+        keys = dict.fromkeys(chain.from_iterable(objects))
+        if len(columns) + len(keys) > MOST_COLUMNS or depth > _MOST_DEPTH:
+            raise RecordingError(
+                f"{file.name} has more than {MOST_COLUMNS} columns: give a part of it"
+                if depth <= _MOST_DEPTH
+                else f"{file.name} is nested deeper than {_MOST_DEPTH}: write an object a line, as by jq -c '.[]'"
+            )
+        for key in keys:
+            cells: list[Any] = [value.get(key) for value in objects]
+            kinds = {*map(type, cells)}
+            if kinds & {dict, list}:
+                add(cells, f"{before}{_quoted(key)}.", depth + 1)
+            if kinds == {str}:
+                columns[before + _quoted(key)] = [text.strip() for text in cells]
+            elif kinds == {NoneType} or kinds - {dict, list, NoneType}:
+                columns[before + _quoted(key)] = [*map(cell, cells)]
+
+    add(documents, "", 0)
+    return columns
+
+
+def _numbered(value: Any) -> Iterable[tuple[int, Any]]:
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+@lru_cache(maxsize=4096)
+def _quoted(key: str | int) -> str:
+    return quoted_key(str(key))
+
+
+def _items(text: TextIO, key: str, *, nested: bool) -> Iterator[Any]:
+    """The items of the first list of a document, or of the first that has a key, one by one.
+
+    Of a `nested` list they are the items of its lists.
+
+    Raises:
+        ValueError: it is no such JSON, or an item is too long.
+    """
+    buffer, at, ended, closed, between = "", None, False, False, _BRACKETS if nested else _SPACE
+    begin = re.compile(rf'"{re.escape(key)}"\s*:\s*\[' if key else r"\[")
+    while True:
+        if at is None and (match := begin.search(buffer)):
+            at = match.end()
+        while at is not None:
+            match = between.match(buffer, at)
+            assert match is not None
+            at = match.end()
+            closed = match[0].rstrip().endswith("]") if match[0].strip() else closed
+            if buffer[at : at + 1] == "]" or (closed and ended and at == len(buffer)):
+                return
+            try:
+                item, end = _DECODER.raw_decode(buffer, at)
+            except (ValueError, RecursionError):
+                break
+            if end == len(buffer) and not ended:  # a number may go on
+                break
+            yield item
+            at = end
+        if at is not None:
+            buffer, at = buffer[at:], 0
+        elif len(buffer) > _MOST_ITEM:
+            buffer = buffer[-_BLOCK:]
+        if ended or len(buffer) > _MOST_ITEM:
+            raise ValueError
+        block = text.read(_BLOCK)
+        ended = not block
+        buffer += block
+
+
+def table_of_items(
+    form: str,
+    file: File,
+    documents: Callable[[Iterator[Any]], Iterable[tuple[int, Any]]],
+    key: str = "",
+    *,
+    nested: bool = False,
+    **meaning: object,
+) -> Table:
+    """Make a table of numbered documents, which come of the items of a list, one by one."""
+
+    def blocks() -> Iterator[Block]:
+        with file.text() as text:
+            try:
+                for chunk in chunks(documents(_items(text, key, nested=nested))):
+                    yield [number for number, _ in chunk], columns_of([document for _, document in chunk], file)
+            except (ValueError, TypeError, AttributeError, KeyError):
+                raise _broken(file, form) from None
+
+    return table_of(form, file, blocks(), where="item", **meaning)
+
+
+def _broken(file: File, form: str) -> RecordingError:
+    return RecordingError(f"{file.name} looks like {form}, but its JSON breaks off or is broken: export it again")
+
+
+def _of_list(
+    form: str,
+    pattern: bytes,
+    of_item: Callable[[Any], Iterable[Any]],
+    key: str = "",
+    *,
+    time: str | None = None,
+    values: tuple[str, ...] = (),
+) -> Form:
+    """A form that begins with a pattern, and whose readings are the items of one list: the outermost, or of a key."""
+
+    def documents(items: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+        return ((number, document) for number, item in enumerate(items, 1) for document in of_item(item))
+
+    def read(file: File, only: Only) -> Table:
+        table = table_of_items(form, file, documents, key, time=time)
+        return table._replace(value=next((name for name in values if name in table.columns), None))
+
+    return Form(begins(pattern), read)
+
+
+def _fitbit(item: Any) -> Iterator[Any]:
+    """A reading of files such as heart_rate-2026-03-01.json, whose times are month/day/year in UTC."""
+    if isinstance(item, dict):
+        time = datetime.strptime(cell(item.get("dateTime")), "%m/%d/%y %H:%M:%S").replace(tzinfo=UTC)
+        value = item.get("value")
+        yield {"time": time.isoformat(), **(value if isinstance(value, dict) else {"value": value})}
+
+
+def _google_fit(item: Any) -> Iterator[Any]:
+    """A data point of "All Data" of Google Fit, with nanoseconds; several values of a point are numbered."""
+    if isinstance(item, dict) and isinstance(item.get("fitValue"), list):
+        points = [point["value"] for point in item["fitValue"] if isinstance(point, dict) and "value" in point]
+        names = [f"value_{place}" if place > 1 else "value" for place in range(1, len(points) + 1)]
+        values = (next(iter(point.values()), None) for point in points)
+        yield {"time": item.get("startTimeNanos"), **dict(zip(names, values, strict=True))}
+
+
+def _google_record(item: Any) -> Iterator[Any]:
+    """A place of Records.json."""
+    if isinstance(item, dict) and "latitudeE7" in item and "longitudeE7" in item:
+        latitude, longitude = (repr(float(item[f"{name}E7"]) / _E7) for name in ("latitude", "longitude"))
+        yield {"time": item.get("timestamp") or item.get("timestampMs"), "lat": latitude, "lon": longitude}
+
+
+def _google_segment(item: Any) -> Iterator[Any]:
+    """The places of a segment of Timeline.json of a phone."""
+    path = item.get("timelinePath") if isinstance(item, dict) else None
+    for point in path if isinstance(path, list) else ():
+        numbers = re.findall(r"-?\d+(?:\.\d+)?", cell(point.get("point"))) if isinstance(point, dict) else []
+        if len(numbers) == 2:
+            yield {"time": point.get("time"), "lat": numbers[0], "lon": numbers[1]}
+
+
+def _object(item: Any) -> Iterator[Any]:
+    """An object as it is; the location of OwnTracks has its time under a name that is usual."""
+    if isinstance(item, dict):
+        yield {"time": item["tst"], **item} if item.get("_type") == "location" and "tst" in item else item
+
+
+def _read_fitbit_day(file: File, only: Only) -> Table:
+    """Read a day as Fitbit's web interface has it, with times of day alone."""
+    with file.text() as text:
+        document = parsed(text.read(_MOST_DAY))
+    fields = document if isinstance(document, dict) else {}
+    firsts = [value[0] for value in fields.values() if isinstance(value, list) and value]
+    day = next((cell(first["dateTime"]) for first in firsts if isinstance(first, dict) and "dateTime" in first), "")
+    sets = [value.get("dataset") for name, value in fields.items() if "-intraday" in name and isinstance(value, dict)]
+    if not sets or not isinstance(sets[0], list):
+        raise _broken(file, "Fitbit's day")
+    points = [point for point in sets[0] if isinstance(point, dict)]
+    times = [f"{day}T{cell(point.get('time'))}" for point in points]
+    block = (range(1, len(points) + 1), {"time": times, "value": [cell(point.get("value")) for point in points]})
+    return table_of("Fitbit's day", file, [block], where="item", time="time", value="value")
+
+
+_FITBIT = rb'\s*\[\s*\{\s*"dateTime"\s*:\s*"\d\d/\d\d/\d\d \d\d:\d\d:\d\d"\s*,\s*"value"'
+_PLACES = "Google's location history"
+JSON_DOCUMENTS = (
+    _of_list("Fitbit's export", _FITBIT, _fitbit, values=("bpm", "value")),
+    Form(begins(rb'\s*\{(?=.*"dataset").*-intraday"'), _read_fitbit_day),
+    _of_list("Google Fit's export", rb'\s*\{(?=.*"fitValue").*"Data Points"', _google_fit, "Data Points"),
+    _of_list(_PLACES, rb'\s*[\[{].*"latitudeE7"', _google_record, "locations", time="time"),
+    _of_list(_PLACES, rb'\s*[\[{].*"semanticSegments"', _google_segment, "semanticSegments", time="time"),
+    _of_list(_PLACES, rb'\s*[\[{].*"timelinePath"', _google_segment, time="time"),
+)
+JSON_LIST = _of_list("a list of JSON", rb"\s*\[\s*\{", _object)
+"""Such as OwnTracks' or an own program's."""
+_LINE = re.compile(r"(?:\S+Z\t[^\t]*\t)?\s*(\{.*\})\s*")
+"""OwnTracks' recorder has a time and a kind before an object."""
+
+
+def _text_of(line: str) -> str:
+    """The text of a line that may be an object."""
+    line = line.strip()
+    match = None if line[:1] == "{" else _LINE.fullmatch(line)
+    return line if match is None else match[1]
+
+
+def _are_json_lines(file: File) -> bool:
+    document = parsed(_text_of(file.head.partition(b"\n")[0].decode(errors="replace")))
+    return isinstance(document, dict) and not any(
+        isinstance(value, list | dict) and len(value) > _MOST_CELLS for value in document.values()
+    )
+
+
+def _read_json_lines(file: File, only: Only) -> Table:
+    """Read an object a line; those of OwnTracks that are no locations are left out."""
+
+    def blocks() -> Iterator[Block]:
+        with file.text() as text:
+            for chunk in chunks(enumerate(text, 1)):
+                documents = together([_text_of(line) for _, line in chunk])
+                objects = list[tuple[int, Any]]()
+                for (number, line), document in zip(chunk, documents, strict=True):
+                    if isinstance(document, dict):
+                        if document.get("_type", "location") in ("", "location"):
+                            objects.append((number, document))
+                    elif line.strip() and "\t" not in line:
+                        raise RecordingError(f"{file.name}: line {number} is no object of JSON")
+                documents = [next(_object(document)) for _, document in objects]
+                yield [number for number, _ in objects], columns_of(documents, file)
+
+    return table_of("lines of JSON", file, blocks())
+
+
+JSON_LINES = Form(_are_json_lines, _read_json_lines)
+"""A JSON object a line."""

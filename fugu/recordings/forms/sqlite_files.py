@@ -1,0 +1,144 @@
+"""SQLite: databases of programs that are known, opened so that nothing is written beside them or run from them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from fugu.recordings.errors import RecordingError
+from fugu.recordings.file import File
+from fugu.recordings.table import Block, Form, Only, Table, begins, chunks, table_of
+
+__all__ = ["SQLITE"]
+
+_MOST_CELL = 1 << 20
+"""Bytes of a cell, or of a statement."""
+_ENTITY, _STATE, _UPDATED = "entity_id", "state", "last_updated"
+_SAMPLES = re.compile(r"[A-Z0-9_]+_SAMPLE")
+_TIME, _DEVICE, _HEART = "TIMESTAMP", "DEVICE_ID", "HEART_RATE"
+_WANTED = (_HEART, "STEPS", "RAW_INTENSITY", "STRESS", "SPO2", "TEMPERATURE", "WEIGHT_KG")
+_NO_HEART = ("-1", "0", "255")
+"""Heart rates of a band that did not measure, or was not worn."""
+
+
+def _read(file: File, only: Only) -> Table:
+    """Read the readings of the program whose database it is."""
+    with _opened(file) as database:
+        # Views may run anything, and are no tables.
+        rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
+        tables = sorted(str(name) for (name,) in rows)
+        if "states" in tables and {"recorder_runs", "states_meta"} & {*tables}:
+            return _recorder(database, file, only)
+        samples = [table for table in tables if _SAMPLES.fullmatch(table)]
+        if "DEVICE" in tables and samples:
+            return _gadgetbridge(database, samples, file, only)
+    raise RecordingError(
+        f"{file.name} is a SQLite database of a program that is not known: export a table of it by "
+        "sqlite3 -header -csv FILE 'SELECT ...' > mine.csv"
+    )
+
+
+SQLITE = Form(begins(b"SQLite format 3\0"), _read)
+"""A database of Home Assistant's recorder or of Gadgetbridge."""
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[sqlite3.Connection]:
+    """Open a database read-only and immutable: no lock, no journal, no temporary file, no code of its schema.
+
+    Raises:
+        RecordingError: it is zipped, or cannot be read.
+    """
+    if file.zipped:
+        raise RecordingError(f"{file.name} is a zipped SQLite database: unpack it by gunzip")
+    size, pages = int.from_bytes(file.head[16:18]), int.from_bytes(file.head[28:32])
+    if file.path.stat().st_size < (1 << 16 if size == 1 else size) * pages:  # what is absent would be read as zeros
+        raise RecordingError(f"{file.name} is a SQLite database that breaks off: copy it while nothing writes to it")
+    try:
+        where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(where, uri=True)) as database:
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL)
+            for pragma in ("trusted_schema = OFF", "query_only = ON", "temp_store = MEMORY"):
+                database.execute(f"PRAGMA {pragma}")
+            yield database
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        kind = type(error).__name__
+        raise RecordingError(
+            f"{file.name} is a SQLite database that cannot be read ({kind}): copy it while nothing writes to it"
+        ) from None
+
+
+def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
+
+
+def _texts(cells: Sequence[Any]) -> Sequence[str]:
+    """Cells as texts; numbers are spelled exactly."""
+    match {*map(type, cells)}:
+        case kinds if kinds == {str}:
+            return cells
+        case kinds if kinds <= {float, int}:
+            return [*map(repr, cells)]
+    return ["" if cell is None else cell if isinstance(cell, str) else repr(cell) for cell in cells]
+
+
+def _recorder(database: sqlite3.Connection, file: File, only: Only) -> Table:
+    """Read the states that Home Assistant's recorder wrote, of an entity, or of all.
+
+    Names of entities are in the same table, or in one of their own as since 2023.
+    """
+    columns, wanted = _columns(database, "states"), only.get(_ENTITY)
+    time = next((name for name in (f"{_UPDATED}_ts", _UPDATED) if name in columns), None)
+    named = _columns(database, "states_meta") >= {"metadata_id", _ENTITY}
+    key = "metadata_id" if named else _ENTITY
+    if time is None or not {_STATE, key} <= columns:
+        raise RecordingError(f"{file.name} is a recorder's database of a version that is not known: export history.csv")
+    names = dict(database.execute(f"SELECT metadata_id, {_ENTITY} FROM states_meta")) if named else {}
+    chosen = [wanted] if not named else [number for number, name in names.items() if name == wanted]
+    where = f"{key} IS NOT NULL" if wanted is None else f"{key} IN ({', '.join('?' * len(chosen))})"
+    rows = database.execute(
+        f"SELECT rowid, {key}, state, {time} FROM states WHERE {where}", () if wanted is None else chosen
+    )
+    end = "" if time.endswith("_ts") else "+00:00"  # times that are texts are UTC, without saying so
+
+    def blocks() -> Iterator[Block]:
+        for chunk in chunks(rows):
+            numbers, keys, states, times = zip(*chunk, strict=True)
+            entities = [*map(names.get, keys)] if named else keys
+            moments = [time + end for time in _texts(times)] if end else _texts(times)
+            yield numbers, {_ENTITY: _texts(entities), _STATE: _texts(states), _UPDATED: moments}
+
+    meaning = {"time": _UPDATED, "value": _STATE, "keys": (_ENTITY,), "changes": True, "where": "row"}
+    return table_of("Home Assistant's recorder", file, blocks(), **meaning)
+
+
+def _gadgetbridge(database: sqlite3.Connection, samples: list[str], file: File, only: Only) -> Table:
+    """Read the samples of watches and bands, of a table for each kind of device."""
+    kinds = {table: _columns(database, table) for table in samples if only.get("kind") in (None, table.lower())}
+    kinds = {table: columns & {*_WANTED} for table, columns in kinds.items() if {_TIME, _DEVICE} <= columns}
+    if not any(kinds.values()):
+        raise RecordingError(f"{file.name} is Gadgetbridge's database, without samples that are known")
+
+    def blocks() -> Iterator[Block]:
+        before = 0
+        for table, columns in kinds.items():
+            names = [name for name in _WANTED if name in columns]
+            for chunk in chunks(database.execute(f"SELECT {', '.join((_TIME, _DEVICE, *names))} FROM {table}")):
+                times, devices, *values = map(_texts, zip(*chunk, strict=True))
+                cells = dict(zip(map(str.lower, names), values, strict=True))
+                if heart := cells.get(_HEART.lower()):
+                    cells[_HEART.lower()] = ["" if cell in _NO_HEART else cell for cell in heart]
+                kind = [table.lower()] * len(chunk)
+                yield (
+                    range(before + 1, before + len(chunk) + 1),
+                    {_TIME.lower(): times, "kind": kind, "device": devices} | cells,
+                )
+                before += len(chunk)
+
+    meaning = {"time": _TIME.lower(), "keys": ("kind", "device"), "where": "row", "changes": False}
+    note = "heart rates of 0, 255 and -1 are none: the band did not measure"
+    return table_of("Gadgetbridge's database", file, blocks(), notes=(note,), **meaning)
