@@ -306,7 +306,7 @@ def _agent_configuration(
             f"measurement_ceiling = {float(policy.epsilon)!r}",
         ]
         column, rows, only = ",".join(plan.traces.columns), plan.traces.at, plan.traces.facts.only
-        if not plan.traces.facts.plain:
+        if not plan.traces.facts.replayable:
             rows = None
     else:
         assert isinstance(plan, AutoPlan)

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOUNDARIES",
+    "Chosen",
     "Key",
     "TimeCells",
+    "codes_of",
     "column_missing",
     "is_missing",
     "keys_of",
+    "no_time",
     "selected",
     "time_of",
     "time_rank",
@@ -55,6 +58,10 @@ _TWICE, _STEADY, _ALIKE, _REPEATS, _NO_REPEATS = 0.2, 0.8, 0.1, 0.1, 0.01
 _FEWEST, _MOST_LEVELS = 10, 8
 
 
+Chosen = tuple[tuple[str, str], ...]
+"""Columns, and the cell that the rows that were wanted have there."""
+
+
 class TimeCells(NamedTuple):
     """The cells of the times: by the name of their column, or of two, and their unit if it was said."""
 
@@ -83,6 +90,14 @@ def is_missing(cell: str) -> bool:
 def column_missing(file: str, name: str, header: Iterable[str]) -> RecordingError:
     """Make the error of a column that is not there."""
     return RecordingError(f"{file} has no column {name[:80]!r}; it has {', '.join(header)[:200]}")
+
+
+def no_time(table: Table, file: str, time: TimeCells, row: int) -> RecordingError:
+    """Make the error of a cell that is no time."""
+    return RecordingError(
+        f"{file}: {table.where} {table.lines[row]}, column {time.name} is no time: give seconds, or ISO 8601, or "
+        "another column by --time"
+    )
 
 
 def time_rank(name: str) -> int | None:
@@ -163,7 +178,7 @@ def _all(cells: Sequence[str], test: Callable[[str], object]) -> bool:
     return bool(some) and all(map(test, some))
 
 
-def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, tuple[tuple[str, str], ...]]:
+def selected(table: Table, file: str, options: ReadOptions) -> tuple[Table, Chosen]:
     """The rows that are wanted, and the cell that they have in some columns.
 
     Raises:
@@ -247,7 +262,7 @@ def keys_of(table: Table, value: str, others: Sequence[str], times: Floats | Non
         if len(counts) < 2 or len(counts) > min(_MOST_KEYS, max(len(cells) // 3, _FEWEST)):
             continue
         named = bool(_KEY.fullmatch(_plain(name)))
-        codes = _codes(cells)
+        codes = codes_of(cells)
         if _tells_apart(cells, codes, named, table.columns[value], times, parts):
             keys.append(Key(name, counts, named))
     return keys
@@ -279,15 +294,15 @@ def _tells_apart(
         return True
     if _steady(within) >= _STEADY > _steady(across):
         return True
-    texts = _codes(values)
+    texts = codes_of(values)
     by_time = np.argsort(times, kind="stable")
     repeats = (np.diff(texts[by_time]) == 0).mean()
     own = (np.diff(texts[order])[same_series] == 0).mean()
     return bool(len(set(values)) <= _MOST_LEVELS and repeats > _REPEATS and own < _NO_REPEATS)
 
 
-def _codes(cells: Sequence[str]) -> Ints:
-    """(n,) a number for each different cell."""
+def codes_of(cells: Sequence[object]) -> Ints:
+    """(n,) a number for each different cell, in the order in which they come."""
     numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
     return np.array([numbers[cell] for cell in cells], dtype=np.int64)
 

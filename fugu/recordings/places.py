@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fugu.recordings.clock import clock_of
-from fugu.recordings.columns import BOUNDARIES, column_missing, is_missing, selected, time_of
+from fugu.recordings.clock import clock_of, floats
+from fugu.recordings.columns import BOUNDARIES, codes_of, column_missing, is_missing, no_time, selected, time_of
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.options import ReadOptions
-from fugu.recordings.readings import Facts, Loaded, Recorded, load, zone_words
+from fugu.recordings.readings import Facts, Loaded, Recorded, facts_of, load
 from fugu.recordings.rules import Evidence, ask
+from fugu.recordings.table import Table
 from fugu.recordings.ticks import steps_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _LONGITUDE = ("lon", "lng", "long", "longitude")
 _TRACE = ("trace", "trace_id", "device", "device_id", "user", *BOUNDARIES)
 _LONGEST_GAP = 2.0
 _MOST_TICKS = 20_000_000
-_Entry = tuple[float, float, float, int]
 
 
 class Traces(NamedTuple):
@@ -65,11 +64,7 @@ class Traces(NamedTuple):
 
     @property
     def _steps(self) -> Floats:
-        """The steps of time above 0 inside traces, in seconds; none without times."""
-        if self.times is None:
-            return np.empty(0)
-        steps = np.diff(self.times)[np.diff(self.trace) == 0]
-        return np.asarray(steps[steps > 0], dtype=np.float64)
+        return np.empty(0) if self.times is None else _steps(self.times, self.trace)
 
 
 def place_columns(loaded: Loaded) -> tuple[str, str] | None:
@@ -95,90 +90,88 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
     file = loaded.name
     table, only = selected(loaded.table, file, options)
     if (names := place_columns(loaded)) is None:
-        raise column_missing(file, "lat" if not _has(loaded, _LATITUDE) else "lon", table.columns)
+        latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
+        raise column_missing(file, "lon" if latitudes else "lat", table.columns)
     time = time_of(table, file, options.time)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
-    latitudes, longitudes = (table.columns[name] for name in names)
-    keys = [cells for name, cells in table.columns.items() if name.lower() in _TRACE]
-    traces: dict[tuple[str, ...], list[_Entry | None]] = {}
-    moments = [0.0] * len(table.lines) if clock is None else clock.times.tolist()
-    for row, (line, moment) in enumerate(zip(table.lines, moments, strict=True)):
-        trace = traces.setdefault(tuple(cells[row] for cells in keys), [])
-        placed = not is_missing(latitudes[row]) and not is_missing(longitudes[row])
-        if math.isnan(moment):
-            if placed or time is None or not is_missing(time.cells[row]):
-                raise RecordingError(
-                    f"{file}: {table.where} {line}, column {'t' if time is None else time.name} is no time: give "
-                    "seconds, or ISO 8601, or another column by --time"
-                )
-            trace.append(None)
-            continue
-        where = f"{file}: {table.where} {line}, column"
-        latitude = _number(latitudes[row], 90.0, f"{where} {names[0]}") if placed else math.nan
-        longitude = _number(longitudes[row], 180.0, f"{where} {names[1]}") if placed else math.nan
-        trace.append((latitude, longitude, moment, row))
-    facts = Facts(
-        form=table.form,
-        rows=len(table.lines),
-        rows_in_file=len(loaded.table.lines),
-        column=" and ".join(names),
-        only=only,
-        time=None if time is None else time.name,
-        unit="" if clock is None else clock.unit,
-        zone=zone_words(clock, options),
-        missing={},
-        codes=(),
-        unused=(),
-        plain=table.plain,
+    cells = zip(*(table.columns[name] for name in names), strict=True)
+    absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
+    moments = np.zeros(len(absent)) if clock is None else clock.times
+    if time is not None:
+        untimed = [
+            place
+            for place in np.flatnonzero(np.isnan(moments)).tolist()
+            if not absent[place] or not is_missing(time.cells[place])
+        ]
+        if untimed:
+            raise no_time(table, file, time, untimed[0])
+    places = np.stack(
+        [_degrees(table, file, name, most, absent) for name, most in zip(names, (90.0, 180.0), strict=True)]
     )
-    found = _joined(traces.values(), len(table.lines), clock is not None, file, facts, names)
-    missing = {"": found.missing} if found.missing else {}
-    found = found._replace(facts=facts._replace(missing=missing, period=found.median_step))
-    if clock is None or time is None:
-        return found
-    return _in_order(found, Evidence(file, "places", options, [], None, time, clock))
+    if absent.all():
+        raise RecordingError(f"{file}: no row has a place")
+    if np.nanmax(places[1]) - np.nanmin(places[1]) > 180.0:  # cells side by side would be the world apart
+        raise RecordingError(f"{file}: places on both sides of the 180th meridian cannot be cells of one grid")
+    keys = [cells for name, cells in table.columns.items() if name.lower() in _TRACE]
+    traces = codes_of([*zip(*keys, strict=True)]) if keys else np.zeros(len(absent), dtype=np.int64)
+    order = np.argsort(traces, kind="stable")
+    ends = (np.isnan(moments) | (absent & (absent.sum() <= MOST_MISSING * len(absent))))[order]
+    trace = np.cumsum((np.diff(traces[order], prepend=-1) != 0) + ends.astype(np.int64))[~ends]
+    at, notes = order[~ends], table.notes
+    if clock is not None:
+        sorting, notes = _in_order(moments[at], trace, Evidence(file, "places", options, [], None, time, clock), notes)
+        at, trace = at[sorting], trace[sorting]
+    missing = int(absent.sum())
+    facts = facts_of(loaded, len(absent), " and ".join(names), only, time, clock, options)
+    found = Traces(
+        places=places.T[at],
+        trace=trace,
+        times=None if clock is None else moments[at],
+        at=at,
+        rows=len(absent),
+        missing=missing,
+        source=file,
+        facts=facts,
+        columns=names,
+        notes=notes,
+    )
+    facts = facts._replace(missing={"": missing} if missing else {}, period_seconds=found.median_step)
+    return found._replace(facts=facts)
 
 
-def _in_order(traces: Traces, evidence: Evidence) -> Traces:
-    """Traces whose places are in the order of their times."""
-    assert traces.times is not None
-    order = np.lexsort((traces.times, traces.trace))
-    earlier = (np.diff(traces.times) < 0.0) & (np.diff(traces.trace) == 0)
-    steps = None
-    if (np.diff(traces.times[order])[np.diff(traces.trace[order]) == 0] > 0.0).any():
-        steps = steps_of(traces.times[order], traces.trace[order])
+def _in_order(times: Floats, trace: Ints, evidence: Evidence, notes: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
+    """Indices of places in the order of their times, trace by trace, and what was done."""
+    order = np.lexsort((times, trace))
+    earlier = (np.diff(times) < 0.0) & (np.diff(trace) == 0)
     ask(
         evidence._replace(
-            times=traces.times,
-            parts=traces.trace,
-            steps=steps,
+            times=times,
+            parts=trace,
+            steps=steps_of(times[order], trace[order]) if _steps(times[order], trace[order]).size else None,
             backward=float(earlier.mean()) if earlier.size else 0.0,
             backward_rows=int(earlier.sum()),
             kind="changes",
             works=np.zeros(len(order), dtype=np.int64),
         )
     )
-    notes = traces.notes
-    if earlier.any():
-        notes = (f"{int((order != np.arange(len(order))).sum())} rows were not in the order of their times: sorted",)
-    return traces._replace(places=traces.places[order], times=traces.times[order], at=traces.at[order], notes=notes)
+    moved = int((order != np.arange(len(order))).sum())
+    return order, (*notes, f"{moved} rows were not in the order of their times: sorted") if earlier.any() else notes
 
 
-def _has(loaded: Loaded, names: Iterable[str]) -> bool:
-    return any(column.lower() in names for column in loaded.table.columns)
+def _degrees(table: Table, file: str, name: str, most: float, absent: NDArray[np.bool_]) -> Floats:
+    """The numbers of a column, NaN of rows without a place; none is beyond the most in size."""
+    values = np.where(absent, np.nan, floats(table.columns[name]))
+    wrong = np.flatnonzero(~absent & ~(np.abs(values) <= most))
+    if wrong.size:
+        what = f"is not within -{most:g}..{most:g}" if np.isfinite(values[wrong[0]]) else "is no finite number"
+        raise RecordingError(f"{file}: {table.where} {table.lines[wrong[0]]}, column {name} {what}")
+    return values
 
 
-def _number(cell: str, most: float, where: str) -> float:
-    """A finite number of a cell, not beyond the most in size."""
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise RecordingError(f"{where} is no finite number")
-    if abs(value) > most:
-        raise RecordingError(f"{where} is not within -{most:g}..{most:g}")
-    return value
+def _steps(times: Floats, trace: Ints) -> Floats:
+    """The steps of time above 0 inside traces, in seconds."""
+    steps = np.diff(times)[np.diff(trace) == 0]
+    return np.asarray(steps[steps > 0], dtype=np.float64)
 
 
 def resampled(traces: Traces, period: float) -> Traces:
@@ -208,49 +201,3 @@ def resampled(traces: Traces, period: float) -> Traces:
         times=np.concatenate(ticks),
         at=np.concatenate(rows),
     )
-
-
-def _joined(
-    traces: Iterable[list[_Entry | None]],
-    lines: int,
-    timed: bool,
-    source: str,
-    facts: Facts,
-    columns: tuple[str, str],
-) -> Traces:
-    """All traces one after another; a missing place that is not kept separates."""
-    traces = list(traces)
-    missing = sum(_missing(entry) for trace in traces for entry in trace)
-    common = missing > MOST_MISSING * lines
-    entries, numbers, number = [], [], 0
-    for trace in traces:
-        number += 1
-        for entry in trace:
-            if entry is None or (_missing(entry) and not common):
-                number += 1
-                continue
-            entries.append(entry)
-            numbers.append(number)
-    if missing == lines:
-        raise RecordingError(f"{source}: no row has a place")
-    table = np.array(entries, dtype=np.float64)
-    if (
-        np.nanmax(table[:, 1]) - np.nanmin(table[:, 1]) > 180.0
-    ):  # cells side by side on the ground would be the world apart
-        raise RecordingError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
-    times = table[:, 2] if timed else None
-    return Traces(
-        places=table[:, :2],
-        trace=np.array(numbers, dtype=np.int64),
-        times=times,
-        at=table[:, 3].astype(np.int64),
-        rows=lines,
-        missing=missing,
-        source=source,
-        facts=facts,
-        columns=columns,
-    )
-
-
-def _missing(entry: _Entry | None) -> bool:
-    return entry is None or math.isnan(entry[0])

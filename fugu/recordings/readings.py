@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -10,15 +9,25 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.recordings.clock import Clock, clock_of
-from fugu.recordings.columns import BOUNDARIES, TimeCells, keys_of, selected, time_of, value_of
+from fugu.recordings.clock import LEAST_DATED, Clock, clock_of
+from fugu.recordings.columns import (
+    BOUNDARIES,
+    Chosen,
+    TimeCells,
+    codes_of,
+    keys_of,
+    no_time,
+    selected,
+    time_of,
+    value_of,
+)
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.rules import Evidence, ask, run_starts
-from fugu.recordings.table import Table
-from fugu.recordings.ticks import Steps, in_order, kind_of, steps_of, ticks_of
+from fugu.recordings.table import Table, without_collection
+from fugu.recordings.ticks import Steps, few, in_order, kind_of, steps_of, ticks_of
 from fugu.recordings.values import Values, values_of
 
 if TYPE_CHECKING:
@@ -31,10 +40,10 @@ __all__ = [
     "Loaded",
     "Readings",
     "Recorded",
+    "facts_of",
     "joined",
     "load",
     "read_readings",
-    "zone_words",
 ]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
@@ -44,15 +53,8 @@ _ENTITY = "entity_id"
 """The column of the name of a sensor, as home automation exports it."""
 _SIMPLE = ("seconds", "ISO 8601")
 """Units of times that an agent reads as well."""
-_MOST_LEVELS = 8
 _SAME_PERIOD = 0.05
-_LEAST_DATED = 946_684_800.0
-"""The year 2000: earlier times in a later recording are of a clock that was not set."""
-
-
 _YEAR, _MOST_OF_ALL = 366 * 86_400.0, 0.9
-
-
 AS_FOUND = ReadOptions()
 """Nothing is said of how a recording is to be read."""
 
@@ -72,9 +74,9 @@ Recorded = Path | Loaded
 class Facts(NamedTuple):
     """Facts of how a recording is written, for people; nothing in them but `missing` is of a reading.
 
-    `rows` are taken of `rows_in_file`. `steps` are 5, 50 and 95 % of steps in seconds, `longest` the longest hold of
-    changes, `period` seconds from tick to tick, `gaps` those in time, and `first` and `last` Unix times. `codes` are
-    cells that were said to be no reading. `plain` says that an agent can replay the file.
+    `rows` are taken of `rows_in_file`. `steps_seconds` are 5, 50 and 95 % of steps, `longest_hold_seconds` is of
+    changes, `period_seconds` from tick to tick, `gaps` count those in time, and `first` and `last` are Unix times.
+    `codes` are cells that were said to be no reading. `replayable` says that an agent can replay the file.
     """
 
     form: str
@@ -86,17 +88,17 @@ class Facts(NamedTuple):
     unit: str
     zone: str
     missing: dict[str, int]
-    codes: tuple[str, ...]
-    unused: tuple[str, ...]
-    plain: bool
-    kind: RowKind | None = None
+    replayable: bool
+    codes: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    row_kind: RowKind | None = None
     why: str = ""
-    steps: tuple[float, float, float] | None = None
-    longest: float | None = None
+    steps_seconds: tuple[float, float, float] | None = None
+    longest_hold_seconds: float | None = None
     gaps: int = 0
     first: float | None = None
     last: float | None = None
-    period: float | None = None
+    period_seconds: float | None = None
 
 
 class Readings(NamedTuple):
@@ -151,13 +153,9 @@ class Readings(NamedTuple):
     @property
     def present(self) -> NDArray[np.bool_]:
         """(n,) whether a tick has a reading."""
-        return _present(self.values)
-
-
-def _present(values: Floats | list[str | None]) -> NDArray[np.bool_]:
-    if isinstance(values, list):
-        return np.array([value is not None for value in values], dtype=bool)
-    return ~np.isnan(values)
+        if isinstance(self.values, list):
+            return np.array([value is not None for value in self.values], dtype=bool)
+        return ~np.isnan(self.values)
 
 
 def load(recording: Recorded, options: ReadOptions) -> Loaded:
@@ -191,9 +189,69 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
     """
     loaded = load(recording, options)
     try:
-        return _understood(loaded, options)
+        with without_collection():
+            return _understood(loaded, options)
     except RecordingError as error:
         raise error if str(error).startswith(loaded.name) else RecordingError(f"{loaded.name}: {error}") from None
+
+
+def facts_of(
+    loaded: Loaded,
+    rows: int,
+    column: str,
+    chosen: Chosen,
+    time: TimeCells | None,
+    clock: Clock | None,
+    options: ReadOptions,
+) -> Facts:
+    """Facts of a recording as far as its columns say them."""
+    zone = ""
+    if clock is not None and clock.dated:
+        zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
+    return Facts(
+        form=loaded.table.form,
+        rows=rows,
+        rows_in_file=len(loaded.table.lines),
+        column=column,
+        only=chosen,
+        time=None if time is None else time.name,
+        unit="" if clock is None else clock.unit,
+        zone=zone,
+        missing={},
+        replayable=loaded.table.plain,
+        codes=options.missing_values,
+        period_seconds=options.period,
+    )
+
+
+def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
+    table, only = selected(loaded.table, loaded.name, options)
+    time = time_of(table, loaded.name, options.time)
+    taken = () if time is None else time.columns
+    column = value_of(table, loaded.name, options.column, (*taken, *table.keys))
+    parts = _parts_of(table)
+    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
+    if time is not None and clock is not None and np.isnan(clock.times).any():
+        raise no_time(table, loaded.name, time, int(np.isnan(clock.times).argmax()))
+    keys = keys_of(table, column, (*taken, *dict(only)), None if clock is None else clock.times, parts)
+    evidence = Evidence(loaded.name, column, options, keys, None, time, clock)
+    ask(evidence._replace(clock=None))  # before cells of several sensors are read as one's
+    label = next((cell for _, cell in only), None) or _only_name(table) or column
+    values = values_of(table, column, loaded.name, options.missing_values)
+    unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
+    facts = facts_of(loaded, len(table.lines), column, only, time, clock, options)
+    facts = facts._replace(missing=values.missing, unused=unused)
+    found = Readings(
+        *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
+        *(label, loaded.name, 0.0, table.notes),
+        rows=np.arange(len(table.lines), dtype=np.int64) if table.plain else None,
+        facts=(facts,),
+    )
+    if clock is None:
+        ask(evidence._replace(readings=_numbers(values.readings)))
+    else:
+        found = _timed(found, table, values, clock, evidence)
+    return found._replace(kind=kind_of_values(found), missing_share=float((~found.present[~found.absent]).mean()))
 
 
 class _Rows(NamedTuple):
@@ -205,61 +263,19 @@ class _Rows(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
-    table, only = selected(loaded.table, loaded.name, options)
-    time = time_of(table, loaded.name, options.time)
-    taken = () if time is None else time.columns
-    column = value_of(table, loaded.name, options.column, (*taken, *table.keys))
-    parts = _parts_of(table)
-    clock = None if time is None else _read_times(table, time, loaded.name, options)
-    keys = keys_of(table, column, (*taken, *dict(only)), None if clock is None else clock.times, parts)
-    evidence = Evidence(loaded.name, column, options, keys, None, time, clock)
-    ask(evidence._replace(clock=None))  # before cells of several sensors are read as one's
-    label = next((cell for _, cell in only), None) or _only_name(table) or column
-    values = values_of(table, column, loaded.name, options.missing_values)
-    unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
-    facts = Facts(
-        form=table.form,
-        rows=len(table.lines),
-        rows_in_file=len(loaded.table.lines),
-        column=column,
-        only=only,
-        time=None if time is None else time.name,
-        unit="" if clock is None else clock.unit,
-        zone=zone_words(clock, options),
-        missing=values.missing,
-        codes=options.missing_values,
-        period=options.period,
-        unused=unused,
-        plain=table.plain,
+def _timed(found: Readings, table: Table, values: Values, clock: Clock, evidence: Evidence) -> Readings:
+    """Readings on the clock that their times show."""
+    options, facts = evidence.options, found.facts[0]
+    changes = (
+        True if facts.time is not None and facts.time.lower() in _CHANGES and table.changes is None else table.changes
     )
-    if time is None or clock is None:
-        steady, rows = options.period is not None, np.arange(len(table.lines), dtype=np.int64)
-        found = Readings(
-            *(values.readings, parts, options.period, steady, False, "numbers", label, loaded.name, 0.0, table.notes),
-            rows=rows if table.plain else None,
-            facts=(facts,),
-        )
-        ask(evidence._replace(readings=_numbers(values.readings)))
-        return found._replace(kind=kind_of_values(found), missing_share=float(1.0 - found.present.mean()))
-    return _timed(table, values, clock, parts, evidence, facts, label)
-
-
-def _timed(
-    table: Table, values: Values, clock: Clock, parts: Ints, evidence: Evidence, facts: Facts, label: str
-) -> Readings:
-    options = evidence.options
-    changes = table.changes
-    if changes is None and facts.time is not None and facts.time.lower() in _CHANGES:
-        changes = True
-    rows = _ordered(clock, parts)
-    notes = (*table.notes, *rows.notes)
+    rows = _ordered(clock, found.segments)
     steps = steps_of(rows.times, rows.parts)
     readings, works = _at(values.readings, rows.at), values.works[rows.at]
     kind, why = (options.rows, "as was said") if options.rows else (None, "")
     if kind is None:
         kind, why = _kind_of_rows(table, readings, rows, steps, changes, facts) or (None, "")
-    earlier = (np.diff(clock.times) < 0.0) & (np.diff(parts) == 0)
+    earlier = (np.diff(clock.times) < 0.0) & (np.diff(found.segments) == 0)
     ask(
         evidence._replace(
             readings=_numbers(readings),
@@ -273,7 +289,7 @@ def _timed(
         )
     )
     assert kind is not None
-    period = options.period
+    period, notes = options.period, (*found.notes, *rows.notes)
     if kind == "samples" and options.rows is None and period and abs(period / steps.median - 1.0) > _SAME_PERIOD:
         raise RecordingError(
             f"--period is for logs of changes; here a row comes every {steps.median:g} s (--samples puts them on "
@@ -283,71 +299,74 @@ def _timed(
         moving = _moving(readings, rows, options.gap)
         readings, works = readings[moving], works[moving]
         rows = _Rows(rows.at[moving], rows.times[moving], rows.parts[moving], rows.notes)
-        notes = (*notes, f"{int((~moving).sum())} rows repeat a value for over {options.gap:g} s: left out")
+        if repeated := int((~moving).sum()):
+            notes = (*notes, f"{repeated} rows repeat a value for over {options.gap:g} s: left out")
     holds = np.append(np.where(np.diff(rows.parts) == 0, np.diff(rows.times), 0.0), 0.0)
     if options.gap is not None:
         works = works & (holds <= options.gap)
     ticks = ticks_of(kind, rows.times, rows.parts, works, steps, period)
-    moments = ticks.moments
-    at = np.where(ticks.rows < 0, -1, rows.at[ticks.rows])
+    moments, absent = ticks.moments, np.flatnonzero(ticks.rows < 0)
     if moments is None:
-        filled = np.flatnonzero(ticks.rows >= 0)
+        at, filled, simple = rows.at[ticks.rows], np.flatnonzero(ticks.rows >= 0), True
+        at[absent] = -1
         moments = np.interp(np.arange(len(at)), filled, rows.times[ticks.rows[filled]])
-        simple = True
     else:  # rows are ticks as a replay of changes counts them: from the first row on
         start = clock.times.min()
         at = np.floor((moments - start) / ticks.period_seconds + 1e-6).astype(np.int64)
         simple = clock.unit in _SIMPLE and not (clock.naive and options.zone) and bool(start > rows.times.min() - 1e8)
-    values_at_ticks = _at(readings, ticks.rows)
     if clock.naive and clock.dated and options.zone is None:
         notes = (*notes, "times have no zone: taken for UTC (--zone Europe/Berlin for another)")
     if clock.twice:
         notes = (*notes, f"{clock.twice} rows are in local hours that come twice, told apart by their order")
-    low, middle, high = (float(step) for step in np.quantile(steps.all, [0.05, 0.5, 0.95]))
+    low, middle, high = np.quantile(steps.all, [0.05, 0.5, 0.95]).tolist()
     facts = facts._replace(
         rows=len(rows.at),
-        kind=kind,
+        row_kind=kind,
         why=why,
-        steps=(low, middle, high),
-        longest=float(holds[works].max(initial=0.0)) if kind == "changes" else None,
+        steps_seconds=(low, middle, high),
+        longest_hold_seconds=float(holds[works].max(initial=0.0)) if kind == "changes" else None,
         gaps=int((np.diff(ticks.segments) != 0).sum()),
         first=float(rows.times.min()) if clock.dated else None,
         last=float(rows.times.max()) if clock.dated else None,
-        plain=table.plain and simple,
-        period=ticks.period_seconds,
+        replayable=table.plain and simple,
+        period_seconds=ticks.period_seconds,
     )
-    found = Readings(
-        *(values_at_ticks, ticks.segments, ticks.period_seconds, ticks.steady, kind == "changes"),
-        *("numbers", label, evidence.file, 0.0, (*notes, *ticks.notes)),
-        rows=at if facts.plain else None,
+    return found._replace(
+        values=_at(readings, ticks.rows),
+        segments=ticks.segments,
+        period_seconds=ticks.period_seconds,
+        steady=ticks.steady,
+        changes=kind == "changes",
+        notes=(*notes, *ticks.notes),
+        rows=at if facts.replayable else None,
         moments=moments,
         offsets=clock.offsets,
         facts=(facts,),
-        without_row=np.flatnonzero(ticks.rows < 0),
+        without_row=absent,
     )
-    missing = float((~found.present[ticks.rows >= 0]).mean())
-    return found._replace(kind=kind_of_values(found), missing_share=missing)
 
 
 def _moving(readings: Floats, rows: _Rows, gap: float) -> NDArray[np.bool_]:
     """(n,) whether a row's value does not repeat, from row to row, for longer than a gap."""
     first = run_starts(readings, rows.parts)
     ends = np.append(first[1:], len(readings)) - 1
-    lengths = rows.times[ends] - rows.times[first]
-    return np.repeat(lengths <= gap, ends - first + 1) | np.isin(np.arange(len(readings)), first)
+    moving = np.repeat(rows.times[ends] - rows.times[first] <= gap, ends - first + 1)
+    moving[first] = True
+    return moving
 
 
 def _kind_of_rows(
     table: Table, readings: Floats | list[str | None], rows: _Rows, steps: Steps, changes: bool | None, facts: Facts
 ) -> tuple[RowKind, str] | None:
     numbers = _numbers(readings)
-    levels = _levels(readings)
-    kind = kind_of(steps, levels, [] if numbers is None else [numbers], changes)
+    levels = codes_of([value and value.casefold() for value in readings]) if numbers is None else numbers
+    present = levels[np.array([value is not None for value in readings]) if numbers is None else ~np.isnan(numbers)]
+    kind = kind_of(steps, present, [] if numbers is None else [numbers], changes)
     if changes or (kind is not None and kind[0] != "changes"):
         return kind
     # A beat's own state does not say how long the beat was, but its rate beside it does.
     beside = [column for name in facts.unused if (column := _column(table.columns[name])) is not None]
-    other = kind_of(steps, levels, [column[rows.at] for column in beside], None) if beside else None
+    other = kind_of(steps, present, [column[rows.at] for column in beside], None) if beside else None
     return other if other is not None and other[0] == "events" else kind
 
 
@@ -361,7 +380,7 @@ def _column(cells: Sequence[str]) -> Floats | None:
 def _ordered(clock: Clock, parts: Ints) -> _Rows:
     """Rows in the order of their times, without those of a clock that was not set: see `notes`."""
     at, notes = np.arange(len(parts), dtype=np.int64), tuple[str, ...]()
-    early = clock.times < _LEAST_DATED
+    early = clock.times < LEAST_DATED
     if clock.dated and early.any():
         notes = (f"{int(early.sum())} rows are of before 2000, when the clock was not set: left out",)
         at = at[~early]
@@ -369,8 +388,8 @@ def _ordered(clock: Clock, parts: Ints) -> _Rows:
         notes = (*notes, f"{int(lone.sum())} rows are over a year from all others, as of a wrong clock: left out")
         at = at[~lone]
     order, more = in_order(clock.times[at], parts[at])
-    at, notes = at[order], (*notes, *more)
-    return _Rows(at, clock.times[at], parts[at], notes)
+    at = at[order]
+    return _Rows(at, clock.times[at], parts[at], (*notes, *more))
 
 
 def _far_away(times: Floats) -> NDArray[np.bool_]:
@@ -382,30 +401,11 @@ def _far_away(times: Floats) -> NDArray[np.bool_]:
     return np.asarray((groups != counts.argmax()) & (counts.max() >= _MOST_OF_ALL * len(times)))
 
 
-def _read_times(table: Table, time: TimeCells, file: str, options: ReadOptions) -> Clock:
-    """The times of rows.
-
-    Raises:
-        RecordingError: a cell is no time.
-    """
-    clock = clock_of(time.cells, time.unit, options.zone)
-    if np.isnan(clock.times).any():
-        line = table.lines[int(np.isnan(clock.times).argmax())]
-        raise RecordingError(
-            f"{file}: {table.where} {line}, column {time.name} is no time: give seconds, or ISO 8601, or another "
-            "column by --time"
-        )
-    return clock
-
-
 def _parts_of(table: Table) -> Ints:
     """(n,) numbers of rows that rise where a boundary has another cell."""
     boundaries = [cells for name, cells in table.columns.items() if name.lower() in BOUNDARIES]
-    if not boundaries:
-        return np.zeros(len(table.lines), dtype=np.int64)
-    marks = list(zip(*boundaries, strict=True))
-    new = [False, *(mark != last for last, mark in itertools.pairwise(marks))]
-    return np.cumsum(new).astype(np.int64)
+    marks = codes_of([*zip(*boundaries, strict=True)]) if boundaries else np.zeros(len(table.lines), dtype=np.int64)
+    return np.cumsum(np.diff(marks, prepend=marks[:1]) != 0).astype(np.int64)
 
 
 def _only_name(table: Table) -> str | None:
@@ -413,15 +413,6 @@ def _only_name(table: Table) -> str | None:
     keys = table.keys or [name for name in table.columns if name.lower() == _ENTITY]
     names = {cell for key in keys for cell in table.columns[key]}
     return names.pop() if len(names) == 1 else None
-
-
-def zone_words(clock: Clock | None, options: ReadOptions) -> str:
-    """The zone of times in words; empty without times of a day."""
-    if clock is None or not clock.dated:
-        return ""
-    if clock.naive:
-        return str(options.zone or "UTC, as none is written")
-    return ", ".join(clock.offsets) or "UTC"
 
 
 def _at(values: Floats | list[str | None], rows: Ints) -> Floats | list[str | None]:
@@ -433,16 +424,6 @@ def _at(values: Floats | list[str | None], rows: Ints) -> Floats | list[str | No
 
 def _numbers(values: Floats | list[str | None]) -> Floats | None:
     return None if isinstance(values, list) else values
-
-
-def _levels(values: Floats | list[str | None]) -> Ints:
-    """(n,) a number for each different reading, -1 without one."""
-    if isinstance(values, list):
-        numbers: dict[str | None, int] = {None: -1}
-        known = [None if value is None else value.casefold() for value in values]
-        return np.array([numbers.setdefault(value, len(numbers) - 1) for value in known], dtype=np.int64)
-    codes = np.unique(values, return_inverse=True)[1].reshape(-1)
-    return np.where(np.isnan(values), -1, codes)
 
 
 def kind_of_values(readings: Readings) -> Kind:
@@ -459,10 +440,13 @@ def kind_of_values(readings: Readings) -> Kind:
         if len(distinct) == 1:
             raise _constant(readings)
         return "on/off" if len(distinct) == 2 else "names"
-    some = np.unique(readings.values[present])
+    numbers = readings.values[present]
+    if not few(numbers):
+        return "numbers"
+    some = np.unique(numbers)
     if len(some) == 1:
         raise _constant(readings)
-    if len(some) > _MOST_LEVELS or (some != np.floor(some)).any() or np.abs(some).max() > 2**53:
+    if (some != np.floor(some)).any() or np.abs(some).max() > 2**53:
         return "numbers"
     return "on/off" if some.tolist() == [0.0, 1.0] else "levels"
 

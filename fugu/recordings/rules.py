@@ -16,7 +16,7 @@ from fugu.recordings.clock import UNITS, Clock
 from fugu.recordings.columns import Key, TimeCells
 from fugu.recordings.errors import Option, QuestionError
 from fugu.recordings.options import ReadOptions, RowKind
-from fugu.recordings.ticks import Steps
+from fugu.recordings.ticks import Steps, few
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
@@ -143,9 +143,10 @@ def _codes(evidence: Evidence) -> _Asked | None:
     """A value that comes again and again, far from all others, as codes of failed sensors do."""
     if evidence.readings is None:
         return None
-    values, counts = np.unique(evidence.readings[~np.isnan(evidence.readings)], return_counts=True)
-    if len(values) <= 8:
+    present = evidence.readings[~np.isnan(evidence.readings)]
+    if few(present):
         return None
+    values, counts = np.unique(present, return_counts=True)
     codes, steps = [], np.diff(values)
     nearest = np.minimum(np.append(np.inf, steps), np.append(steps, np.inf))
     for place in sorted(np.argsort(nearest)[-_MOST_CODES:].tolist()):
@@ -180,7 +181,8 @@ def run_starts(readings: Floats, parts: Ints) -> Ints:
 def unusual_holds(times: Floats, parts: Ints, works: Ints) -> tuple[Floats, float]:
     """Seconds of holds that are a day or more and 5 times those of all others, and the longest of the others."""
     inside = (np.diff(parts) == 0) & works[:-1].astype(bool)
-    holds = np.sort(np.diff(times)[inside])[::-1]
+    holds = np.diff(times)[inside]
+    holds = np.sort(holds)[::-1] if holds.max(initial=0.0) >= _DAY else holds[:0]
     for number in range(1, max(3, len(holds) // 100) + 1):
         if number < len(holds) and holds[number - 1] >= max(_DAY, 5.0 * holds[number]):
             return holds[:number], float(holds[number])
@@ -194,7 +196,7 @@ def _hold(evidence: Evidence) -> _Asked | None:
     """
     times, parts, works = evidence.times, evidence.parts, evidence.works
     if evidence.kind == "samples" and times is not None and parts is not None and works is not None:
-        if evidence.readings is None or len(np.unique(evidence.readings)) <= _MOST_CODES:
+        if evidence.readings is None or few(evidence.readings):
             return None
         first = run_starts(evidence.readings, parts)
         times, parts, works = times[first], parts[first], works[first]

@@ -15,7 +15,7 @@ from fugu.recordings.readings import Facts, Readings
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
 
-__all__ = ["Recording", "plain_csv", "summary", "summary_document"]
+__all__ = ["Recording", "plain_csv", "summary"]
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BARS = "▁▂▃▄▅▆▇█"
@@ -59,7 +59,11 @@ class Recording(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """An object for JSON."""
-        return summary_document(self.readings) if self.readings else {"summary": self.summary, **self.facts._asdict()}
+        fields = self.facts._asdict() | {"source": self.source, "summary": self.summary, "notes": self.notes}
+        if self.readings is None:
+            return fields
+        ticks, share = len(self.readings.segments), self.readings.missing_share
+        return fields | {"kind": self.readings.kind, "ticks": ticks, "missing_share": share}
 
     def to_csv(self) -> str:
         """The text of a plain CSV file, which is read as the same ticks.
@@ -84,8 +88,8 @@ def summary(source: str, facts: Facts) -> tuple[str, str]:
 
 def _of_rows(facts: Facts) -> list[str]:
     words = []
-    every = "" if facts.period is None else f"one every {_time(facts.period)}"
-    match facts.kind:
+    every = "" if facts.period_seconds is None else f"one every {_time(facts.period_seconds)}"
+    match facts.row_kind:
         case "changes":
             words.append(f"rows are changes, as {facts.why}, and are looked at {every.removeprefix('one ')}")
         case "events":
@@ -98,8 +102,8 @@ def _of_rows(facts: Facts) -> list[str]:
         words.append(f"from {_date(facts.first)} to {_date(facts.last)}")
     missing = sum(facts.missing.values())
     words.append(f"{missing / facts.rows:.1%} without a reading" if missing else "none without a reading")
-    if facts.longest is not None:
-        words.append(f"longest hold {_time(facts.longest)}")
+    if facts.longest_hold_seconds is not None:
+        words.append(f"longest hold {_time(facts.longest_hold_seconds)}")
     if facts.gaps:
         words.append(f"{facts.gaps} gaps")
     return words
@@ -112,38 +116,6 @@ def _time(seconds: float) -> str:
 
 def _date(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"
-
-
-def summary_document(readings: Readings) -> dict[str, Any]:
-    """The object for machines of what was understood."""
-    facts = readings.facts[0]
-    return {
-        "source": readings.source,
-        "form": facts.form,
-        "rows": facts.rows,
-        "rows_in_file": facts.rows_in_file,
-        "column": facts.column,
-        "only": dict(facts.only),
-        "time": facts.time,
-        "unit": facts.unit or None,
-        "zone": facts.zone or None,
-        "row_kind": facts.kind,
-        "why": facts.why or None,
-        "kind": readings.kind,
-        "ticks": len(readings.segments),
-        "period_seconds": facts.period,
-        "steps_seconds": facts.steps,
-        "longest_hold_seconds": facts.longest,
-        "gaps": facts.gaps,
-        "first": facts.first,
-        "last": facts.last,
-        "missing": facts.missing,
-        "missing_share": readings.missing_share,
-        "unused": list(facts.unused),
-        "replayable": facts.plain,
-        "notes": list(readings.notes),
-        "summary": summary(readings.source, facts),
-    }
 
 
 def _picture(readings: Readings, width: int = 64) -> list[str]:

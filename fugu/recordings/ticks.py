@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from fugu.recordings.options import RowKind
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
 
-__all__ = ["LONGEST_SILENCE", "Steps", "Ticks", "in_order", "kind_of", "steps_of", "ticks_of"]
+__all__ = ["LONGEST_SILENCE", "Steps", "Ticks", "few", "in_order", "kind_of", "steps_of", "ticks_of"]
 
 LONGEST_SILENCE = 10
 """A stretch ends where no row came for more than so many periods."""
@@ -24,7 +24,7 @@ _EXPLAINED = 0.9
 _MOST_DUPLICATES = 0.2
 _MOST_TICKS = 5_000_000
 _MINUTE, _LONG = 60.0, 36_000.0
-_LEVELS, _FEWEST, _REPEATS = 8, 20, 0.01
+_LEVELS, _FEWEST, _REPEATS, _LOOKED_AT = 8, 20, 0.01, 1_000
 
 
 class Steps(NamedTuple):
@@ -64,8 +64,9 @@ def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
     `times` are (n,) in seconds; rows of different parts have nothing to do with one another.
     """
-    order = np.lexsort((times, parts))
-    notes = []
+    order, notes = np.arange(len(times)), []
+    if ((np.diff(parts) < 0) | ((np.diff(parts) == 0) & (np.diff(times) < 0.0))).any():
+        order = np.lexsort((times, parts))
     if moved := int((order != np.arange(len(order))).sum()):
         notes.append(f"{moved} rows were not in the order of their times: sorted")
     same = (np.diff(times[order]) == 0.0) & (np.diff(parts[order]) == 0)
@@ -90,22 +91,27 @@ def steps_of(times: Floats, parts: Ints) -> Steps:
     return Steps(steps, np.flatnonzero(inside) + 1, float(np.median(steps[steps > 0.0])))
 
 
-def kind_of(steps: Steps, levels: Ints, explained: list[Floats], changes: bool | None) -> tuple[RowKind, str] | None:
+def few(values: NDArray[Any]) -> bool:
+    """Return whether there are at most 8 different values."""
+    return len(np.unique(values[:_LOOKED_AT])) <= _LEVELS and len(np.unique(values)) <= _LEVELS
+
+
+def kind_of(
+    steps: Steps, present: NDArray[Any], explained: list[Floats], changes: bool | None
+) -> tuple[RowKind, str] | None:
     """Kind of rows in order, and why; None if they may be of several.
 
     Args:
         steps: their steps.
-        levels: (n,) a number for each different reading, -1 without one.
+        present: readings, or a number for each name, of the rows that have one.
         explained: (n,) columns of numbers that steps may explain, as intervals explain a rate.
         changes: what the form, or the name of a column, says.
     """
     if changes:
         return "changes", "their times are of changes"
-    present = levels[levels >= 0]
-    few = len(np.unique(present)) <= _LEVELS
     repeats = float((np.diff(present) == 0).mean()) if len(present) > 1 else 1.0
     steady = float((np.abs(steps.all - steps.median) <= _WHOLE * steps.median).mean())
-    if changes is None and few and len(present) >= _FEWEST and repeats < _REPEATS and steady < _STEADY:
+    if changes is None and len(present) >= _FEWEST and repeats < _REPEATS and steady < _STEADY and few(present):
         return "changes", "no value comes twice in a row"
     if any(_explains(steps, column) for column in explained):
         return "events", "the step to each explains its reading"

@@ -289,7 +289,7 @@ def _plain(readings: Readings, file: Path) -> Readings:
     """The same ticks as read from a plain file, which is written and which only its owner may read."""
     write_secret(file, plain_csv(readings))
     period = readings.period_seconds if readings.changes or readings.moments is None else None
-    plain = read_readings(file, ReadOptions(rows=readings.facts[0].kind, period=period, as_it_is=frozenset(RULES)))
+    plain = read_readings(file, ReadOptions(rows=readings.facts[0].row_kind, period=period, as_it_is=frozenset(RULES)))
     if len(plain.segments) != len(readings.segments):
         raise DemoError(f"{readings.source} does not become a plain file of the same ticks: please report it")
     return plain._replace(column=readings.column)

@@ -73,7 +73,7 @@ def test_a_plain_file_is_its_owners_and_has_the_same_ticks(fugu: Fugu, tmp_path:
     assert stat.S_IMODE(plain.stat().st_mode) == 0o600
     expected = read_readings(written.path, read_options(**written.options))
     found = read_readings(plain, read_options(as_it_is="hold"))
-    assert found.facts[0].plain
+    assert found.facts[0].replayable
     assert (found.changes, found.period_seconds) == (expected.changes, expected.period_seconds)
     some, others = (
         {round(time): value for time, value in zip(one.moments.tolist(), [*one.values], strict=True) if value == value}

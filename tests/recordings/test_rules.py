@@ -115,7 +115,7 @@ def uneven(seed: int, number: int) -> list[tuple[int, int]]:
 def test_rows_that_are_absent_are_ticks_without_a_reading(tmp_path: Path, column: str) -> None:
     rows = uneven(8, 40_000)
     readings = read_readings(write(tmp_path / "u.csv", f"{column},state", (f"{t},{s}" for t, s in rows)))
-    assert (readings.facts[0].kind, readings.period_seconds) == ("samples", 5.0)
+    assert (readings.facts[0].row_kind, readings.period_seconds) == ("samples", 5.0)
     ticks = (rows[-1][0] - rows[0][0]) // 5 + 1
     assert len(readings.segments) == ticks
     assert int(readings.absent.sum()) == ticks - len(rows)
@@ -144,7 +144,7 @@ def test_beats_are_events(tmp_path: Path, rate: bool) -> None:
     file = write(tmp_path / "beats.csv", "t,value,slow", rows)
     for column in (None, "slow"):
         readings = read_readings(file, read_options(column=column))
-        assert (readings.facts[0].kind, len(readings.segments)) == ("events", 500)
+        assert (readings.facts[0].row_kind, len(readings.segments)) == ("events", 500)
     question = asked(write(tmp_path / "only.csv", "t,slow", [",".join(row.split(",")[::2]) for row in rows]))
     assert question.rule == "rows"
     assert [option.words for option in question.options] == [("--samples",), ("--changes",), ("--events",)]
@@ -214,7 +214,7 @@ def test_days_of_a_spreadsheet_are_a_question(tmp_path: Path) -> None:
     question = asked(file)
     assert (question.rule, question.options[0].words) == ("step", ("--time", "time:days"))
     readings = answered(file, question)
-    assert (readings.facts[0].kind, readings.period_seconds) == ("samples", pytest.approx(60.0, abs=0.01))
+    assert (readings.facts[0].row_kind, readings.period_seconds) == ("samples", pytest.approx(60.0, abs=0.01))
     assert readings.moments is not None
     assert readings.moments[0] == pytest.approx(START, abs=0.01)
 
