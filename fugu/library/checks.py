@@ -96,7 +96,7 @@ def check(
         if recording is not None:
             from fugu.library.recordings import recorded
             from fugu.planning.true_class import recorded_class
-            from fugu.recordings.words import read_options
+            from fugu.recordings.options import read_options
 
             options = read_options(**read)
             found = recorded_class(policy, recorded(recording, options)[0], options)
@@ -136,7 +136,7 @@ def attack(
     """
     from fugu.library.recordings import recorded, several
     from fugu.planning.attacked import attack_policy
-    from fugu.recordings.words import read_options
+    from fugu.recordings.options import read_options
 
     made = _policy(policy)
     if not isinstance(made, Policy):

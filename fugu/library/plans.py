@@ -39,8 +39,7 @@ from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read
 from fugu.planning.candidates import Candidate
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
-from fugu.recordings.options import ReadOptions
-from fugu.recordings.words import read_options
+from fugu.recordings.options import ReadOptions, read_options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,12 +14,11 @@ import numpy as np
 from fugu.contract.errors import UsageError, cause
 from fugu.recordings.columns import time_rank
 from fugu.recordings.errors import RecordingError
-from fugu.recordings.options import ReadOptions
+from fugu.recordings.options import ReadOptions, read_options
 from fugu.recordings.places import place_columns, read_traces
 from fugu.recordings.readings import AS_FOUND, Loaded, Readings, joined, load, read_readings
 from fugu.recordings.summary import Recording
 from fugu.recordings.table import Table
-from fugu.recordings.words import read_options
 
 __all__ = ["Source", "read", "readings_of", "recorded", "several"]
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from fugu.recordings.clock import UNITS, is_date, is_time_of_day, looks_like_time
 from fugu.recordings.errors import Option, QuestionError, RecordingError
-from fugu.recordings.options import ReadOptions
 from fugu.recordings.table import Table
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
+    from fugu.recordings.options import ReadOptions
 
 __all__ = [
     "BOUNDARIES",

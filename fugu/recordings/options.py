@@ -1,12 +1,17 @@
-"""The answers that settle how a recording is read."""
+"""The answers that settle how a recording is read, also from words of a command line or of a program."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
-__all__ = ["ReadOptions", "RowKind"]
+from fugu.contract.errors import UsageError
+from fugu.host import arguments
+from fugu.recordings.rules import RULES
+
+__all__ = ["ReadOptions", "RowKind", "read_options"]
 
 RowKind = Literal["events", "samples", "changes"]
 """Events are a tick each; samples are on a clock, and may be absent; changes hold until the next."""
@@ -33,3 +38,60 @@ class ReadOptions:
     gap: float | None = None
     as_it_is: frozenset[str] = frozenset()
     day_parts: str | None = None
+
+
+def read_options(**words: Any) -> ReadOptions:
+    """Read options, as `ReadOptions` has them: `only` as sensor=hall, codes and names of rules with commas between.
+
+    Raises:
+        UsageError: one of them cannot be read.
+    """
+    return ReadOptions(**{name: _READ.get(name, str)(value) for name, value in words.items() if value is not None})
+
+
+def _listed(words: str | float | Sequence[str | float]) -> tuple[str, ...]:
+    """Words that have commas between, or come one by one."""
+    texts = words.split(",") if isinstance(words, str) else [words] if isinstance(words, int | float) else words
+    return tuple(text.strip() if isinstance(text, str) else f"{text:g}" for text in texts)
+
+
+def _only(words: str | Sequence[str] | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if isinstance(words, Mapping):
+        return tuple((str(column), str(cell)) for column, cell in words.items())
+    pairs = [text.partition("=") for text in ([words] if isinstance(words, str) else words)]
+    if wrong := ["".join(pair) for pair in pairs if not pair[1] or not pair[0].strip()]:
+        raise UsageError(f"rows are chosen as sensor=hall, got {wrong[0][:80]!r}")
+    return tuple((column.strip(), cell.strip()) for column, _, cell in pairs)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        raise UsageError(f"there is no zone {name[:80]!r}: it is like Europe/Berlin, or UTC") from None
+
+
+def _gap(words: str | float) -> float:
+    seconds, is_time = arguments.span(str(words), "gap")
+    if not is_time and isinstance(words, str):
+        raise UsageError("gap is a time, as 8h or 2d")
+    return seconds
+
+
+def _rules(words: str | Sequence[str]) -> frozenset[str]:
+    names = frozenset(_listed(words))
+    if unknown := sorted(names - RULES.keys()):
+        raise UsageError(f"as-it-is takes {', '.join(RULES)}, got {unknown[0][:80]!r}")
+    return names
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "only": _only,
+    "zone": _zone,
+    "missing_values": _listed,
+    "rows": lambda words: arguments.one_of(words, "rows", get_args(RowKind)),
+    "period": lambda words: arguments.period(float(words)),
+    "gap": _gap,
+    "as_it_is": _rules,
+}
+"""How those are read that are no text."""

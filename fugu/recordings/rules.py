@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fugu.recordings.clock import UNITS, Clock
-from fugu.recordings.columns import Key, TimeCells
 from fugu.recordings.errors import Option, QuestionError
-from fugu.recordings.options import ReadOptions, RowKind
 from fugu.recordings.ticks import Steps, few
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
+    from fugu.recordings.columns import Key, TimeCells
+    from fugu.recordings.options import ReadOptions, RowKind
 
 __all__ = ["RULES", "Evidence", "ask", "run_starts", "unusual_holds"]
 
@@ -195,28 +195,21 @@ def _hold(evidence: Evidence) -> _Asked | None:
     Of samples it is one of many numbers that comes again and again, as where a program fills what is absent.
     """
     times, parts, works = evidence.times, evidence.parts, evidence.works
-    if evidence.kind == "samples" and times is not None and parts is not None and works is not None:
-        if evidence.readings is None or few(evidence.readings):
-            return None
+    if evidence.options.gap is not None or times is None or parts is None or works is None:
+        return None
+    if evidence.kind == "samples" and evidence.readings is not None and not few(evidence.readings):
         first = run_starts(evidence.readings, parts)
         times, parts, works = times[first], parts[first], works[first]
-    if (
-        evidence.kind not in ("changes", "samples")
-        or evidence.options.gap is not None
-        or times is None
-        or parts is None
-        or works is None
-    ):
+    elif evidence.kind != "changes":
         return None
     holds, others = unusual_holds(times, parts, works)
     if not holds.size:
         return None
-    hours = math.ceil(others / 3600.0)
     what = "a value holds" if holds.size == 1 else f"{holds.size} values hold"
     return _Asked(
         f"{what} for {holds[-1] / _DAY:.1f} days, and no other for longer than {others / 3600.0:.2g} h",
         [
-            Option(("--gap", f"{max(hours, 1)}h"), "a gap: the sensor was off"),
+            Option(("--gap", f"{max(math.ceil(others / 3600.0), 1)}h"), "a gap: the sensor was off"),
             Option(("--as-it-is", "hold"), "it was so all the time"),
         ],
     )

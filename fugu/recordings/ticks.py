@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.recordings.errors import RecordingError
-from fugu.recordings.options import RowKind
 
 if TYPE_CHECKING:
     from fugu.chains.arrays import Floats, Ints
+    from fugu.recordings.options import RowKind
 
 __all__ = ["LONGEST_SILENCE", "Steps", "Ticks", "few", "in_order", "kind_of", "steps_of", "ticks_of"]
 

@@ -58,8 +58,7 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             raise _thousands(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
     cells = [cell.strip() for cell in table.columns[column]]
-    counts = Counter(cells)
-    coded = Codes(codes)
+    counts, coded = Counter(cells), Codes(codes)
     missing = {cell for cell in counts if is_missing(cell) or cell in coded}
     words = {cell: count for cell, count in counts.items() if cell in missing}
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)
@@ -76,20 +75,19 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         known |= {cell: float(cell.replace(",", ".")) for cell in wrong}
         wrong = set()
     refused = sum(counts[cell] for cell in wrong)
-    present = len(cells) - sum(words.values())
-    if wrong and refused <= 0.5 * present:
-        line = table.lines[next(place for place, cell in enumerate(cells) if cell in wrong)]
-        where = f"{file}: {table.where} {line}, column {column} is no number"
-        if len(wrong) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in wrong):
+    if 2 * refused > len(cells) - sum(words.values()):
+        return Values([None if cell in missing else cell for cell in cells], works, words)
+    numbers = np.array([known[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
+    no_number = (
+        [place for place, cell in enumerate(cells) if cell in wrong] if wrong else np.flatnonzero(np.isinf(numbers))
+    )
+    if len(no_number):
+        finite = "" if wrong else "finite "
+        where = f"{file}: {table.where} {table.lines[no_number[0]]}, column {column} is no {finite}number"
+        if wrong and len(wrong) <= _MOST_WORDS and all("," not in cell and counts[cell] >= _AGAIN for cell in wrong):
             words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
             raise QuestionError("words", where, [words_of])
-        raise RecordingError(f"{where}: say what means no reading by --missing-values")
-    if wrong:
-        return Values([None if cell in missing else cell for cell in cells], works, words)
-    numbers = np.array([known[cell] for cell in cells], dtype=np.float64)
-    if np.isinf(numbers).any():
-        line = table.lines[int(np.isinf(numbers).argmax())]
-        raise RecordingError(f"{file}: {table.where} {line}, column {column} is no finite number")
+        raise RecordingError(f"{where}: say what means no reading by --missing-values" if wrong else where)
     return Values(numbers, works, words)
 
 

@@ -19,8 +19,7 @@ from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question
-from fugu.recordings.options import ReadOptions
-from fugu.recordings.words import read_options
+from fugu.recordings.options import ReadOptions, read_options
 from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import NOTHING

@@ -104,7 +104,7 @@ def attack(
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
     """
     from fugu.planning.attacked import attack_policy_stretches
-    from fugu.recordings.words import read_options
+    from fugu.recordings.options import read_options
     from fugu_cli.view.audit import tell_attacks
 
     made = load_policy(policy)

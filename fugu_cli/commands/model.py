@@ -66,7 +66,7 @@ def fit(
       fugu plan model walks.csv --grid --cell 500 --period 60 -o model.json
       fugu plan model walks.csv --grid --order 2 -o pairs.json
     """
-    from fugu.recordings.words import read_options
+    from fugu.recordings.options import read_options
     from fugu_cli.commands.model_fit import fit_places, fit_recordings
 
     if grid:

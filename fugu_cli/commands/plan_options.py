@@ -279,7 +279,7 @@ class RecordingOptions:
     ] = None
 
     def words(self) -> dict[str, Any]:
-        """The arguments that `fugu.recordings.words.read_options` takes.
+        """The arguments that `fugu.recordings.options.read_options` takes.
 
         Raises:
             CommandLineError: two options contradict each other.

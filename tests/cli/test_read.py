@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fugu as library
+from fugu.recordings.options import read_options
 from fugu.recordings.readings import read_readings
-from fugu.recordings.words import read_options
 from tests.support.command import Fugu
 from tests.support.recorded_person import START, UNEVEN, minutes
 

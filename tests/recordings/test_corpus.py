@@ -10,8 +10,8 @@ import pytest
 import fugu
 from fugu.contract.policy import Policy
 from fugu.planning.true_class import recorded_class
+from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
-from fugu.recordings.words import read_options
 from tests.support.recorded_person import LOW_HIGH, START, TABLES, UNEVEN, Written, minutes, write
 from tests.support.recording_forms import FORMS
 

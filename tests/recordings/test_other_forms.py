@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fugu.recordings.errors import QuestionError, RecordingError
+from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
-from fugu.recordings.words import read_options
 
 START, ROWS = 1_772_323_200, 300
 RNG = random.Random(3)

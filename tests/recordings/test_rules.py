@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from fugu.recordings.errors import QuestionError
+from fugu.recordings.options import read_options
 from fugu.recordings.readings import Readings, read_readings
 from fugu.recordings.rules import RULES
-from fugu.recordings.words import read_options
 from fugu_cli.demo.evaluation import RECORDINGS
 
 START = 1_772_323_200
