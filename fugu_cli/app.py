@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -18,8 +16,6 @@ import typer
 from typer.core import TyperGroup
 from typer.models import ParameterInfo
 
-from fugu.contract.errors import printable
-from fugu.recordings.errors import QuestionError
 from fugu_cli import edge
 from fugu_cli.connection import BROKER_HELP
 from fugu_cli.errors import CommandLineError
@@ -156,7 +152,7 @@ def run(words: list[str]) -> int:
     """Run a command of the application.
 
     Raises:
-        FuguError: what was wrong, for the caller to print.
+        FuguError: what was wrong, or is not clear, for the caller to print.
     """
     try:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
@@ -164,8 +160,6 @@ def run(words: list[str]) -> int:
         if isinstance(ending.__context__, BrokenPipeError):  # the framework's own answer to it is a failure
             raise ending.__context__ from None
         raise
-    except QuestionError as error:
-        return _ask(error, as_json="--json" in words)
     except typer.Abort:
         return 130
     except typer.TyperException as error:
@@ -176,18 +170,6 @@ def run(words: list[str]) -> int:
         path = context.command_path if context is not None else "fugu"
         raise CommandLineError(f"{error.format_message()} (try '{path} --help')") from None
     return int(code or 0)
-
-
-def _ask(error: QuestionError, *, as_json: bool) -> int:
-    """Print a question, with its options to paste; returns the exit code of what has to be said first."""
-    if as_json:
-        print(json.dumps(error.document(), indent=2))
-        return 2
-    words = [shlex.join(option.words) for option in error.options]
-    width = max(map(len, words))
-    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
-    print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
-    return 2
 
 
 @app.callback(invoke_without_command=True)

@@ -1,7 +1,8 @@
-"""The entry point: commands for devices and subscribers start at once, all others through the application.
+"""The entry point: commands for devices, subscribers and files start at once, all others through the application.
 
 `fugu agent` and `fugu subscribe` are dispatched before the framework of the other commands is loaded, so that they
-start fast and run where it is not installed. Whatever goes wrong is one line on stderr.
+start fast and run where it is not installed; `fugu read` is, too, if its words are the usual ones. Whatever goes wrong
+is one line on stderr.
 
 Exit codes: 0 when it is done, 1 for what is refused or cannot be done, 2 for a command line that cannot be read or a
 recording that can be read in more than one way, 3 for a plan that recommends nothing, 130 when it was interrupted.
@@ -9,13 +10,17 @@ recording that can be read in more than one way, 3 for a plan that recommends no
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
 from fugu.contract.errors import FuguError, UsageError, cause, printable
 from fugu.host.process import print_any_text, version_line
+from fugu.recordings.errors import QuestionError
 from fugu_cli import edge
+from fugu_cli.reading import read_words
 
 __all__ = ["main"]
 
@@ -41,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_any_text()
     try:
         try:
-            code = guarded(lambda: _run(words))
+            code = guarded(lambda: _run(words), as_json="--json" in words)
         finally:  # also where a parser ends the process
             sys.stdout.flush()
     except BrokenPipeError:
@@ -65,6 +70,8 @@ def _run(words: list[str]) -> int:
             return edge.subscribe(rest)
         case ["helper", *rest]:
             return edge.helper(rest)
+        case ["read", *rest] if read_words(rest):
+            return 0
     try:
         from fugu_cli.app import run
     except ModuleNotFoundError as error:
@@ -75,10 +82,12 @@ def _run(words: list[str]) -> int:
     return run(words)
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command; every expected failure becomes one line and an exit code."""
+def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run a command; every expected failure becomes one line and an exit code, and a question its options, too."""
     try:
         return command()
+    except QuestionError as error:
+        return _ask(error, as_json=as_json)
     except FuguError as error:
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
@@ -98,6 +107,18 @@ def guarded(command: Callable[[], int]) -> int:
         if databases is None or not isinstance(error, databases.Error):
             raise
         return _fail(f"a database cannot be used: {error}", 1)
+
+
+def _ask(error: QuestionError, *, as_json: bool) -> int:
+    """Print a question, with its options to paste; returns the exit code of what has to be said first."""
+    if as_json:
+        print(json.dumps(error.document(), indent=2))
+        return 2
+    words = [shlex.join(option.words) for option in error.options]
+    width = max(map(len, words))
+    lines = [f"  {word:<{width}}  {option.meaning}" for word, option in zip(words, error.options, strict=True)]
+    print(f"fugu: {error.question}. Say which:", *map(printable, lines), sep="\n", file=sys.stderr)
+    return 2
 
 
 def _first_problem(error: ValueError) -> str:

@@ -28,8 +28,7 @@ from fugu.library.report import Line, Report, Table, plain
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question
 from fugu.planning.street import SIZES, Size, StreetPlan, plan_street
-from fugu.recordings.options import ReadOptions
-from fugu.recordings.words import read_options
+from fugu.recordings.options import ReadOptions, read_options
 
 __all__ = ["Street", "read_group", "street", "street_of"]
 

@@ -147,25 +147,27 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
 def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     """The cells of a column of times; a time of day takes its date from the column beside that has it, or back."""
     cells = table.columns[name]
-    if _all(cells, _HHMM.fullmatch) and any(_all(theirs, _YYYYMMDD.fullmatch) for theirs in table.columns.values()):
-        cells = [":".join(re.findall("..", cell.strip())) for cell in cells]
-        days = next(other for other, theirs in table.columns.items() if _all(theirs, _YYYYMMDD.fullmatch))
-        pairs = zip(table.columns[days], cells, strict=True)
-        both = [f"{day.strip()}T{time}" for day, time in pairs]
-        return TimeCells(f"{days} and {name}", both, unit, (days, name))
+    if _all(cells, _HHMM.fullmatch) and (day := _beside(table, name, _YYYYMMDD.fullmatch)):
+        return _together(table, day, name, unit, [":".join(re.findall("..", cell.strip())) for cell in cells], "T")
     of_day = _all(cells, is_time_of_day)
-    if not of_day and not _all(cells, _is_day):
+    other = _beside(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
+    if of_day and other is None:
+        raise RecordingError(f"{file}: column {name} has times of day, and no column has dates: name one by --time")
+    if other is None:
         return TimeCells(name, cells, unit, (name,))
-    test = is_date if of_day else is_time_of_day
-    beside = next((other for other, theirs in table.columns.items() if other != name and _all(theirs, test)), None)
-    if beside is None:
-        if of_day:
-            raise RecordingError(f"{file}: column {name} has times of day, and no column has dates: name one by --time")
-        return TimeCells(name, cells, unit, (name,))
-    days, times = (beside, name) if of_day else (name, beside)
-    pairs = zip(table.columns[days], table.columns[times], strict=True)
-    both = [f"{day.strip()} {time.strip()}" for day, time in pairs]
-    return TimeCells(f"{days} and {times}", both, unit, (days, times))
+    day, time = (other, name) if of_day else (name, other)
+    return _together(table, day, time, unit, table.columns[time], " ")
+
+
+def _beside(table: Table, name: str, test: Callable[[str], object]) -> str | None:
+    """Another column whose cells pass a test."""
+    return next((other for other, cells in table.columns.items() if other != name and _all(cells, test)), None)
+
+
+def _together(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
+    dates = {date: date.strip() for date in {*table.columns[day]}}
+    pairs = zip(map(dates.__getitem__, table.columns[day]), times, strict=True)
+    return TimeCells(f"{day} and {time}", [f"{date}{sign}{moment}" for date, moment in pairs], unit, (day, time))
 
 
 def _is_day(cell: str) -> bool:

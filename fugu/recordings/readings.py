@@ -272,7 +272,7 @@ def _timed(found: Readings, table: Table, values: Values, clock: Clock, evidence
     rows = _ordered(clock, found.segments)
     steps = steps_of(rows.times, rows.parts)
     readings, works = _at(values.readings, rows.at), values.works[rows.at]
-    kind, why = (options.rows, "as was said") if options.rows else (None, "")
+    kind, why = (options.rows, "was said") if options.rows else (None, "")
     if kind is None:
         kind, why = _kind_of_rows(table, readings, rows, steps, changes, facts) or (None, "")
     earlier = (np.diff(clock.times) < 0.0) & (np.diff(found.segments) == 0)

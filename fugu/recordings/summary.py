@@ -48,14 +48,15 @@ class Recording(NamedTuple):
         return self.readings.notes if self.readings else self.traces.notes if self.traces else ()
 
     @property
-    def unused(self) -> tuple[str, ...]:
-        """Columns that have no meaning here."""
-        return self.facts.unused
-
-    @property
     def picture(self) -> list[str]:
         """Readings over time in two lines of text; places are not drawn."""
         return _picture(self.readings) if self.readings else ["Places are not drawn here."]
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines for people: its summary, its picture, and what was left out."""
+        unused = [f"Not used: {', '.join(self.facts.unused)}."] if self.facts.unused else []
+        return [*self.summary, "", *self.picture, "", *unused, *(f"- {note}" for note in self.notes)]
 
     def document(self) -> dict[str, Any]:
         """An object for JSON."""

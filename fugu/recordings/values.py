@@ -57,8 +57,10 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
         if _may_be_thousands(table.columns[column]):
             raise _thousands(file, column)
         return Values(numbers, np.ones(len(numbers), dtype=bool), {})
-    cells = [cell.strip() for cell in table.columns[column]]
-    counts, coded = Counter(cells), Codes(codes)
+    cells, coded = table.columns[column], Codes(codes)
+    if any(cell != cell.strip() for cell in {*cells}):
+        cells = [cell.strip() for cell in cells]
+    counts = Counter(cells)
     missing = {cell for cell in counts if is_missing(cell) or cell in coded}
     words = {cell: count for cell, count in counts.items() if cell in missing}
     works = np.array([cell.lower() not in _BROKEN for cell in cells]) if words else np.ones(len(cells), dtype=bool)

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from fugu_cli.app import JsonOption, command
 from fugu_cli.commands.plan_options import RecordingOptions
+from fugu_cli.reading import read_file
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -42,11 +43,4 @@ def _read(
       fugu read bath.csv --missing-values -127,85 -o plain.csv
       fugu read motion.csv.gz --json
     """
-    from fugu.host.files import write_secret
-    from fugu.library.recordings import read
-    from fugu_cli.view.recording import tell_recording
-
-    recording = read(file, **reading.words())
-    if output is not None:
-        write_secret(output, recording.to_csv())
-    tell_recording(as_json, recording, output)
+    read_file(file, output, reading.words(), as_json=as_json)

@@ -1,0 +1,55 @@
+"""`fugu read` without the framework of the other commands, which takes as long to load as a file of some MB to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fugu.contract.errors import UsageError, printable
+from fugu.host.process import Parser
+
+__all__ = ["read_file", "read_words"]
+
+_VALUES = ("column", "time", "zone", "missing_values", "gap")
+_SEVERAL = ("only", "as_it_is")
+_KINDS = ("events", "samples", "changes")
+
+
+def read_words(words: Sequence[str]) -> bool:
+    """Run a usual command line; False, and nothing is done, if the framework has to read, explain or refuse it."""
+    parser = Parser(prog="fugu read", add_help=False)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--output", "-o", type=Path)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--period", type=float)
+    for name in _VALUES + _SEVERAL:
+        parser.add_argument(f"--{name.replace('_', '-')}", action="append" if name in _SEVERAL else "store")
+    for kind in _KINDS:
+        parser.add_argument(f"--{kind}", dest="rows", action="append_const", const=kind)
+    try:
+        options = vars(parser.parse_args(words))
+    except UsageError:
+        return False
+    kinds = {*(options.pop("rows") or ())}
+    if len(kinds) > 1:
+        return False
+    file, output, as_json = (options.pop(name) for name in ("file", "output", "json"))
+    read_file(file, output, options | {"rows": next(iter(kinds), None)}, as_json=as_json)
+    return True
+
+
+def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
+    """Print what a recording is, and write it as a plain file if that is wanted."""
+    from fugu.host.files import write_secret
+    from fugu.library.recordings import read
+
+    recording = read(file, **options)
+    if output is not None:
+        write_secret(output, recording.to_csv())
+    if as_json:
+        print(json.dumps(recording.document(), indent=2))
+    else:
+        written = [] if output is None else [f"written: {output}"]
+        print("\n".join(map(printable, [*recording.lines, *written])))
