@@ -10,7 +10,7 @@ from typing import Any
 from fugu.contract.errors import UsageError, printable
 from fugu.host.process import Parser
 
-__all__ = ["read_file", "read_words"]
+__all__ = ["parser", "read_file", "read_words"]
 
 _VALUES = ("column", "time", "zone", "missing_values", "gap")
 _SEVERAL = ("only", "as_it_is")
@@ -19,6 +19,20 @@ _KINDS = ("events", "samples", "changes")
 
 def read_words(words: Sequence[str]) -> bool:
     """Run a usual command line; False, and nothing is done, if the framework has to read, explain or refuse it."""
+    try:
+        options = vars(parser().parse_args(words))
+    except UsageError:
+        return False
+    kinds = {*(options.pop("rows") or ())}
+    if len(kinds) > 1:
+        return False
+    file, output, as_json = (options.pop(name) for name in ("file", "output", "json"))
+    read_file(file, output, options | {"rows": next(iter(kinds), None)}, as_json=as_json)
+    return True
+
+
+def parser() -> Parser:
+    """The options of the command, without their help."""
     parser = Parser(prog="fugu read", add_help=False)
     parser.add_argument("file", type=Path)
     parser.add_argument("--output", "-o", type=Path)
@@ -28,16 +42,7 @@ def read_words(words: Sequence[str]) -> bool:
         parser.add_argument(f"--{name.replace('_', '-')}", action="append" if name in _SEVERAL else "store")
     for kind in _KINDS:
         parser.add_argument(f"--{kind}", dest="rows", action="append_const", const=kind)
-    try:
-        options = vars(parser.parse_args(words))
-    except UsageError:
-        return False
-    kinds = {*(options.pop("rows") or ())}
-    if len(kinds) > 1:
-        return False
-    file, output, as_json = (options.pop(name) for name in ("file", "output", "json"))
-    read_file(file, output, options | {"rows": next(iter(kinds), None)}, as_json=as_json)
-    return True
+    return parser
 
 
 def read_file(file: Path, output: Path | None, options: dict[str, Any], *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -121,8 +122,16 @@ def is_time_of_day(cell: str) -> bool:
     return _TIME_OF_DAY.fullmatch(cell.strip()) is not None
 
 
-def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> Clock:
-    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC."""
+def clock_of(
+    cells: Sequence[str],
+    unit: str | None,
+    zone: ZoneInfo | None,
+    halves: tuple[Sequence[str], Sequence[str]] | None = None,
+) -> Clock:
+    """Read cells as times. `unit` is one of `UNITS`, dd/mm or mm/dd; `zone` is of times that have none, else UTC.
+
+    If the cells were joined, `halves` are their days and times of day.
+    """
     if unit is None and (compact := _in_digits(cells)):
         return _iso_clock(compact, zone)
     if unit is None or unit in UNITS:
@@ -135,7 +144,10 @@ def clock_of(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None) -> C
     match = _DATE.fullmatch(first)
     if match is None or (match[2] == "-" and len(match[1]) == _FOUR):
         return _iso_clock(cells, zone)
-    return _dates(cells, unit, zone, year_first=len(match[1]) == _FOUR, dotted=match[2] == ".")
+    dates, moments = halves or _halves(cells)
+    if not all(map(_DAY_ONLY.fullmatch, {*dates})):
+        dates, moments = _halves([cell.strip().replace("T", " ").replace(",", " ", 1) for cell in cells])
+    return _dates(dates, moments, unit, zone, year_first=len(match[1]) == _FOUR, dotted=match[2] == ".")
 
 
 def _in_digits(cells: Sequence[str]) -> list[str]:
@@ -214,21 +226,32 @@ def _spelled(cell: str) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat() + offset
 
 
-def _dates(cells: Sequence[str], unit: str | None, zone: ZoneInfo | None, *, year_first: bool, dotted: bool) -> Clock:
+def _dates(
+    dates: Sequence[str],
+    moments: Sequence[str],
+    unit: str | None,
+    zone: ZoneInfo | None,
+    *,
+    year_first: bool,
+    dotted: bool,
+) -> Clock:
     """Times of dates as people write them. Days and times of day come again and again: each is read once."""
-    parts = [cell.partition(" ") for cell in cells]
-    days = {day: _DAY_ONLY.fullmatch(day.rstrip(",")) for day in {day for day, _, _ in parts}}
-    if None in days.values():
-        parts = [cell.strip().replace("T", " ").replace(",", " ", 1).partition(" ") for cell in cells]
-        days = {day: _DAY_ONLY.fullmatch(day) for day in {day for day, _, _ in parts}}
-    clocks = {clock: _seconds_of_day(clock.strip(" ,")) for clock in {clock for _, _, clock in parts}}
+    days = {day: _DAY_ONLY.fullmatch(day) for day in {*dates}}
+    clocks = {clock: _seconds_of_day(clock.strip(" ,")) for clock in {*moments}}
     matches = [match for match in days.values() if match is not None]
     day_first, month_first = (any(int(match[place]) > _LAST_MONTH for match in matches) for place in (1, 3))
     order = "yy/mm" if year_first else unit if unit in _ORDERS else "mm/dd" if month_first else "dd/mm"
     midnights = {day: _midnight(match, order) for day, match in days.items()}
-    times, twice = _unix_times(np.array([midnights[day] + clocks[clock] for day, _, clock in parts]), zone)
+    local = np.array([*map(midnights.__getitem__, dates)]) + np.array([*map(clocks.__getitem__, moments)])
+    times, twice = _unix_times(local, zone)
     ambiguous = not (year_first or unit or day_first or month_first or dotted)
     return Clock(times, _ORDERS.get(order, "dates"), True, True, (), twice, ambiguous)
+
+
+def _halves(cells: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Cells up to their first space, and what is behind it."""
+    days, _, moments = zip(*map(str.partition, cells, repeat(" ")), strict=True)
+    return days, moments
 
 
 def _midnight(match: re.Match[str] | None, order: str) -> float:

@@ -63,12 +63,13 @@ Chosen = tuple[tuple[str, str], ...]
 
 
 class TimeCells(NamedTuple):
-    """The cells of the times: by the name of their column, or of two, and their unit if it was said."""
+    """The cells of the times: by the name of their column, or of two (`halves`), and their unit if it was said."""
 
     name: str
     cells: list[str]
     unit: str | None
     columns: tuple[str, ...]
+    halves: tuple[Sequence[str], Sequence[str]] | None = None
 
 
 class Key(NamedTuple):
@@ -165,9 +166,10 @@ def _beside(table: Table, name: str, test: Callable[[str], object]) -> str | Non
 
 
 def _together(table: Table, day: str, time: str, unit: str | None, times: Sequence[str], sign: str) -> TimeCells:
-    dates = {date: date.strip() for date in {*table.columns[day]}}
-    pairs = zip(map(dates.__getitem__, table.columns[day]), times, strict=True)
-    return TimeCells(f"{day} and {time}", [f"{date}{sign}{moment}" for date, moment in pairs], unit, (day, time))
+    stripped = {date: date.strip() for date in {*table.columns[day]}}
+    dates = [*map(stripped.__getitem__, table.columns[day])]
+    cells = [f"{date}{sign}{moment}" for date, moment in zip(dates, times, strict=True)]
+    return TimeCells(f"{day} and {time}", cells, unit, (day, time), (dates, times))
 
 
 def _is_day(cell: str) -> bool:

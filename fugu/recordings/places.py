@@ -93,7 +93,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         latitudes = [column for column in loaded.table.columns if column.lower() in _LATITUDE]
         raise column_missing(file, "lon" if latitudes else "lat", table.columns)
     time = time_of(table, file, options.time)
-    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
+    clock = None if time is None else clock_of(time.cells, time.unit, options.zone, time.halves)
     cells = zip(*(table.columns[name] for name in names), strict=True)
     absent = np.array([is_missing(latitude) or is_missing(longitude) for latitude, longitude in cells])
     moments = np.zeros(len(absent)) if clock is None else clock.times

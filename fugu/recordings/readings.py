@@ -230,7 +230,7 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     taken = () if time is None else time.columns
     column = value_of(table, loaded.name, options.column, (*taken, *table.keys))
     parts = _parts_of(table)
-    clock = None if time is None else clock_of(time.cells, time.unit, options.zone)
+    clock = None if time is None else clock_of(time.cells, time.unit, options.zone, time.halves)
     if time is not None and clock is not None and np.isnan(clock.times).any():
         raise no_time(table, loaded.name, time, int(np.isnan(clock.times).argmax()))
     keys = keys_of(table, column, (*taken, *dict(only)), None if clock is None else clock.times, parts)

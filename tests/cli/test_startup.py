@@ -11,6 +11,7 @@ import pytest
 
 from fugu_cli import edge
 from fugu_cli.app import COMMANDS, load
+from fugu_cli.reading import parser
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,15 @@ def test_edge_commands_load_neither_framework_nor_numbers() -> None:
     )
     assert codes == ["0", "1", "1", "0", "0", "1", "0"]
     assert not modules & (FRAMEWORK | NUMBERS | {"gateway"})
+
+
+def test_fugu_read_loads_no_framework_and_has_the_options_that_its_help_has() -> None:
+    codes, modules = loaded("read tests/data/occupancy_office.csv.gz --samples --json", "read no-such.csv")
+    assert codes == ["0", "1"]
+    assert not modules & (FRAMEWORK | {"pydantic", "numba", "scipy", "gateway"})
+    command = load("read")
+    declared = {name for option in command.params if option.param_type_name == "option" for name in option.opts}
+    assert {name for action in parser()._actions for name in action.option_strings} == declared - {"--help", "-h"}
 
 
 def test_other_commands_load_numbers_only_to_compute() -> None:
