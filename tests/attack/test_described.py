@@ -119,6 +119,7 @@ def test_the_band_of_counts_is_the_average_over_all_paths_of_each_window(
         assert sum(found["low"][row]) <= 1 + 1e-9 <= sum(found["high"][row]) + 2e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [((0.05, 0.1), (0.06, 0.2)), ((0.3, 0.7), (0.3, 0.8))])
 def test_no_other_chain_of_the_class_is_far_outside_the_band(
     ends: tuple[tuple[float, float], tuple[float, float]], monkeypatch: pytest.MonkeyPatch
@@ -136,6 +137,7 @@ def test_no_other_chain_of_the_class_is_far_outside_the_band(
     assert (np.array(found["high"]) - np.array(found["low"])).max() > 0.1
 
 
+@pytest.mark.long
 def test_a_long_window_is_read_as_well_and_the_newest_first_where_that_takes_long() -> None:
     description = counts_of(BINARY, ("s1",), 2, 4000)
     found = read_counts(description, 4000, Fraction(7, 2), [(1,)], [(n,) for n in (500, *[1500] * 9, 1800)])

@@ -132,6 +132,7 @@ def process() -> Iterator[AttackProcess]:
     found.close()
 
 
+@pytest.mark.long
 def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
     process: AttackProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +163,7 @@ def test_the_process_begins_when_asked_dies_without_harm_and_ends_for_good(
     assert process.pid is None
 
 
+@pytest.mark.long
 def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> None:
     script = (
         "import os, pickle, sys; from gateway.page.attackers import AttackProcess\n"
