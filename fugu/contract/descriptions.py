@@ -12,12 +12,13 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import FORMAT_NAME, Document, Printable, first_problem
 from fugu.contract.chains import ChainClass
+from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.group_frames import digits
 from fugu.contract.groups import SharedWindow
-from fugu.contract.history import UNCHANGED, Dated, History, dated
+from fugu.contract.history import UNCHANGED, History
 from fugu.contract.leakage import Adversary
 from fugu.contract.message import limited
 from fugu.contract.policies import AnyPolicy

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fugu.contract.chains import ChainClass
+from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.history import settling_ticks
 from fugu.contract.sentences import loss_words
 from fugu.contract.stretches import Stretch
 from fugu.contract.verdicts import most_sure, privacy_of, privacy_sentence

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fugu.contract.dating import SLACK
 from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, StreamOutputs
-from fugu.contract.history import SLACK
 from fugu.contract.leakage import Loss
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows

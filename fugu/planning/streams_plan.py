@@ -17,10 +17,10 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy

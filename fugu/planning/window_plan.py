@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
+from fugu.contract.dating import with_slack
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
-from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.queries import COUNT, Each, Query

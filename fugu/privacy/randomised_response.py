@@ -21,9 +21,9 @@ from scipy.optimize import brentq
 from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.dating import with_slack
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs, tick_ratios
-from fugu.contract.history import with_slack
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up, log_up

@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.attackers.evaluation import success_bound
+from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.guarantee import StreamOutputs
-from fugu.contract.history import settling_ticks
 from fugu.contract.noise_table import SCALE
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch

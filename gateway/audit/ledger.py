@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
-from fugu.contract.history import SLACK, History, quiet_from
+from fugu.contract.dating import SLACK, quiet_from
+from fugu.contract.history import History
 from fugu.contract.leakage import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.rounding import float_up

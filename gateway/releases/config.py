@@ -18,9 +18,9 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fugu.contract._document import Document
+from fugu.contract.dating import SLACK, with_slack
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.history import SLACK, with_slack
 from fugu.contract.leakage import Adversary
 from fugu.contract.queries import QUERIES, QueryKind
 from fugu.contract.rounding import float_up

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Ints
+from fugu.contract.dating import SLACK, dated, quiet_from
 from fugu.contract.frames import WindowFrame, sequence_name
-from fugu.contract.history import SLACK, History, dated, quiet_from
+from fugu.contract.history import History
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame

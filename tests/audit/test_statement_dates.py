@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import dated
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import History, Noise, Span, dated
+from fugu.contract.history import History, Noise, Span
 from fugu.contract.policy import Policy
 from fugu.privacy.randomised_response import calibrate
 from fugu_cli.main import main

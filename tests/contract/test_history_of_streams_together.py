@@ -16,9 +16,10 @@ from edge_agent.dating import device_history
 from edge_agent.policy_history import Edition
 from fugu.contract.chains import BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Beside, Dated, History, Noise, Span, dated
+from fugu.contract.history import Beside, History, Noise, Span
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn

@@ -28,10 +28,11 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.sensors.source import SensorUpdate
 from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import dated, settling_ticks
 from fugu.contract.descriptions import Description
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Noise, Span, dated, settling_ticks
+from fugu.contract.history import Noise, Span
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link

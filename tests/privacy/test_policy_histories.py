@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import Dated, dated
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn, Timeline

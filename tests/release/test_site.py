@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.dating import dated
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import History, Noise, Span, dated
+from fugu.contract.history import History, Noise, Span
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy

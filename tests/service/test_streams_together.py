@@ -6,9 +6,9 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import with_slack
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue

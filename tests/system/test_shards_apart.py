@@ -12,10 +12,11 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.dating import dated
 from fugu.contract.descriptions import Description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.history import History, Noise, Span, dated
+from fugu.contract.history import History, Noise, Span
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link

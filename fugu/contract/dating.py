@@ -1,0 +1,443 @@
+"""Since when, and until when, a promise is true where a stream's policy has changed.
+
+A stronger policy is not true when it begins: ticks before it had less noise, and leak over the change. Nor is one true
+in its last ticks, once a weaker policy follows. `dated` says at which ticks a promised stretch may begin, and bounds
+the stretches that begin elsewhere. Whoever tells an epsilon asks it: descriptions, statements, pages, releases.
+
+Everything is rounded outward. Decimals have 50 digits, and `_HAIR` is far above their error.
+Source: docs/proofs/stretches.md, "Changes of policy".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache, lru_cache, partial
+from typing import NamedTuple
+
+from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import StreamOutputs
+from fugu.contract.history import History, Noise, Ratios, Span, largest, log_ratio, louder_beside, unknown_at
+from fugu.contract.leakage import CONTEXT, as_decimal, universal_leakage
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.rounding import float_up, log_up
+from fugu.contract.stretches import StretchBound
+
+__all__ = ["SLACK", "Dated", "dated", "quiet_from", "settling_ticks", "with_slack"]
+
+SLACK = Fraction(1, 1024)
+"""The part of epsilon that a plan leaves to what leaks over a change of policy."""
+_HAIR = Decimal("1e-25")
+_INWARD = 1.0 - 2.0**-52
+_ACCURATE_ODDS = Decimal("1e30")
+"""Above it, 1 - kappa has too few digits."""
+_INFINITE = Decimal("inf")
+
+_Rates = tuple[Decimal, Decimal]
+
+
+def with_slack(epsilon: float) -> float:
+    """The epsilon that noise is planned for, so that a promise of `epsilon` is true some ticks after a change."""
+    return epsilon * float(1 - SLACK) * _INWARD
+
+
+def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = None) -> int | None:
+    """The ticks after which a promise with slack is true, whatever policy was before; None if it never is.
+
+    `slack`: of epsilon, in nats; by default what a plan leaves.
+    """
+    return _fading_ticks(chains, None, SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
+
+
+def _fading_ticks(chains: ChainClass, excess: Fraction | None, slack: Fraction) -> int | None:
+    """The ticks after which no more than a slack is left of ticks that were an excess above others; None if never.
+
+    `excess`: of a tick's rate, in nats; `None` if nobody knows.
+    """
+    if (odds := chains.worst_odds) is None:
+        return None
+    with localcontext(CONTEXT):
+        root, limit = as_decimal(odds).sqrt(), as_decimal(slack)
+        kappa, most = (root - 1) / (root + 1), 2 * root.ln()
+        if excess is not None:
+            most = min(most, as_decimal(excess) * (root - 1) / 2)
+        return _least(lambda ticks: most * kappa**ticks + _HAIR <= limit) if most else 0
+
+
+def quiet_from(
+    history: History, chains: Sequence[ChainClass], loud: int, excess: Fraction | None, slack: Fraction
+) -> int | None:
+    """The first tick at which charges up to tick `loud` leak no more than a slack; None if none is known.
+
+    `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
+    """
+    needed = [_fading_ticks(each, excess, slack) for each in chains]
+    after = [
+        span._replace(first=max(span.first, loud + 1))
+        for span in history.spans
+        if span.first is not None and span.end > loud
+    ]
+    ticks = max((each for each in needed if each is not None), default=0)
+    if None in needed or (ticks and not any(span.version for span in after)):
+        return None
+    return _after(after, ticks) if ticks else 0
+
+
+class Dated(NamedTuple):
+    """When a promise about stretches of `ticks` ticks is true, and what is lost elsewhere.
+
+    Attributes:
+        since: first tick at which a promised stretch may begin; `None` if no stretch is shown to be within the promise.
+        until: last such tick; `None` if there is no end yet.
+        outside: bound for stretches that begin elsewhere under this version; `None` if there is none.
+    """
+
+    ticks: int
+    since: int | None
+    until: int | None = None
+    outside: StretchBound | None = None
+
+    @property
+    def always(self) -> bool:
+        """True if no other version takes anything from the promise."""
+        return self.since == 0 and self.until is None
+
+    def covers(self, first: int, last: int, ticks: int) -> bool:
+        """True if the promise is true of every stretch of so many ticks that begins in first..last."""
+        if self.since is None or first < self.since:
+            return False
+        return self.until is None or last + ticks <= self.until + self.ticks
+
+    def epsilon(self, promised: StretchBound, first: int, last: int, ticks: int) -> float:
+        """Bound stretches of so many ticks that begin in first..last under this version; infinite without a bound.
+
+        `promised` is the bound by the version's own promise.
+        """
+        if self.covers(first, last, ticks):
+            return promised.epsilon(ticks)
+        return math.inf if self.outside is None else max(promised.epsilon(ticks), self.outside.epsilon(ticks))
+
+
+def dated(policy: AnyPolicy, history: History, *, windows: bool = False) -> Dated:
+    """Say when the promise of a policy is true of a stream with such a history.
+
+    `windows`: the promise to those who see its windows alone. A version that has no span is taken for the next one.
+    Of measured streams a change of policy is not covered. GuaranteeError if the policy's promise is false.
+    """
+    if isinstance(policy, Policy) and history.beside:
+        louder = louder_beside(policy, history)
+        when = dated(policy, unknown_at(history, louder), windows=windows)
+        own = [span for span in history.spans if span.version == policy.version]
+        unbounded = louder and (not own or any(span.touches(louder) for span in own))
+        return when._replace(outside=None) if unbounded else when
+    spans = history.spans
+    if not isinstance(policy, Policy):
+        versions = {span.version for span in spans}
+        return Dated(1, 0 if versions <= {policy.version} else None)
+    if all(span.version == policy.version for span in spans) and history.complete:
+        return Dated((policy.windows_alone if windows and policy.windows_alone else policy.guarantee).stretch_ticks, 0)
+    if all(span.version != policy.version for span in spans):
+        spans = (*spans, Span(policy.version, Noise.of(policy), None))
+    return _Promise(policy, windows=windows).dated(spans, complete=history.complete)
+
+
+class _Run(NamedTuple):
+    """Between `least` and `most` ticks with one bound on their ratios; None stands for no bound."""
+
+    ratios: Ratios | None
+    least: int
+    most: int | None
+
+
+_UNKNOWN = _Run(None, 0, None)
+
+
+def _joined(runs: Iterable[_Run]) -> list[_Run]:
+    """Take runs with one bound that follow one another, with a gap between, for one: so many ticks leak the same."""
+    joined: list[_Run] = []
+    for run in runs:
+        before = joined[-1] if joined else None
+        if before is not None and before.ratios is not None and before.ratios == run.ratios:
+            most = None if before.most is None or run.most is None else before.most + run.most
+            joined[-1] = _Run(run.ratios, before.least + run.least, most)
+        else:
+            joined.append(run)
+    return joined
+
+
+class _Sum(NamedTuple):
+    """The leakages of both sides, by how many ticks away the change is, and the limit that the sum may not exceed."""
+
+    limit: Decimal
+    before: Callable[[int], Decimal]
+    after: Callable[[int], Decimal]
+
+
+class _Promise:
+    """A promise of a policy: of all that a stream tells, or of its windows alone."""
+
+    def __init__(self, policy: Policy, *, windows: bool) -> None:
+        self.policy, self.windows = policy, windows
+        self.promise, self.outputs = policy.guarantee, policy.outputs
+        if windows and policy.windows_alone is not None:
+            self.promise, self.outputs = policy.windows_alone, StreamOutputs(None, policy.counted)
+        self.noise = Noise.of(policy)
+        odds = policy.chains.worst_odds
+        with localcontext(CONTEXT):
+            self.root = None if odds is None else as_decimal(odds).sqrt()
+            self.rates = _rates(self.outputs.ratios)
+            if isinstance(policy.chains, JointChains) and not windows:  # what the class lets the stream tell
+                shown = policy.chains.streams[policy.chains.column(policy.device, policy.stream)]
+                self.rates = (max(*self.rates, Decimal(shown.rate)),) * 2
+
+    def dated(self, spans: Sequence[Span], *, complete: bool) -> Dated:
+        """Find the interval of beginnings, and the bound elsewhere."""
+        version = self.policy.version
+        numbers = [number for number, span in enumerate(spans) if span.version == version]
+        last = begin = numbers[-1]
+        while begin and (spans[begin - 1].version == version or spans[begin - 1][:2] == (0, self.noise)):
+            begin -= 1
+        with localcontext(CONTEXT):
+            past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:begin])])
+            future = [self._run(span) for span in spans[last + 1 :]]
+            since, until = self._interval(spans[begin : last + 1], spans[last + 1 :], past, future)
+            if since == 0 and until is None:
+                return Dated(self.promise.stretch_ticks, 0)
+            outside = self._outside(spans, numbers[0], complete=complete)
+        return Dated(self.promise.stretch_ticks, since, until, outside)
+
+    def _ratios(self, span: Span) -> Ratios | None:
+        """The ratios of a span as far as this promise has them; None for other states."""
+        if span.noise is None or span.noise.states != self.noise.states:
+            return None
+        return span.noise.counted if self.windows else span.noise.ratios
+
+    def _run(self, span: Span) -> _Run:
+        ticks = None if span.first is None or span.last is None else span.last - span.first + 1
+        return _Run(self._ratios(span), ticks if ticks and span.version else 0, ticks)
+
+    def _interval(
+        self, own: Sequence[Span], later: Sequence[Span], past: Sequence[_Run], future: Sequence[_Run]
+    ) -> tuple[int | None, int | None]:
+        """The first and last tick at which a promised stretch may begin."""
+        quiet = not any(_above(run.ratios, self.rates) for run in past)
+        louder = next((number for number, run in enumerate(future) if _above(run.ratios, self.rates)), None)
+        if quiet and louder is None:
+            return 0, None
+        if own[-1].first is None and not quiet:
+            return None, None
+        # Ticks of later versions that have no less noise count as ticks of this one.
+        sums = self._sums(past, [] if louder is None else _joined(future[louder:])[::-1])
+        before: int | None = 0
+        if not quiet:
+            sides = 1 if louder is None else 2
+            far = [(each, each.before(MAX_TICK), each.after(MAX_TICK)) for each in sums]
+            allowed = [(each, most + (each.limit - most - other - _HAIR) / sides) for each, most, other in far]
+            before = _least(lambda ticks: all(each.before(ticks) <= most for each, most in allowed))
+        if before is None:
+            return None, None
+        first = _after(own, before)
+        if louder is None:
+            return first, None
+        after = _least(
+            lambda ticks: all(each.before(before) + each.after(ticks) + _HAIR <= each.limit for each in sums)
+        )
+        end = None if after is None else _before([*own, *later[:louder]], after)
+        until = -1 if end is None else min(end - self.promise.stretch_ticks + 1, own[-1].end)
+        return (None, None) if until < first else (0 if quiet else first, until)
+
+    def _sums(self, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+        """Sums of what leaks to its stretches: exact for any side information, else by the excess."""
+        told, ticks = Fraction(self.promise.epsilon), self.promise.stretch_ticks
+        joint = isinstance(self.policy.chains, JointChains)  # other streams tell something, too
+        if self.promise.adversary == "universal" and self.root is not None and not joint:
+            sums = self._exact_sums(as_decimal(told), ticks, past, future)
+            if all(each.before(MAX_TICK) + each.after(MAX_TICK) + _HAIR < each.limit for each in sums):
+                return sums
+        limit = as_decimal(told - Fraction(_derived(self.policy.model_dump_json(), self.windows).epsilon(ticks)))
+        before, after = (self._excess(runs, self.rates) for runs in (past, future))
+        sides = (cache(partial(self._decayed, excess)) for excess in (before, after))
+        return [_Sum(limit, *sides)]
+
+    def _decayed(self, excess: Decimal, ticks: int) -> Decimal:
+        """The rest of an excess after so many ticks, at most."""
+        if self.root is None or not excess:
+            return excess
+        return excess * ((self.root - 1) / (self.root + 1)) ** ticks if ticks else excess
+
+    def _excess(self, runs: Sequence[_Run], rates: _Rates) -> Decimal:
+        """By how much what leaks from some runs, the farthest first, is above what a bound takes for such rates."""
+        excess = Decimal(0)
+        for run in runs:
+            more = _above(run.ratios, rates)
+            if self.root is None:
+                excess += more and more * (_INFINITE if run.most is None else run.most)
+                continue
+            total, most = (self.root - 1) / 2, 2 * self.root.ln()
+            if run.most is not None:
+                total = min(total, Decimal(run.most))
+                if self.root < _ACCURATE_ODDS:
+                    total = min(total, (self.root - 1) / 2 - self._decayed((self.root - 1) / 2, run.most) + _HAIR)
+            excess = min(self._decayed(excess, run.least) + (more and more * total), most) if total else Decimal(0)
+        return excess + _HAIR if excess else excess
+
+    def _exact_sums(self, told: Decimal, ticks: int, past: Sequence[_Run], future: Sequence[_Run]) -> list[_Sum]:
+        """One sum for each direction, and one for the larger ratio: leakages by odds ratios, tick by tick."""
+        sums, most = [], max(self.rates)
+        for direction in (0, 1, None):
+            rate = most if direction is None else self.rates[direction]
+            before, after = (self._leaking(runs, direction) for runs in (past, future))
+            sums.append(_Sum(told - rate - (ticks - 1) * most, before, after))
+        return sums
+
+    def _leaking(self, runs: Sequence[_Run], direction: int | None) -> Callable[[int], Decimal]:
+        """The leakage of some runs, the farthest first, through ticks of this version; at least its own leakage."""
+        odds = self.policy.chains.worst_odds
+        assert odds is not None
+
+        def in_direction(ratios: Ratios) -> Fraction:
+            return max(ratios) if direction is None else ratios[direction]
+
+        own = in_direction(self.outputs.ratios)
+        value, least = Decimal(1), universal_leakage(odds, own).ln()  # the square root of a likelihood ratio
+        for run in runs:
+            if run.ratios is None:
+                value = as_decimal(odds).sqrt()
+                continue
+            ratio = in_direction(run.ratios)
+            if run.least == run.most:
+                value = _powers(odds, ratio).image(run.least, value)
+            else:  # between where it begins and where it tends to
+                value = max(value, universal_leakage(odds, ratio).sqrt())
+        return cache(lambda distance: max(2 * _powers(odds, own).image(distance, value).ln(), least))
+
+    def _outside(self, spans: Sequence[Span], own: int, *, complete: bool) -> StretchBound | None:
+        """Bound stretches that begin anywhere under this version, by the larger ratios of all versions in reach.
+
+        Earlier ones are left out where next to nothing of them is left at the first tick, and that is added.
+        """
+        policy, chains = self.policy, self.policy.chains
+        later = [self._ratios(span) for span in spans[own:]]
+        if None in later:
+            return None
+        ratios, reach = largest(*(each for each in later if each is not None)), own
+        past = _joined([*([] if complete else [_UNKNOWN]), *map(self._run, spans[:own])])
+        while True:
+            rest = self._excess(past, _rates(ratios))
+            earlier = self._ratios(spans[reach - 1]) if reach else None
+            if rest <= as_decimal(SLACK * Fraction(self.promise.epsilon)) or earlier is None:
+                break
+            reach, ratios = reach - 1, largest(ratios, earlier)
+        if not rest.is_finite():
+            return None
+        try:
+            column, rate = chains.column(policy.device, policy.stream), log_up(max(ratios))
+            loss = chains.stream_loss(
+                column, ratios, Fraction(rate), self.promise.adversary, "a change of policy", alone=self.windows
+            )
+        except GuaranteeError:
+            return None
+        bound = chains.stretch_bound(loss.epsilon, 1, rate, (), self.promise.adversary)
+        return replace(bound, known=float_up(Fraction(bound.known) + Fraction(rest)))
+
+
+def _rates(ratios: Ratios) -> _Rates:
+    return log_ratio(ratios[0]), log_ratio(ratios[1])
+
+
+def _above(ratios: Ratios | None, rates: _Rates) -> Decimal:
+    """By how much the rates of a tick are above others, in one direction or the other."""
+    if ratios is None:
+        return _INFINITE
+    return max(Decimal(0), *(log_ratio(ratio) - rate for ratio, rate in zip(ratios, rates, strict=True)))
+
+
+def _after(spans: Sequence[Span], ticks: int) -> int:
+    """The tick after so many ticks of some spans; the last one goes on."""
+    first, spans = 0, [span for span in spans if span.version]
+    for span in spans:
+        first = span.first or 0
+        drawn = None if span.last is None else span.last - first + 1
+        if drawn is None or ticks < drawn or span is spans[-1]:
+            return first + ticks
+        ticks -= drawn
+    return first
+
+
+def _before(spans: Sequence[Span], ticks: int) -> int | None:
+    """The tick before the last so many ticks of some spans, of which each has ended; None if there are fewer."""
+    for span in reversed(spans):
+        if not span.version or span.first is None or span.last is None:
+            continue
+        drawn = span.last - span.first + 1
+        if ticks < drawn:
+            return span.last - ticks
+        ticks -= drawn
+    return None
+
+
+def _least(holds: Callable[[int], bool]) -> int | None:
+    """The least number of ticks for which something holds that goes on to hold; None if there is none."""
+    if holds(0):
+        return 0
+    low, high = 0, 1
+    while not holds(high):
+        if high >= MAX_TICK:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+class _Powers:
+    """Powers of the map of one tick, by which the square root of a leaking likelihood ratio goes.
+
+    W(u) = ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 is a Moebius map of the square roots.
+    """
+
+    def __init__(self, odds: Fraction, ratio: Fraction) -> None:
+        root, step = as_decimal(odds).sqrt(), as_decimal(ratio).sqrt()
+        self._squares: list[tuple[Decimal, ...]] = [(root * step, Decimal(1), step, root)]
+
+    def image(self, ticks: int, value: Decimal) -> Decimal:
+        """The value after so many ticks."""
+        level = 0
+        while ticks >> level:
+            if level == len(self._squares):
+                a, b, c, d = self._squares[-1]
+                square = a * a + b * c, b * (a + d), c * (a + d), b * c + d * d
+                largest = max(square)
+                self._squares.append(tuple(entry / largest for entry in square))
+            if ticks >> level & 1:
+                a, b, c, d = self._squares[level]
+                value = (a * value + b) / (c * value + d)
+            level += 1
+        return value
+
+
+@lru_cache(maxsize=256)
+def _powers(odds: Fraction, ratio: Fraction) -> _Powers:
+    with localcontext(CONTEXT):
+        return _Powers(odds, ratio)
+
+
+@lru_cache(maxsize=256)
+def _derived(document: str, windows: bool) -> StretchBound:
+    """The bound of a policy from what its tick really loses, which is less than what it promises.
+
+    Policies with a map of categories have no hash, so their text is the key.
+    """
+    policy = Policy.model_validate_json(document)
+    if not windows:
+        return policy.bound(policy.verify())
+    bound = policy.windows_bound(policy.verify_windows())
+    assert bound is not None
+    return bound
