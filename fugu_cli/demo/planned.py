@@ -7,10 +7,11 @@ import shlex
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ from fugu_cli.demo.trial_numbers import TrialNumbers
 from fugu_cli.errors import NOTHING
 from fugu_cli.view.terminal import say, working
 
-__all__ = ["plan_and_replay", "prepared_plan"]
+__all__ = ["plan_and_replay", "prepared_plan", "show_stretches"]
 
 _DAY = 86_400.0
 _MESSAGES = 90
@@ -60,6 +61,8 @@ _PLANNED = "The plan is below. If it is what you want, write the configuration."
 _PREPARED = "What would leave"
 _NEAREST = "What would be nearest to useful"
 _NO_ANSWER = "there is no answer to this question"
+_STRETCHES = {"10m": "Any 10 minutes", "1h": "Any hour", "8h": "Any 8 hours"}
+"""That are planned beside the one that was asked for: the option, and its words."""
 _PORT = 1884
 """Of the broker that has the readings, which is not the fleet's."""
 _INSTEAD = "What would do", "Each was planned as well, and tried on the part of the recording that was held back."
@@ -131,16 +134,63 @@ def prepared_plan(page: Page, path: Path, readings: Readings | None, options: Au
     """Plan, and show what would leave, without any replay; after a no what else would do, for the fields of a form."""
     plan, offers = _shown_plan(page, path, readings, options)
     if plan.useful:
-        with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
-            if (replay := _replay_of(plan, Path(folder))) is not None:
-                draw_replay(page, 0, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
-                page.show_replay(0, name=_PREPARED)
+        _draw_prepared(page, 0, plan, _PREPARED)
     shown = []
     for offer in offers:
         texts = {name: _field(offer[1], name) for name in form}
         shown.append({**_offered(offer, options), "options": texts})
     page.show(stage=_PLANNED if answers(plan) else _NO_ANSWER, done=0.0, ended=True, offers=shown)
     return plan
+
+
+def _draw_prepared(page: Page, at: int, plan: Plan, name: str) -> bool:
+    """Draw what a plan would let leave, if it can be replayed."""
+    with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
+        if (replay := _replay_of(plan, Path(folder))) is None:
+            return False
+        draw_replay(page, at, replay, replay.states.size, replay.results(replay.simulated(), attacked=True))
+        page.show_replay(at, name=name)
+    return True
+
+
+class _AskedElseError(Exception):
+    """Somebody has asked for something else."""
+
+
+def show_stretches(
+    page: Page, path: Path, readings: Readings, options: AutoOptions, plan: Plan, asked_else: Callable[[], bool]
+) -> None:
+    """Plan for other stretches too, and show each beside the plan as soon as it is there.
+
+    Args:
+        page: it has the plan already.
+        path: the recording.
+        readings: those of it.
+        options: the question, whose stretch is the plan's.
+        plan: the answer to it.
+        asked_else: whether to stop.
+    """
+
+    def tell(_part: str, _share: float) -> None:
+        if asked_else():
+            raise _AskedElseError("something else is asked for")
+
+    find, cards = _planner(readings, path, plan.whose), [_card(plan, "As you asked", 0, {})]
+    with suppress(_AskedElseError):
+        for protect, name in _STRETCHES.items():
+            at = len(cards)
+            with suppress(FuguError):  # a recording may be too short for one of them
+                other = find(question_asked(replace(options, protect=protect)), progress=tell)
+                if other.verdict == plan.verdict:
+                    continue
+                drawn = other.useful and _draw_prepared(page, at, other, name)
+                cards = [*cards, _card(other, name, at if drawn else None, {"protect": protect})]
+                page.show(stretches=cards)
+
+
+def _card(plan: Plan, name: str, at: int | None, options: dict[str, str]) -> dict[str, Any]:
+    """A plan beside others: its two verdicts, its picture's number, and the fields of the form that ask for it."""
+    return {"name": name, "words": list(plan.verdict[:2]), "at": at, "options": options}
 
 
 def _field(options: AutoOptions, name: str) -> str:

@@ -134,6 +134,7 @@ class _Wizard:
         self._numbers = 0
         self._topics = _TopicFiles(folder)
         self._recording: Path | None = None
+        self._beside: Path | None = None
         self._plan: Plan | None = None
 
     def close(self) -> None:
@@ -213,7 +214,7 @@ class _Wizard:
     def _delete_older(self) -> None:
         """Delete uploads that nothing will be planned from; the lock is held."""
         for path in [*self._uploads]:
-            if path != self._recording and path.stat().st_size == self._uploads[path]:
+            if path not in (self._recording, self._beside) and path.stat().st_size == self._uploads[path]:
                 self._delete(path)
 
     def _delete(self, path: Path) -> None:
@@ -235,7 +236,7 @@ class _Wizard:
                 self.page.show(stage=stage, done=0.0, stalled=re.sub(r"--([a-z]+)", r"\1", _line(error)), offers=offers)
             finally:
                 with self._lock:
-                    self._busy = False
+                    self._busy, self._beside = False, None
                     self._delete_older()
 
     def _record(self, asked: dict[str, str]) -> None:
@@ -265,18 +266,23 @@ class _Wizard:
 
     def _show(self, asked: dict[str, str]) -> None:
         """Plan, and show what would leave."""
-        from fugu_cli.demo.planned import prepared_plan  # it takes a while to load
+        from fugu_cli.demo.planned import prepared_plan, show_stretches  # they take a while to load
 
         if self._recording is None:
             raise CommandError("there is no recording yet: choose a file, or record a topic")
         self._plan = None
-        cleared: dict[str, Any] = {"verdicts": [], "replays": [], "details": [], "offers": [], "step": 2}
-        self.page.show(stage="reading", paste=None, report=None, **cleared)
+        names = "verdicts", "replays", "details", "offers", "stretches"
+        cleared: dict[str, Any] = {name: [] for name in names}
+        self.page.show(stage="reading", paste=None, report=None, step=2, **cleared)
         options = _options(asked)
         readings = recorded(self._recording, options)
         show_readings(self.page, readings)
         self._plan = prepared_plan(self.page, self._recording, readings, options, _QUESTION)
         self.page.show(step=3 if answers(self._plan) else 2)
+        if readings is not None:
+            with self._lock:
+                self._busy, self._beside = False, self._recording  # uploads may come again
+            show_stretches(self.page, self._recording, readings, options, self._plan, lambda: not self._asked.empty())
 
     def _write(self, asked: dict[str, str]) -> None:
         """Write the plan's files, with the topic in the place of the recording."""

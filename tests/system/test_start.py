@@ -390,7 +390,11 @@ def test_from_a_file_to_an_agent_that_checks(
     assert browser.text("#stalled") == ""
     assert browser.count(".verdict.yes") == 2
     assert "from 50 % to at most 73 % sure" in browser.text("#verdicts")
-    wait_until(lambda: browser.count(".lane path.got") == 1, "what would leave")
+    wait_until(lambda: browser.count("#replay .lane path.got") == 1, "what would leave")
+    wait_until(lambda: browser.count("#stretches article") > 1, "another stretch beside it")
+    assert browser.text("#stretches article").startswith("As you asked\n\nUseful: the share ")
+    assert "Any 10 minutes" in browser.text("#stretches")
+    assert browser.count("#stretches button") == browser.count("#stretches article") - 1
     for width, dark in ((390, True), (1200, False)):
         browser.look(width, dark=dark)
         check_layout(browser, width)

@@ -1,9 +1,11 @@
 // The form of the first run: three steps, each with one button; the program answers on the page.
 
 import { make } from "/dom.js";
+import { Lanes } from "/lanes.js";
 
 const form = document.getElementById("ask");
 const offers = document.getElementById("offers");
+const stretches = document.getElementById("stretches");
 const { file, sure, epsilon } = form.elements;
 let offered = "";
 
@@ -30,21 +32,37 @@ file.addEventListener("change", () => {
 sure.addEventListener("change", () => { epsilon.value = sure.value; });
 epsilon.addEventListener("input", () => { sure.value = epsilon.value; });
 
+const choose = (options) => () => {
+  for (const [name, value] of Object.entries(options)) if (form.elements[name]) form.elements[name].value = value;
+  sure.value = epsilon.value;
+  send("plan");
+};
+
 function offer({ words, more, options }, at) {
-  const choose = () => {
-    for (const [name, value] of Object.entries(options)) if (form.elements[name]) form.elements[name].value = value;
-    sure.value = epsilon.value;
-    send("plan");
-  };
-  return make("li", {}, make("button", { type: "button", class: at ? "" : "primary", onclick: choose }, words), make("p", { class: "quiet" }, more ?? ""));
+  return make("li", {}, make("button", { type: "button", class: at ? "" : "primary", onclick: choose(options) }, words), make("p", { class: "quiet" }, more ?? ""));
+}
+
+// A stretch to hide, what that costs, and a picture of what would leave.
+function card({ name, words, at, options }) {
+  const root = make("article", {}, make("h3", {}, name), ...words.map((text) => make("p", {}, text)));
+  if (at !== null) {
+    const lanes = new Lanes(["leaves"]);
+    root.append(lanes.root);
+    fetch(`/lanes-${at}.json`).then((found) => found.json()).then((found) => lanes.show(found.lanes.slice(1)));
+  }
+  if (Object.keys(options).length) root.append(make("button", { type: "button", onclick: choose(options) }, "Hide this instead"));
+  return root;
 }
 
 export function ask(state) {
   form.hidden = !state.ask;
   [...form.querySelectorAll(":scope > section")].forEach((section, at) => section.classList.toggle("later", at >= (state.step ?? 1)));
-  const now = JSON.stringify([state.offers, state.understood]);
+  const cards = state.stretches ?? [];
+  const now = JSON.stringify([state.offers, state.understood, cards]);
   if (now === offered) return;
   offered = now;
+  stretches.hidden = !cards.length;
+  stretches.replaceChildren(...cards.map(card));
   offers.replaceChildren(...(state.offers ?? []).map(offer));
   document.getElementById("understood").replaceChildren(...(state.understood ?? []).map((line) => make("li", {}, line)));
 }
