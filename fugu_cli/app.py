@@ -228,8 +228,10 @@ def command_group(about: str) -> typer.Typer:
     return group
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Make a function a command of an application.
+def command(
+    app: typer.Typer, name: str | None = None, *, shows: bool = False
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Make a function a command of an application; one that `shows` returns a `Result`, and has --json.
 
     Each parameter is annotated with its type and a `typer.Option` or `typer.Argument`, which has its help and bounds;
     fields of a dataclass among the parameters are options of their own.
@@ -251,13 +253,21 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
                 parameters.append(parameter)
         for parameter in parameters:
             _check(parameter, function.__name__)
+        if shows:
+            parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
 
         def run(**values: Any) -> object:
+            as_json = shows and values.pop("as_json")
             built = {
                 name: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
             }
-            return function(**built, **values)
+            found: Any = function(**built, **values)
+            if not shows:
+                return found
+            from fugu_cli.view.terminal import show
+
+            return show(found, as_json=as_json)
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         run.__dict__["__signature__"] = inspect.Signature(

@@ -7,10 +7,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError, UsageError
 
-__all__ = ["NOTHING", "CommandError", "CommandLineError", "fault"]
-
-NOTHING = 3
-"""Exit code: the answer is no."""
+__all__ = ["CommandError", "CommandLineError", "fault"]
 
 
 class CommandError(FuguError):

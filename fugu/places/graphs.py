@@ -29,6 +29,7 @@ __all__ = [
     "GraphError",
     "complete",
     "delta_set",
+    "edge_list",
     "lattice",
     "restrict",
     "scaled",
@@ -72,6 +73,12 @@ def restrict(graph: Bools, constraint: Bools) -> Bools:
 
 _HALF = Fraction(1, 2)
 Resolution = Fraction | int | float
+
+
+def edge_list(graph: Bools) -> list[tuple[int, int]]:
+    """The edges (i, j) with i < j, in ascending order."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return list(zip(first.tolist(), second.tolist(), strict=True))
 
 
 def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:

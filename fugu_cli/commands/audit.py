@@ -22,16 +22,17 @@ from fugu.contract.policy import Policy
 from fugu.host.arguments import positive
 from fugu.host.files import write_public
 from fugu.library.checks import load_policy
+from fugu.library.report import Result
 from fugu.mqtt.probe import listen
 from fugu.planning.own_clock import truth_by
 from fugu.recordings.options import read_options
-from fugu_cli.app import BrokerOption, JsonOption, KnownOption, PolicyArgument, command, command_group
+from fugu_cli.app import BrokerOption, KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu_cli.commands.ledger import LedgerOption, ledger_location
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.connection import broker_of, store_of
 from fugu_cli.errors import CommandError, CommandLineError
-from fugu_cli.view.audit import tell_ledger_audit, tell_statement, tell_stream, tell_tested
+from fugu_cli.view.audit import attacked_stream, audited_ledger, stated, tested_device
 from fugu_cli.view.terminal import working
 from gateway.audit.access import Listed, planned_audiences
 from gateway.audit.recordings import Message, heard_topics, read_messages
@@ -52,7 +53,7 @@ _PATIENCE = 300.0
 app = command_group("Check what is promised, trusting nobody.")
 
 
-@command(app, "policy")
+@command(app, "policy", shows=True)
 def policy(
     file: PolicyArgument,
     *,
@@ -73,8 +74,7 @@ def policy(
         Path | None, Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
     ] = None,
     passphrase_file: PassphraseFiles = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """State what a policy releases, to whom, and what that loses.
 
     Every epsilon is computed again by a second implementation, in exact fractions. What it does not compute is said to
@@ -100,8 +100,7 @@ def policy(
         raise PolicyError(f"{file}: {error}") from None
     if sign is not None and output is not None:
         write_public(output, _signed_statement(statement, _key(sign, passphrase_file)))
-    tell_statement(as_json, statement)
-    return 0 if statement.confirmed else 1
+    return stated(statement)
 
 
 def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
@@ -110,7 +109,7 @@ def _signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
     return sign("statement", payload, [key]).encode()
 
 
-@command(app, "device")
+@command(app, "device", shows=True)
 def device(
     file: Annotated[Path, Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
     *,
@@ -124,8 +123,7 @@ def device(
     period: Annotated[
         float, Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
     ] = 0.0005,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Test the randomness of a device, from what it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
@@ -155,8 +153,7 @@ def device(
         problem = problem or outputs.problem
         drawn = outputs.symbols, outputs.noise, outputs.points
         tested += device_tests(policy, *drawn, false_alarms / len(pieces), outputs.script, outputs.changes)
-    tell_tested(as_json, tested, problem, false_alarms)
-    return 1 if problem or any(one.alarms for one in tested) else 0
+    return tested_device(tested, problem, false_alarms)
 
 
 def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
@@ -170,7 +167,7 @@ def _parts(policy: AnyPolicy) -> list[AnyPolicy]:
     ]
 
 
-@command(app, "stream")
+@command(app, "stream", shows=True)
 def stream(
     file: Annotated[Path, Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
     truth: Annotated[
@@ -199,8 +196,7 @@ def stream(
     loop: Annotated[bool, Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
     known: KnownOption = None,
     trials: Annotated[int, Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Attack all that each audience may read of a stream.
 
     What an audience may read is attacked as it is configured, by simulation. What was heard is held against that, and
@@ -243,8 +239,7 @@ def stream(
         )  # fmt: skip
     if list_ is not None and live is not None:
         found = found._replace(findings=(*_not_listed(list_, at.username or "", messages or ()), *found.findings))
-    tell_stream(as_json, found)
-    return 1 if found.findings else 0
+    return attacked_stream(found)
 
 
 def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
@@ -257,7 +252,7 @@ def _not_listed(known: Listed, account: str, messages: Iterable[Message]) -> lis
     ]
 
 
-@command(app, "ledger")
+@command(app, "ledger", shows=True)
 def ledger(
     *,
     ledger: LedgerOption = None,
@@ -276,8 +271,7 @@ def ledger(
     releases: Annotated[
         Path | None, Option(metavar="FILE", help="The gateway's configuration: what audiences are promised.")
     ] = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Recompute what audiences have learned.
 
     Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
@@ -315,9 +309,7 @@ def ledger(
         with ExitStack() as stack:
             history = None if store is None else stack.enter_context(histories_in(store_of(store), ""))
             found = audit_ledger(opened, broker, trusted, promises, history)
-    found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
-    tell_ledger_audit(as_json, found, location.name)
-    return 1 if found.problems else 0
+    return audited_ledger(found._replace(problems=((doubt,) if doubt else ()) + found.problems), location.name)
 
 
 def _files(paths: list[Path] | None) -> list[Path]:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-import typer
-
 from fugu.contract.errors import FuguError
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.verdicts import LARGEST_PRIVATE
 from fugu.library.auto_words import error_words
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
-from fugu.library.report import Line
+from fugu.library.report import NOTHING, Line, Result
 from fugu.planning.auto import AutoPlan
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.errors import TooShortError
@@ -22,8 +20,7 @@ from fugu.planning.question import Question
 from fugu.recordings.options import ReadOptions, read_options
 from fugu_cli.commands.plan_options import AutoOptions, RecordingOptions
 from fugu_cli.connection import broker_of
-from fugu_cli.errors import NOTHING
-from fugu_cli.view.terminal import answer, say, show_report, working
+from fugu_cli.view.terminal import working
 
 __all__ = [
     "Offer",
@@ -61,9 +58,9 @@ _STDIN = (
 
 
 def plan_recordings(
-    files: Sequence[Path], options: AutoOptions, *, output: Path | None, not_private: bool, as_json: bool, force: bool
-) -> None:
-    """Plan from recordings, one of each donor; print the verdicts, and write the plan if a folder is named.
+    files: Sequence[Path], options: AutoOptions, *, output: Path | None, not_private: bool, force: bool
+) -> Result:
+    """Plan from recordings, one of each donor, and write the plan if a folder is named.
 
     What is not private is written only if that is asked for.
 
@@ -97,26 +94,20 @@ def plan_recordings(
     if plan is None:
         verdict = f"Not useful: {short}"
         document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
-        answer(as_json, lambda: document | {"offers": lines}, lambda: print(verdict, *lines, sep="\n"), indent=2)
-    else:
-        result = plan
-        answer(
-            as_json,
-            lambda: result.document() | {"offers": lines},
-            lambda: show_report([*result.report, *map(Line, lines)]),
-            indent=2,
-        )
-    if plan is not None and not answers(plan) and not lines and not as_json:
-        say(_NOTHING_ELSE)
-    if refused and output is not None and not as_json:
-        say(_NOT_WRITTEN)
-    if plan is not None and plan.useful and written and not as_json:
-        say(f"written: {', '.join(map(str, written))}")
+        return Result(document | {"offers": lines}, map(Line, (verdict, *lines)), NOTHING)
+    found = plan.document() | {"offers": lines}
+    if not answers(plan) and not lines:
+        lines = [_NOTHING_ELSE]
+    if refused and output is not None:
+        lines.append(_NOT_WRITTEN)
+    if plan.useful and written:
+        lines.append(f"written: {', '.join(map(str, written))}")
         if plan.privacy == "none":
-            say(_OWN_CEILING)
-        say(_STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK)
-    if plan is None or not answers(plan):
-        raise typer.Exit(NOTHING)
+            lines.append(_OWN_CEILING)
+        lines.append(
+            _STDIN if isinstance(plan.details, AutoPlan) and plan.details.readings.rows is None else _HELD_BACK
+        )
+    return Result(found, [*plan.report, *map(Line, lines)], 0 if answers(plan) else NOTHING)
 
 
 def answers(plan: Plan) -> bool:

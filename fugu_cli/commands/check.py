@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
-from fugu.library.checks import Check, load_policy
 from fugu.library.checks import attack as attacked
 from fugu.library.checks import check as checked
-from fugu_cli.app import JsonOption, KnownOption, PolicyArgument, command, command_group
+from fugu.library.checks import load_policy
+from fugu.library.policy_words import checked_policy
+from fugu.library.report import Result
+from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
-from fugu_cli.errors import NOTHING
-from fugu_cli.view.policy import tell_measure_policy, tell_policy
 from fugu_cli.view.terminal import working
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 app = command_group("Check what is promised, and what is lost.")
 
 
-@command(app, "policy")
+@command(app, "policy", shows=True)
 def policy(
     file: PolicyArgument,
     *,
@@ -37,8 +35,7 @@ def policy(
         Path | None, Option(metavar="FILE", help="Somebody's readings: are they in the policy's class?")
     ] = None,
     reading: RecordingOptions,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Check a policy as a device does.
 
     Its guarantees are derived anew from its tables and its windows. With a recording it says what its noise is worth
@@ -54,31 +51,10 @@ def policy(
       fugu check policy policy.json --recording mine.csv
     """
     with working("deriving what the streams lose"):
-        found = checked(file, recording, ceiling=ceiling, **reading.words())
-    made, recorded = found.policy, found.recorded
-    if isinstance(made, Policy):
-        tell_policy(as_json, made, found.loss, found.windows, recorded)
-    else:
-        tell_measure_policy(as_json, made, _bound(found), found.stretches)
-    if recorded is not None and not recorded.inside:
-        raise typer.Exit(NOTHING)
+        return checked_policy(checked(file, recording, ceiling=ceiling, **reading.words()))
 
 
-def _bound(found: Check) -> str:
-    """Words for what a whole measured stream loses."""
-    from fugu.places.composition import START_WORDS
-
-    assert isinstance(found.policy, MeasurePolicy)
-    stream = found.policy.stream_loss
-    if stream.epsilon is None:
-        return "no bound is claimed"
-    return (
-        f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
-        f"{START_WORDS[stream.start]} (derived: {found.loss.epsilon:.10g}, {found.loss.bound})"
-    )
-
-
-@command(app, "attack")
+@command(app, "attack", shows=True)
 def attack(
     files: Annotated[
         list[Path],
@@ -91,8 +67,7 @@ def attack(
     policy: Annotated[Path, Option(metavar="FILE", help="What a device with this policy releases.")],
     reading: RecordingOptions,
     known: KnownOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Attack what would be released of a recording.
 
     The recording is the truth that attackers are judged by. Where the policy promises a stretch, attackers who know all
@@ -105,7 +80,7 @@ def attack(
     """
     from fugu.planning.attacked import attack_policy_stretches
     from fugu.recordings.options import read_options
-    from fugu_cli.view.audit import tell_attacks
+    from fugu_cli.view.audit import attacked_recordings
 
     made = load_policy(policy)
     trials: list[Trial] = []
@@ -117,10 +92,10 @@ def attack(
             trials += attacked(made, file, known=known, **reading.words())
             if isinstance(made, Policy):
                 stretches += attack_policy_stretches(made, file, options)
-    tell_attacks(as_json, trials, stretches)
+    return attacked_recordings(trials, stretches)
 
 
-@command(app, "windows")
+@command(app, "windows", shows=True)
 def windows(
     *,
     release: Annotated[
@@ -133,8 +108,7 @@ def windows(
     ],
     chains: ChainOptions,
     start: StartOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Compute the loss of several releases about windows.
 
     By the accountants, for every adversary.
@@ -147,4 +121,4 @@ def windows(
     """
     from fugu_cli.commands.plan_work import window_loss
 
-    window_loss(release, chains, start, as_json=as_json)
+    return window_loss(release, chains, start)

@@ -13,9 +13,9 @@ from typer import Argument
 
 from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines
-from fugu.host.terminal import print_lines
-from fugu_cli.app import JsonOption, command
-from fugu_cli.view.terminal import answer, say_waiting, working
+from fugu.library.report import Line, Result
+from fugu_cli.app import command
+from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["of_gateway"]
 
@@ -24,7 +24,7 @@ _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 _NAMED, _AT_ONCE = 5, 8
 
 
-@command(doctor)
+@command(doctor, shows=True)
 def _doctor(
     file: Annotated[
         Path,
@@ -34,9 +34,7 @@ def _doctor(
             "'fugu deploy fleet', of whose devices the files and accounts are looked at.",
         ),
     ],
-    *,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Look at an installation, and say what to do.
 
     Exit code 1 if something does not work.
@@ -51,7 +49,7 @@ def _doctor(
     if file.is_dir():
         alone = any((file / name).exists() for name in (_AGENT, _GATEWAY))
         if not alone and (folders := sorted(config.parent for config in file.glob(f"*/{_AGENT}"))):
-            return _devices(folders, as_json=as_json)
+            return _devices(folders)
         file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
     if of_gateway(file):
         from gateway.deployment.doctor import examine, installed
@@ -63,31 +61,27 @@ def _doctor(
         from edge_agent.doctor import examine as examine_device
 
         found = examine_device(file, say_waiting)
-    answer(
-        as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print_lines("\n".join(lines(found)))
-    )
-    return 1 if failed(found) else 0
+    document = {"findings": [one._asdict() for one in found]}
+    return Result(document, map(Line, lines(found)), 1 if failed(found) else 0)
 
 
-def _devices(folders: list[Path], *, as_json: bool) -> int:
+def _devices(folders: list[Path]) -> Result:
     """Look at folders that go onto other machines; findings that several devices share are one line."""
     with get_context("fork").Pool(min(len(folders), _AT_ONCE)) as pool:  # a thread cannot fork as `examine` does
         findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
     failures = [name for name, of_device in findings.items() if failed(of_device)]
-
-    def show() -> None:
-        shared: dict[Finding, list[str]] = {}
-        for name, of_device in findings.items():
-            for finding in of_device:
-                if finding.verdict != "ok":
-                    shared.setdefault(finding, []).append(name)
-        for finding, names in shared.items():
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            print_lines(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]")
-        print(f"{len(findings) - len(failures)} of {len(findings)} devices work")
-
-    answer(as_json, lambda: {name: [one._asdict() for one in of] for name, of in findings.items()}, show)
-    return 1 if failures else 0
+    shared: dict[Finding, list[str]] = {}
+    for name, of_device in findings.items():
+        for finding in of_device:
+            if finding.verdict != "ok":
+                shared.setdefault(finding, []).append(name)
+    report = []
+    for finding, names in shared.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        report.append(Line(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]"))
+    report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} devices work"))
+    document = {name: [one._asdict() for one in of_device] for name, of_device in findings.items()}
+    return Result(document, report, 1 if failures else 0)
 
 
 def _device(folder: Path) -> list[Finding]:

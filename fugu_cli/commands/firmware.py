@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +14,15 @@ from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.rounding import log_up
 from fugu.host.arguments import epsilon_of, one_of, stream_units
 from fugu.library.checks import load_policy
-from fugu_cli.app import BrokerOption, JsonOption, UnitOption, command, command_group
+from fugu.library.report import Line, Part, Result, Table
+from fugu_cli.app import BrokerOption, UnitOption, command, command_group
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import CommandError
-from fugu_cli.view.terminal import answer, show_table
 
 app = command_group("Images for microcontrollers.")
 
 
-@command(app, "build")
+@command(app, "build", shows=True)
 def build_image(
     files: Annotated[list[Path], Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")],
     *,
@@ -37,8 +38,7 @@ def build_image(
         Path | None, Option(help="32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.")
     ] = None,
     unit: UnitOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Build the image of a board from policies.
 
     They become integers, and the board's own check of its guarantee is run. The image is for the root of the
@@ -67,7 +67,7 @@ def build_image(
     if enrolment is not None:
         burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt, stream_units(unit))
-    answer(as_json, lambda: _document(image), lambda: _show(image))
+    return Result(_document(image), _report(image))
 
 
 def _document(image: Image) -> dict[str, object]:
@@ -83,8 +83,9 @@ def _document(image: Image) -> dict[str, object]:
     }
 
 
-def _show(image: Image) -> None:
-    show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
-    print(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
-    print(f"Its randomness: {image.randomness}.")
-    print("Copy the files to the root of the board, beside a driver.py with a function read().")
+def _report(image: Image) -> Iterator[Part]:
+    files = [(name, str(size)) for name, size in image.sizes.items()]
+    yield Table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), files)
+    yield Line(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    yield Line(f"Its randomness: {image.randomness}.")
+    yield Line("Copy the files to the root of the board, beside a driver.py with a function read().")

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import MeasuredPins, SymbolPins
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
 from fugu.host import arguments
 from fugu.host.files import is_held, write_secret
-from fugu_cli.app import CeilingOption, JsonOption, PointCeilingOption, command, command_group
+from fugu.library.report import Line, Result, Table
+from fugu_cli.app import CeilingOption, PointCeilingOption, command, command_group
 from fugu_cli.commands import fleet_keys, fleet_rollout
 from fugu_cli.commands.fleet_keys import EnrolmentsOption, RegistryOption, dry_run_of, now_us, owners, user
 from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view import fleet as view
 from fugu_cli.view.fleet import read_document
-from fugu_cli.view.terminal import answer, say, show_table, warn
+from fugu_cli.view.terminal import say, warn
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.keys import Root
 from gateway.fleet.registry import Registry, serving
@@ -174,15 +177,14 @@ def remove(
     print(f"{device} is no device of fleet {opened.fleet} any more")
 
 
-@command(app, "groups")
+@command(app, "groups", shows=True)
 def groups(
     *,
     registry: RegistryOption,
     device: Annotated[str | None, Option(help="Change the groups of this device.")] = None,
     add: Annotated[list[str] | None, Option(metavar="GROUP", help="Put it into a group.")] = None,
     take: Annotated[list[str] | None, Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """List groups and their devices, or change the groups of a device.
 
     \b
@@ -202,12 +204,11 @@ def groups(
                 opened.set_groups(device, chosen, who=user(), time_us=now_us())
         members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
-    answer(as_json, lambda: members, lambda: show_table("Groups", ("group", "devices", ""), rows))
-    if add:
-        warn(f"{device} takes documents for a group only if its own enrolment names the group")
+    warnings = [f"{device} takes documents for a group only if its own enrolment names the group"] if add else ()
+    return Result(members, [Table("Groups", ("group", "devices", ""), rows)], warnings=warnings)
 
 
-@command(app, "push")
+@command(app, "push", shows=True)
 def push(
     document: _DocumentArgument,
     *,
@@ -215,8 +216,7 @@ def push(
     root: _RootOption,
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would change; change nothing.")] = False,
     enrolments: EnrolmentsOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Let all devices that a document is for have it at once.
 
     The gateway sends it. For stages there are rollouts.
@@ -231,9 +231,12 @@ def push(
     with closing(Registry(registry)) as opened:
         if dry_run:
             check_new(opened, signed)
-            dry_run_of(opened, signed.document, [Root.read(root)], as_json)
-            refuse_other_ticks(opened, signed.document)
-            return
+            result = dry_run_of(opened, signed.document, [Root.read(root)])
+            try:
+                refuse_other_ticks(opened, signed.document)
+            except FuguError as error:
+                return replace(result, error=error)
+            return result
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
@@ -241,14 +244,11 @@ def push(
             view.warn_of_rollouts(opened, devices)
             opened.desire(devices, entry.version, who=user(), time_us=now_us())
     back = "" if entry.restores is None else f", which brings version {entry.restores} back"
-    answer(
-        as_json,
-        lambda: {"version": entry.version, "devices": devices, "restores": entry.restores},
-        lambda: say(f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it"),
-    )
+    line = f"version {entry.version}{back}: {len(devices)} devices should have it; the gateway sends it"
+    return Result({"version": entry.version, "devices": devices, "restores": entry.restores}, [Line(line)])
 
 
-@command(app, "status")
+@command(app, "status", shows=True)
 def status(
     *,
     registry: RegistryOption,
@@ -256,8 +256,7 @@ def status(
     strict: Annotated[
         bool, Option("--check", help="Exit code 1 unless every device has what it should, and is not stale.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show what every device should run, and what it says it runs.
 
     And what it has refused.
@@ -275,22 +274,22 @@ def status(
     rows = [view.device_document(one, refusals.get(one.name)) for one in devices]
     gateway = is_held(serving(registry))
     document = {"fleet": opened.fleet, "gateway": gateway, "devices": rows}
-    answer(as_json, lambda: document, lambda: view.show_devices(devices, refusals, gateway))
     wrong = [one.name for one in devices if view.standing(one) not in ("up to date", "nothing to do")]
+    error = None
     if strict and wrong:
         more = "" if len(wrong) <= _SHOWN else ", ..."
-        raise CommandError(
+        error = CommandError(
             f"{len(wrong)} of {len(devices)} are not as they should be: {', '.join(wrong[:_SHOWN])}{more}"
         )
+    return Result(document, view.shown_devices(devices, refusals, gateway), error=error)
 
 
-@command(app, "history")
+@command(app, "history", shows=True)
 def history(
     *,
     registry: RegistryOption,
     refusals: Annotated[bool, Option("--refusals", help="What devices have refused, instead.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show who did what, and what rollouts did by themselves.
 
     \b
@@ -301,8 +300,5 @@ def history(
     with closing(Registry(registry)) as opened:
         refused = list(view.every(opened.refusals)) if refusals else []
         events = [] if refusals else list(view.every(opened.history))
-    answer(
-        as_json,
-        lambda: [one._asdict() for one in (refused or events)],
-        lambda: view.show_refusals(refused, _SHOWN) if refusals else view.show_events(events, _SHOWN),
-    )
+    report = view.shown_refusals(refused, _SHOWN) if refusals else view.shown_events(events, _SHOWN)
+    return Result([one._asdict() for one in (refused or events)], list(report))

@@ -16,10 +16,11 @@ from typer import Option
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument, RootDocument, read_enrolment
 from fugu.host.arguments import one_of
-from fugu_cli.app import FleetOption, JsonOption, command, command_group
+from fugu.library.report import Line, Result, Table
+from fugu_cli.app import FleetOption, command, command_group
 from fugu_cli.errors import CommandError, CommandLineError
-from fugu_cli.view.fleet import tell_dry_run
-from fugu_cli.view.terminal import answer, say, show_table, working
+from fugu_cli.view.fleet import dry_run
+from fugu_cli.view.terminal import say, show_report, working
 from gateway.fleet.documents import changes, former_document
 from gateway.fleet.entries import KeyStoreError, RolloutPlan
 from gateway.fleet.keys import (
@@ -136,19 +137,18 @@ def dry_run_of(
     registry: Registry,
     document: PolicyDocument,
     roots: Sequence[Root],
-    as_json: bool,
     devices: set[str] | None = None,
     plan: RolloutPlan | None = None,
     stages: tuple[tuple[str, ...], ...] = (),
-) -> None:
-    """Show what would change on devices, those that a document is for if none are named.
+) -> Result:
+    """Changes on devices, those that a document is for if none are named.
 
     What is beside the document's content is believed only if one of some roots says so.
     """
     with working("what would change"):
         found = changes(registry, document, devices)
         former = former_document(registry, document, roots)
-    tell_dry_run(as_json, document, former, found, plan, stages)
+    return dry_run(document, former, found, plan, stages)
 
 
 app = command_group("The keys that a fleet trusts.")
@@ -190,7 +190,7 @@ def init(
         {"root": root_of, "policy": policy_of, "gateway": 1},
         {"root": passphrase, "policy": passphrase, "gateway": online},
     )
-    _show(made.document, [keys])
+    show_report([_table(made.document, [keys])])
     say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
 
@@ -202,8 +202,8 @@ def _signing(text: str, name: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@command(app, "show")
-def show(keys: KeysOption, as_json: JsonOption = False) -> None:
+@command(app, "show", shows=True)
+def show(keys: KeysOption) -> Result:
     """Show whose signatures count for what.
 
     And which private keys are in the folders.
@@ -214,10 +214,10 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
       fugu fleet keys show --keys keys --keys /media/offline/keys --json
     """
     document = Root.newest_in(keys).document
-    answer(as_json, lambda: _document(document, keys), lambda: _show(document, keys))
+    return Result(_document(document, keys), [_table(document, keys)])
 
 
-@command(app, "rotate")
+@command(app, "rotate", shows=True)
 def rotate(
     *,
     keys: KeysOption,
@@ -235,8 +235,7 @@ def rotate(
     new_passphrase_file: Annotated[
         Path | None, Option(metavar="FILE", help="Passphrase of the new keys (default: the first one).")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Replace keys, such as one that was lost or stolen.
 
     By a new root that enough old and new root keys sign.
@@ -252,16 +251,17 @@ def rotate(
     chosen = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, made = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
-
-    def show() -> None:
-        _show(root.document, keys)
-        say(f"{keys[0] / ROOT_FILE}: root version {root.document.version}")
-        every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
-        say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
-        if chosen == "policy":
-            say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
-
-    answer(as_json, lambda: {**_document(root.document, keys), "new": [str(path) for path in made]}, show)
+    every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+    lines = [
+        f"{keys[0] / ROOT_FILE}: root version {root.document.version}",
+        f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]",
+    ]
+    if chosen == "policy":
+        lines.append(
+            "Documents that only the old keys have signed are refused from now on: sign what is in force again."
+        )
+    document = {**_document(root.document, keys), "new": [str(path) for path in made]}
+    return Result(document, [_table(root.document, keys), *map(Line, lines)])
 
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
     return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
 
 
-def _show(document: RootDocument, folders: list[Path]) -> None:
+def _table(document: RootDocument, folders: list[Path]) -> Table:
     files, retired = _files(document, folders)
     rows: list[tuple[str, str, str, str]] = []
     for role in ROLES:
@@ -286,7 +286,7 @@ def _show(document: RootDocument, folders: list[Path]) -> None:
         rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
     rows += [("none any more", "", name, path) for name, path in retired.items()]
     title = f"Root version {document.version} of fleet {document.fleet}"
-    show_table(title, ("role", "takes", "key", "file"), rows)
+    return Table(title, ("role", "takes", "key", "file"), rows)
 
 
 def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:

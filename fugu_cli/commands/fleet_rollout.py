@@ -20,6 +20,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.arguments import moment, one_of, stream_units
 from fugu.host.files import write_public
+from fugu.library.report import Line, Part, Result, Table
 from fugu_cli.app import JsonOption, UnitOption, command, command_group
 from fugu_cli.commands.fleet_keys import (
     EnrolmentsOption,
@@ -36,11 +37,12 @@ from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.fleet import (
     content_document,
     read_document,
-    show_content,
-    tell_rollout,
+    shown_content,
+    shown_rollout,
     watch,
 )
-from fugu_cli.view.terminal import answer, say, show_table, working
+from fugu_cli.view.terminal import show as show_result
+from fugu_cli.view.terminal import show_report, warn, working
 from gateway.fleet.documents import (
     believed,
     check_new,
@@ -55,7 +57,7 @@ from gateway.fleet.entries import share as read_share
 from gateway.fleet.keys import Root, key_files, unlock_some
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
-from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees
+from gateway.fleet.signing import Signed, make_document, promises, read_bodies, read_complete, verify_guarantees, weaker
 
 __all__ = ["app", "sign"]
 
@@ -147,7 +149,7 @@ def sign(
         with working("checking it as a device does"):
             signed.check(root, int(time.time()), limits)
     write_public(target, signed.payload)
-    _show_signed(signed, former, target, as_json)
+    show_result(_signed(signed, former, target), as_json=as_json)
 
 
 def _looked_at(
@@ -159,7 +161,9 @@ def _looked_at(
         with closing(Registry(registry)) as opened:
             former = former_document(opened, document, _roots_in(keys))
     if not as_json:
-        show_content(document, former)
+        show_report(shown_content(document, former))
+        for line in [] if former is None else weaker(former, document):
+            warn(line)
         if sys.stdin.isatty() and sys.stdout.isatty() and not typer.confirm("Sign this?"):
             raise CommandError("nothing was signed")
     return former
@@ -279,30 +283,29 @@ def _opened(path: Path, root: Root) -> Signed:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _show_signed(signed: Signed, former: PolicyDocument | None, path: Path, as_json: bool) -> None:
+def _signed(signed: Signed, former: PolicyDocument | None, path: Path) -> Result:
     document, streams = signed.document, promises(signed.document)
     fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
     counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
-
-    def show() -> None:
-        of_points = {"measured": " each point"}
-        rows = [
-            (one.stream, one.kind, f"{one.epsilon:g}{one.about}{of_points.get(one.kind, '')}", one.adversary)
-            for one in streams
-        ]
-        show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
-        say(
-            "Epsilon is for single ticks where no stretch is named; the dry run of a push, and 'fugu check policy', "
-            "show it for an hour and a night."
-        )
-        say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
-        if not signed.complete:
-            say("others add theirs with: fugu fleet sign --add-to", style="bold")
-
     streams_told = {
         "streams": [{**dict(zip(one._fields[:4], one, strict=False)), "stretch_ticks": one.ticks} for one in streams]
     }
-    answer(as_json, lambda: {**fields, **counts, **streams_told, **content_document(document, former)}, show)
+    of_points = {"measured": " each point"}
+    rows = [
+        (one.stream, one.kind, f"{one.epsilon:g}{one.about}{of_points.get(one.kind, '')}", one.adversary)
+        for one in streams
+    ]
+    report: list[Part] = [
+        Table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows),
+        Line(
+            "Epsilon is for single ticks where no stretch is named; the dry run of a push, and 'fugu check policy', "
+            "show it for an hour and a night."
+        ),
+        Line(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes"),
+    ]
+    if not signed.complete:
+        report.append(Line("others add theirs with: fugu fleet sign --add-to", bold=True))
+    return Result({**fields, **counts, **streams_told, **content_document(document, former)}, report)
 
 
 app = command_group("A document in stages, to some devices first.")
@@ -312,7 +315,7 @@ NumberArgument = Annotated[
 _STAGES = ("5%", "25%", "100%")
 
 
-@command(app, "start")
+@command(app, "start", shows=True)
 def start(
     document: Annotated[Path | None, Argument(metavar="[DOCUMENT]", help="What 'fugu fleet sign' has written.")] = None,
     *,
@@ -343,8 +346,7 @@ def start(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Show the stages and what would change; change nothing.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Begin to let devices have a document, stage by stage.
 
     The gateway goes on with it, also after it was restarted.
@@ -371,8 +373,7 @@ def start(
     )
     with closing(Registry(registry)) as opened:
         if dry_run:
-            _dry_run(opened, plan, signed, root, as_json)
-            return
+            return _dry_run(opened, plan, signed, root)
         rollouts = Rollouts(opened)
         with opened.transaction():
             refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
@@ -380,7 +381,7 @@ def start(
                 enter(opened, signed, who=user(), time_us=now_us())
             number = rollouts.draft(plan, who=user(), time_us=now_us())
             rollouts.start(number, who=user(), time_us=now_us())
-        tell_rollout(as_json, opened, number)
+        return shown_rollout(opened, number)
 
 
 @command(app, "show")
@@ -409,7 +410,7 @@ def show(
                 raise CommandError(f"there was no rollout in fleet {opened.fleet} yet")
             number = numbers[-1]
         if not live:
-            tell_rollout(as_json, opened, number)
+            show_result(shown_rollout(opened, number), as_json=as_json)
         elif (phase := watch(opened, number)) != "completed":
             raise CommandError(f"rollout {number} was {phase}")
 
@@ -423,7 +424,7 @@ def _operation(what: str, about: str) -> None:
         with closing(Registry(registry)) as opened:
             chosen = _under_way(opened) if number is None else number
             Rollouts(opened).operate(chosen, what, who=user(), time_us=now_us())
-            tell_rollout(False, opened, chosen)
+            show_result(shown_rollout(opened, chosen))
 
 
 _operation("approve", "Open the gate that a rollout waits at.")
@@ -458,7 +459,7 @@ def _stage(text: str) -> Stage:
     return Stage(share=share(reach), success=share(success), gate=gate)
 
 
-def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None, as_json: bool) -> None:
+def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root: Path | None) -> Result:
     """The stages as they would be, and what would change on the devices."""
     if signed is not None:
         check_new(registry, signed)
@@ -469,4 +470,4 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, root:
     stages = stages_of(plan, groups, target_of(document.to))
     names = {name for stage in stages for name in stage}
     roots = [] if root is None else [Root.read(root)]
-    dry_run_of(registry, document, roots, as_json, names, plan, stages)
+    return dry_run_of(registry, document, roots, names, plan, stages)

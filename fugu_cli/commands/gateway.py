@@ -11,10 +11,11 @@ from typer import Argument, Option
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import one_of
 from fugu.host.process import LOG_FORMATS, log_to_stderr
-from fugu_cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu.library.report import Line, Result
+from fugu_cli.app import ConfigArgument, command, command_group
 from fugu_cli.connection import gateway_of, place_of, store_of
 from fugu_cli.view.gateway import show_status, tell_history
-from fugu_cli.view.terminal import answer, say, working
+from fugu_cli.view.terminal import say, working
 
 if TYPE_CHECKING:
     from gateway.config import PageSettings
@@ -121,14 +122,12 @@ def cluster(
         return run_cluster(settings, address, started=starting.close)
 
 
-@command(app, "status")
+@command(app, "status", shows=True)
 def status(
     store: Annotated[
         str, Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
     ],
-    *,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Ask the running gateway how it is.
 
     Exit code 1 if there is an alarm, or no gateway.
@@ -141,8 +140,7 @@ def status(
     from gateway.health.monitor import asked
 
     found = asked(store_of(store))
-    answer(as_json, lambda: found, lambda: show_status(found))
-    return 1 if found["alarms"] else 0
+    return Result(found, show_status(found), 1 if found["alarms"] else 0)
 
 
 @command(app, "history")
@@ -171,13 +169,12 @@ def history(
         tell_history(as_json, row)
 
 
-@command(app, "forget")
+@command(app, "forget", shows=True)
 def forget(
     device: DeviceArgument,
     *,
     store: Annotated[str, Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")],
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Erase what a device has sent from the store.
 
     And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
@@ -192,7 +189,7 @@ def forget(
     with working(f"erasing {device}"):
         found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
-    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))
+    return Result(found._asdict(), [Line(f"Erased of {device}, {text}. The ledger keeps its charges.")])
 
 
 @command(app, "asyncapi")

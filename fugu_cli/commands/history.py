@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from fugu_cli.app import JsonOption, command
+from fugu.library.report import Result, Table
+from fugu_cli.app import command
 from fugu_cli.connection import place_of, store_of
-from fugu_cli.view.gateway import tell_learned
-from fugu_cli.view.terminal import answer, show_table, working
+from fugu_cli.view.gateway import learned_chains
+from fugu_cli.view.terminal import working
 
 if TYPE_CHECKING:
     from gateway.history.stored import Span
@@ -56,14 +57,13 @@ class StreamOptions:
     device: Annotated[list[str] | None, Option(help="Only this device; repeatable.")] = None
 
 
-@command(export)
+@command(export, shows=True)
 def _export(
     store: Annotated[str, Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
     folder: Annotated[Path, Argument(metavar="DIR", help="A new folder for the files.")],
     *,
     time: SpanOptions,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Write what a gateway has stored as Parquet files.
 
     Symbols, points, estimates, windows and releases, by date.
@@ -78,11 +78,10 @@ def _export(
     span, place = time.span(), place_of(store)
     with working(f"exporting {place.store.name}", measured=True) as told:
         rows = export.export_history(place.store, place.ledger, span, folder, lag=place.lag, told=told)
-    answer(as_json, lambda: rows, lambda: _show_rows(folder, rows))
-    return 0
+    return _written(folder, rows)
 
 
-@command(smooth)
+@command(smooth, shows=True)
 def _smooth(
     source: SourceArgument,
     *,
@@ -90,8 +89,7 @@ def _smooth(
     streams: StreamOptions,
     time: SpanOptions,
     ray: RayOption = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Tell states from all symbols, as Parquet files.
 
     Of every tick, from those before it and those after it.
@@ -107,11 +105,10 @@ def _smooth(
     chosen = tasks.Source(location, span, tuple(streams.device or ()), streams.stream)
     with tasks.open_tasks(ray) as where, working(f"smoothing {location.name}", measured=True) as told:
         rows = smoothing.smooth_history(chosen, output, tasks=where, told=told)
-    answer(as_json, lambda: rows, lambda: _show_rows(output, rows))
-    return 0
+    return _written(output, rows)
 
 
-@command(learn)
+@command(learn, shows=True)
 def _learn(
     source: SourceArgument,
     *,
@@ -121,8 +118,7 @@ def _learn(
         Path | None, Option("--output", "-o", metavar="FILE", help="Write the class, for the plan commands.")
     ] = None,
     ray: RayOption = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Learn a class of chains from randomised symbols.
 
     Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
@@ -140,10 +136,10 @@ def _learn(
         model = learning.learn_class(chosen, tasks=where, told=told)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    tell_learned(as_json, model)
-    return 1 if model.chains is None else 0
+    return learned_chains(model)
 
 
-def _show_rows(folder: Path, rows: Mapping[str, int]) -> None:
-    """Print how many rows each table of a folder has."""
-    show_table(f"Written to {folder}", ("table", "rows"), [(name, f"{count:,}") for name, count in rows.items()])
+def _written(folder: Path, rows: Mapping[str, int]) -> Result:
+    """How many rows each table of a folder has."""
+    cells = [(name, f"{count:,}") for name, count in rows.items()]
+    return Result(rows, [Table(f"Written to {folder}", ("table", "rows"), cells)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import Annotated
 
@@ -10,10 +11,11 @@ from typer import Option
 
 from fugu.contract.frames import MAX_TICK
 from fugu.host.arguments import moment
-from fugu_cli.app import ConfigArgument, JsonOption, command, command_group
+from fugu.library.report import Result
+from fugu_cli.app import ConfigArgument, command, command_group
 from fugu_cli.connection import broker_of, gateway_of, store_of
 from fugu_cli.errors import CommandError, CommandLineError
-from fugu_cli.view.gateway import tell_ledger, tell_releases
+from fugu_cli.view.gateway import shown_ledger, shown_releases
 from fugu_cli.view.terminal import say_waiting, working
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.store.location import Location, ledger_beside, store_location
@@ -37,15 +39,14 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
     return ledger_beside(store_of(store))
 
 
-@command(app, "show")
+@command(app, "show", shows=True)
 def show(
     *,
     ledger: LedgerOption = None,
     store: Annotated[
         str | None, Option(metavar="FILE|URL", help="The gateway's store, for the ledger beside it.")
     ] = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Show what is allowed, spent and left, and the releases.
 
     For every stream and audience.
@@ -57,8 +58,7 @@ def show(
       fugu gateway ledger show --store postgresql://fugu@db/home
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
-        tell_ledger(as_json, opened)
-    return 0
+        return shown_ledger(opened)
 
 
 @command(app, "resume")
@@ -124,7 +124,7 @@ def progress(
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")
 
 
-@command(releases)
+@command(releases, shows=True)
 def release(
     config: ConfigArgument,
     *,
@@ -133,8 +133,7 @@ def release(
     broker: Annotated[
         str | None, Option(metavar="HOST:PORT|FILE", help="Publish there, by an account of its own.")
     ] = None,
-    as_json: JsonOption = False,
-) -> int:
+) -> Result:
     """Make a release now, and charge it in the ledger.
 
     It is refused, or printed, and published if a broker is named.
@@ -160,5 +159,4 @@ def release(
             broker=address,
             say=say_waiting,
         )
-    tell_releases(as_json, frames)
-    return 0
+    return Result([json.loads(frame.encode()) for frame in frames], shown_releases(frames))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from fugu.host import arguments
+from fugu.library.measure_words import planned_measurement, planned_network
+from fugu.library.report import Result
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.policy_builder import build_measure_policy, missing_fields
 from fugu_cli.errors import CommandLineError
-from fugu_cli.view.measure_plan import draw_measure_plan, tell_measure_plan, tell_network_plan
-from fugu_cli.view.terminal import say, warn, working
+from fugu_cli.view.measure_plan import draw_measure_plan
+from fugu_cli.view.terminal import warn, working
 
 __all__ = ["plan_measure", "plan_network_file"]
 
@@ -28,9 +30,8 @@ def plan_measure(
     quick: bool,
     svg: Path | None,
     output: Path | None,
-    as_json: bool,
-) -> None:
-    """Plan a measurement, print the plan, and write its policy and its picture if files are named.
+) -> Result:
+    """Plan a measurement, and write its policy and its picture if files are named.
 
     Raises:
         FuguError: something cannot be read, or there is no such plan.
@@ -58,18 +59,16 @@ def plan_measure(
         output.write_text(build_measure_policy(plan).to_json(), encoding="utf-8")
     if svg is not None:
         svg.write_text(draw_measure_plan(plan), encoding="utf-8")
-    tell_measure_plan(as_json, plan)
-    for written, what in ((output, "policy"), (svg, "picture")):
-        if written is not None and not as_json:
-            say(f"{what} written to {written}")
+    files = ((output, "policy"), (svg, "picture"))
+    return planned_measurement(plan).written(f"{what} written to {file}" for file, what in files if file is not None)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def plan_network_file(file: Path, *, as_json: bool) -> None:
-    """Plan one release over a network, and print what each mechanism needs.
+def plan_network_file(file: Path) -> Result:
+    """Plan one release over a network.
 
     Raises:
         FuguError: the file cannot be used, or nothing in it is a secret.
@@ -77,5 +76,4 @@ def plan_network_file(file: Path, *, as_json: bool) -> None:
     """
     spec = read_network(file)
     with working("planning a release over a network"):
-        plan = plan_network(spec)
-    tell_network_plan(as_json, spec, plan)
+        return planned_network(spec, plan_network(spec))

@@ -10,14 +10,15 @@ import typer
 from typer import Argument, Option
 
 from fugu.host.arguments import StateRules
-from fugu_cli.app import JsonOption, command, command_group
+from fugu.library.report import Result
+from fugu_cli.app import command, command_group
 from fugu_cli.commands.plan_options import RecordingOptions
 from fugu_cli.errors import CommandLineError
 
 app = command_group("Chains that describe readings.")
 
 
-@command(app, "fit")
+@command(app, "fit", shows=True)
 def fit(
     context: typer.Context,
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Recording of any form that fugu read knows.")],
@@ -45,8 +46,7 @@ def fit(
     ] = False,
     cell: Annotated[float | None, Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write chain.json.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Fit a chain to a recording, and test what it assumes.
 
     And find the class that covers every stretch.
@@ -74,12 +74,11 @@ def fit(
         _refuse(context, "with --grid, places make the states", of_states)
         if len(files) > 1:
             raise CommandLineError("--grid fits one file")
-        fit_places(files[0], read_options(**reading.words()), cell, order, output, as_json=as_json)
-        return
+        return fit_places(files[0], read_options(**reading.words()), cell, order, output)
     _refuse(context, "only with --grid", ("cell",))
     rules = StateRules(reading.column, threshold, baseline, name, order)
     options = replace(read_options(**reading.words()), column=None)
-    fit_recordings(files, options, rules, epsilon, output, as_json=as_json)
+    return fit_recordings(files, options, rules, epsilon, output)
 
 
 def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:

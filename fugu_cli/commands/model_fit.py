@@ -12,8 +12,10 @@ import numpy as np
 from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import StateRules, number, positive
+from fugu.library.model_words import fitted_chain, fitted_grid, fitted_streams
+from fugu.library.report import Result
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import WARNING, fit_grid, grid_document, order_two_document
+from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
 from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint, read_stream
 from fugu.planning.states import Recording, with_states
 from fugu.planning.true_class import attack_model, attack_streams
@@ -22,8 +24,7 @@ from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.places import read_traces, resampled
 from fugu_cli.errors import CommandLineError
-from fugu_cli.view.model import show_grid, show_joint_model, show_model
-from fugu_cli.view.terminal import answer, say, warn, working
+from fugu_cli.view.terminal import working
 
 __all__ = ["fit_places", "fit_recordings"]
 
@@ -37,10 +38,8 @@ def fit_streams(
     given: StateRules,
     epsilon: float | None,
     output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Fit a joint chain to recordings, print it, and write it if a file is named.
+) -> Result:
+    """Fit a joint chain to recordings, and write it if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such chain.
@@ -67,8 +66,7 @@ def fit_streams(
                 model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
-    warn(model.warning)
+    return fitted_streams(model, recording.left_out)
 
 
 def _named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
@@ -142,10 +140,8 @@ def fit_recordings(
     given: StateRules,
     epsilon: float | None,
     output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Fit a chain to a recording, or one to several streams; print it, and write it if a file is named.
+) -> Result:
+    """Fit a chain to a recording, or one to several streams; write it if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such chain.
@@ -154,11 +150,10 @@ def fit_recordings(
     if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
         if given.name is not None:
             raise CommandLineError("--name: only with several streams, or --order 2")
-        _fit_chain(files[0], options, given, epsilon, output, as_json=as_json)
-        return
+        return _fit_chain(files[0], options, given, epsilon, output)
     if epsilon is not None and given.order == 2:
         raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
-    fit_streams(files, options, given, epsilon, output, as_json=as_json)
+    return fit_streams(files, options, given, epsilon, output)
 
 
 def _fit_chain(
@@ -167,9 +162,7 @@ def _fit_chain(
     given: StateRules,
     epsilon: float | None,
     output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+) -> Result:
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.baseline is not None and given.threshold is not None:
         raise CommandLineError("--baseline makes the states of every reading: without --threshold")
@@ -191,8 +184,7 @@ def _fit_chain(
             model = attack_model(model, recording.states, recording.segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    answer(as_json, model.to_json, lambda: show_model(model, recording.missing))
-    warn(model.warning)
+    return fitted_chain(model, recording.missing)
 
 
 def fit_places(
@@ -201,10 +193,8 @@ def fit_places(
     cell: float | None,
     order: int,
     output: Path | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Fit a chain over square cells to traces, print it, and write it if a file is named.
+) -> Result:
+    """Fit a chain over square cells to traces, and write it if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such chain.
@@ -219,17 +209,7 @@ def fit_places(
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
-
-    def show() -> None:
-        show_grid(model, traces)
-        if order == 2:
-            pairs, count = len(document["shows"]), len(document["names"])
-            say(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells.")
-        if output is not None:
-            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
-
-    answer(as_json, lambda: document, show)
-    warn(WARNING)
+    return fitted_grid(model, traces, document, order, output)
 
 
 def _state_edge(text: str | None) -> float | str | None:

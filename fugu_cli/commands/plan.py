@@ -7,7 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from fugu_cli.app import JsonOption, NotPrivateOption, command, command_group
+from fugu.library.report import Result
+from fugu_cli.app import NotPrivateOption, command, command_group
 from fugu_cli.commands.plan_options import (
     AdversaryOption,
     AutoOptions,
@@ -25,7 +26,7 @@ app = command_group("Noise for a guarantee.")
 _OutputOption = Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Write a policy.")]
 
 
-@command(app, "auto")
+@command(app, "auto", shows=True)
 def auto(
     readings: Annotated[
         list[Path], Argument(metavar="READINGS...", help="CSV (also gzipped), not to be released; one of each donor.")
@@ -43,9 +44,8 @@ def auto(
         ),
     ] = None,
     not_private: NotPrivateOption = False,
-    as_json: JsonOption = False,
     force: Annotated[bool, Option("--force", help="Overwrite the plan that is in DIR.")] = False,
-) -> None:
+) -> Result:
     """Plan from a recording and a question.
 
     Is it useful, is it private, how far off is it, and what do attackers make of it? Exit code 3: not useful, or not
@@ -66,22 +66,20 @@ def auto(
     if group != GroupOptions():
         from fugu_cli.commands.street_plan import plan_homes
 
-        plan_homes(readings, options, group, output=output, as_json=as_json, force=force)
-        return
+        return plan_homes(readings, options, group, output=output, force=force)
     from fugu_cli.commands.auto_plan import plan_recordings
 
-    plan_recordings(readings, options, output=output, not_private=not_private, as_json=as_json, force=force)
+    return plan_recordings(readings, options, output=output, not_private=not_private, force=force)
 
 
-@command(app, "stream")
+@command(app, "stream", shows=True)
 def stream(
     plan: StreamOptions,
     chains: ChainOptions,
     header: HeaderOptions,
     discretiser: DiscretiserOptions,
     output: _OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Plan a stream: how to randomise each reading.
 
     What that costs, and what else could be done.
@@ -98,18 +96,17 @@ def stream(
     """
     from fugu_cli.commands.plan_work import plan_stream
 
-    plan_stream(plan, chains, header, discretiser, output=output, as_json=as_json)
+    return plan_stream(plan, chains, header, discretiser, output=output)
 
 
-@command(app, "window")
+@command(app, "window", shows=True)
 def window(
     options: WindowOptions,
     chains: ChainOptions,
     header: HeaderOptions,
     discretiser: DiscretiserOptions,
     output: _OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Plan windows of ticks.
 
     With --window the policy of a device that counts, with the error of its answers; without, the Laplace noise that
@@ -125,10 +122,10 @@ def window(
     """
     from fugu_cli.commands.plan_work import plan_window
 
-    plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
+    return plan_window(options, chains, header, discretiser, output=output)
 
 
-@command(app, "joint")
+@command(app, "joint", shows=True)
 def joint(
     model: Annotated[Path, Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
     *,
@@ -137,8 +134,7 @@ def joint(
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="DIR", help="Write a policy for each stream there.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Plan streams that move together, under one epsilon.
 
     Noise for each; epsilon is for all of them.
@@ -154,10 +150,10 @@ def joint(
     """
     from fugu_cli.commands.plan_work import plan_joint
 
-    plan_joint(model, options, header, output=output, as_json=as_json)
+    return plan_joint(model, options, header, output=output)
 
 
-@command(app, "measure")
+@command(app, "measure", shows=True)
 def measure(
     file: Annotated[Path, Argument(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")],
     *,
@@ -178,8 +174,7 @@ def measure(
     ] = False,
     svg: Annotated[Path | None, Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None,
     output: _OutputOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Plan private measurements of many states, such as places.
 
     A point every tick, noise by a policy graph, and what it all reveals.
@@ -207,24 +202,13 @@ def measure(
     """
     from fugu_cli.commands.measure_work import plan_measure
 
-    plan_measure(
-        *(file, adversary),
-        apart=apart,
-        hide=hide,
-        protect=protect,
-        quick=quick,
-        svg=svg,
-        output=output,
-        as_json=as_json,
-    )
+    return plan_measure(file, adversary, apart=apart, hide=hide, protect=protect, quick=quick, svg=svg, output=output)
 
 
-@command(app, "network")
+@command(app, "network", shows=True)
 def network(
     file: Annotated[Path, Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
-    *,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
@@ -245,4 +229,4 @@ def network(
     """
     from fugu_cli.commands.measure_work import plan_network_file
 
-    plan_network_file(file, as_json=as_json)
+    return plan_network_file(file)

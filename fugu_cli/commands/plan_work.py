@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +14,9 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import EACH, WINDOW_QUERIES, Query, window_query
 from fugu.contract.windows import Composing
 from fugu.host import arguments
+from fugu.library.policy_words import missing_sentence
+from fugu.library.report import Result
+from fugu.library.stream_words import compared_noise, lost_by_releases, planned_stream, planned_streams, planned_windows
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, replacing, thresholds
@@ -38,9 +40,7 @@ from fugu_cli.commands.plan_options import (
     WindowOptions,
 )
 from fugu_cli.errors import CommandError, CommandLineError
-from fugu_cli.view.policy import missing_sentence
-from fugu_cli.view.stream_plan import tell_joint, tell_noise, tell_plan, tell_streams, tell_together
-from fugu_cli.view.terminal import say, warn, working
+from fugu_cli.view.terminal import warn, working
 
 __all__ = ["plan_joint", "plan_stream", "plan_window", "window_loss"]
 
@@ -170,9 +170,8 @@ def plan_stream(
     discretiser: DiscretiserOptions,
     *,
     output: Path | None,
-    as_json: bool,
-) -> None:
-    """Plan a stream, print the plan, and write its policy if a file is named.
+) -> Result:
+    """Plan a stream, and write its policy if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such plan.
@@ -201,21 +200,16 @@ def plan_stream(
     with working("planning a stream"):
         plan = make_plan(request)
         policies = {} if output is None or about is None else {output: build_policy(plan, about)}
-    with _written(policies, source.warnings, as_json):
-        tell_plan(as_json, plan, source, made)
+    return _written(planned_stream(plan, source, made), policies, source.warnings)
 
 
-@contextmanager
-def _written(policies: Mapping[Path, Policy], warnings: Iterable[str], as_json: bool) -> Iterator[None]:
-    """Write policies; once their plan is printed, say where they are, and warn."""
+def _written(result: Result, policies: Mapping[Path, Policy], warnings: Iterable[str]) -> Result:
+    """Write policies."""
     for file, policy in policies.items():
         before = file.read_text(encoding="utf-8") if file.exists() else None
         file.write_text(replacing(policy, before).to_json(), encoding="utf-8")
-    yield
-    for file, policy in ({} if as_json else policies).items():
-        say(f"policy written to {file}: {missing_sentence(policy)}")
-    for warning in warnings:
-        warn(warning)
+    lines = [f"policy written to {file}: {missing_sentence(policy)}" for file, policy in policies.items()]
+    return result.written(lines, warnings)
 
 
 _SLOW_STATES = 6
@@ -229,20 +223,18 @@ def plan_window(
     discretiser: DiscretiserOptions,
     *,
     output: Path | None,
-    as_json: bool,
-) -> None:
-    """Plan windows, print what was found, and write their policy if a file is named.
+) -> Result:
+    """Plan windows, and write their policy if a file is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such plan.
         OSError: a file cannot be read or written.
     """
     if options.window:
-        _plan_policy(options, chains, header, discretiser, output=output, as_json=as_json)
-    elif output is not None or options.symbols is not None:
+        return _plan_policy(options, chains, header, discretiser, output=output)
+    if output is not None or options.symbols is not None:
         raise CommandLineError("a policy needs --window, with the ticks of a window")
-    else:
-        _plan_noise(options, chains, as_json=as_json)
+    return _plan_noise(options, chains)
 
 
 def _plan_policy(
@@ -252,8 +244,7 @@ def _plan_policy(
     discretiser: DiscretiserOptions,
     *,
     output: Path | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
     if options.length is not None:
         raise CommandLineError("--window plans for a policy, whose windows never end: without --length")
@@ -276,8 +267,7 @@ def _plan_policy(
     if output is not None:
         about = policy_header("fugu plan window", header, made, source, period)
         policies[output] = build_window_policy(plan, about)
-    with _written(policies, source.warnings, as_json):
-        tell_joint(as_json, plan, protect, period, source.notes, made)
+    return _written(planned_windows(plan, protect, period, source.notes, made), policies, source.warnings)
 
 
 def _composing(options: WindowOptions) -> Composing:
@@ -338,7 +328,7 @@ def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
     return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
 
 
-def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
+def _plan_noise(options: WindowOptions, given: ChainOptions) -> Result:
     """The noise of the mechanism that was named, or of all."""
     if arguments.protected(options.protect):
         raise CommandLineError("mechanisms are compared for single ticks: --protect a time only with --window")
@@ -367,8 +357,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         with working(f"planning windows: noise of {name}"):
             best = plan_noise(request, None if name == "auto" else name, period_us)
         found = (best,)
-    with _written({}, warnings, as_json):
-        tell_noise(as_json, request, notes, found, best, refused)
+    return compared_noise(request, notes, found, best, refused).written((), warnings)
 
 
 def _states(text: str, query: Query) -> tuple[int, ...]:
@@ -377,8 +366,8 @@ def _states(text: str, query: Query) -> tuple[int, ...]:
     return arguments.states(text)
 
 
-def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:
-    """Plan streams, print the plan, and write their policies if a directory is named.
+def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
+    """Plan streams, and write their policies if a directory is named.
 
     Raises:
         FuguError: something cannot be read, or there is no such plan.
@@ -398,8 +387,7 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         made = stream_policies(plan, _headers(plan, header, fleet, devices))
         output.mkdir(parents=True, exist_ok=True)
         policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in made}
-    with _written(policies, [model.warning], as_json):
-        tell_streams(as_json, plan)
+    return _written(planned_streams(plan), policies, [model.warning])
 
 
 def _devices(device: str | None, model: JointModel) -> list[str]:
@@ -454,8 +442,8 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
     ]
 
 
-def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as_json: bool) -> None:
-    """Print what releases lose together.
+def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Result:
+    """Add up what releases lose together.
 
     Raises:
         FuguError: something cannot be read or is out of range.
@@ -467,8 +455,7 @@ def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as
     covered = covered_start(request.accounted)
     with working("adding up"):
         rows = lost_together(request, made)
-    with _written({}, warnings, as_json):
-        tell_together(as_json, made, covered, rows, notes)
+    return lost_by_releases(made, covered, rows, notes).written((), warnings)
 
 
 def _release(text: str) -> WindowRelease:

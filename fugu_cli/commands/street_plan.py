@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
 from fugu.library.plans import whose_of
+from fugu.library.report import NOTHING, Line, Result
 from fugu.library.streets import read_group, street_of
 from fugu_cli.commands.auto_plan import question_asked, reading_asked
 from fugu_cli.commands.plan_options import AutoOptions, GroupOptions
-from fugu_cli.errors import NOTHING, CommandLineError
-from fugu_cli.view.terminal import answer, say, show_report, working
+from fugu_cli.errors import CommandLineError
+from fugu_cli.view.terminal import working
 
 __all__ = ["plan_homes"]
 
@@ -23,9 +22,9 @@ _NEXT = (
 
 
 def plan_homes(
-    files: Sequence[Path], options: AutoOptions, group: GroupOptions, *, output: Path | None, as_json: bool, force: bool
-) -> None:
-    """Plan a group, print the verdicts, and write what its helper or its homes need.
+    files: Sequence[Path], options: AutoOptions, group: GroupOptions, *, output: Path | None, force: bool
+) -> Result:
+    """Plan a group, and write what its helper or its homes need.
 
     Raises:
         FuguError: something cannot be read, or there is no such group.
@@ -49,10 +48,10 @@ def plan_homes(
             progress=progress,
         )
     written = () if output is None else street.save(output, force=force)
-    answer(as_json, street.document, lambda: show_report(street.report), indent=2)
-    if written and not as_json:
-        say(f"written: {written[0]}" if len(written) == 1 else f"written: {len(written)} files in {written[0].parent}")
+    lines = []
+    if written:
+        last = f"{len(written)} files in {written[0].parent}"
+        lines.append(f"written: {written[0] if len(written) == 1 else last}")
         if group.group is None:
-            say(_NEXT.format(file=written[0]))
-    if not street.useful:
-        raise typer.Exit(NOTHING)
+            lines.append(_NEXT.format(file=written[0]))
+    return Result(street.document(), [*street.report, *map(Line, lines)], 0 if street.useful else NOTHING)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from fugu.host.process import Parser
+from fugu.library.report import NOTHING
 from fugu.mqtt import Reading, Subscription
 from fugu_cli.connection import BROKER_HELP, broker_of
-from fugu_cli.errors import NOTHING, CommandLineError
+from fugu_cli.errors import CommandLineError
 from fugu_cli.view.readings import reading_json, reading_line
 
 __all__ = ["main"]

@@ -24,6 +24,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.verdicts import sure_words
 from fugu.host.files import write_secret
 from fugu.library.plans import Plan, Planner, planner, whose_of
+from fugu.library.report import NOTHING
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.policy_builder import Whose
 from fugu.planning.states import states_of
@@ -49,7 +50,6 @@ from fugu_cli.demo.session import draw_replay, stream
 from fugu_cli.demo.symbols import SymbolReplay
 from fugu_cli.demo.topic_sensor import topic_of_recording, topic_sensor
 from fugu_cli.demo.trial_numbers import TrialNumbers
-from fugu_cli.errors import NOTHING
 from fugu_cli.view.terminal import say, working
 
 __all__ = ["plan_and_replay", "prepared_plan", "show_stretches"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from fugu.attackers.evaluation import Attack, furthest_learner
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.library.guarantee import stretch_table
+from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.attacked import StretchTrial, Trial
-from fugu_cli.view.terminal import answer, say, show_table
 from gateway.releases.entries import nats
 
 if TYPE_CHECKING:
@@ -22,27 +22,16 @@ if TYPE_CHECKING:
     from gateway.audit.stream import StreamAudit
 
 
-__all__ = [
-    "tell_attacks",
-    "tell_ledger_audit",
-    "tell_statement",
-    "tell_stream",
-    "tell_tested",
-]
+__all__ = ["attacked_recordings", "attacked_stream", "audited_ledger", "stated", "tested_device"]
 
 
 _ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
 _TRIALS = ("released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
-def tell_attacks(as_json: bool, trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> None:
-    """Print a table for each recording; of a single one, every attacker of every trial, too."""
-
-    def show() -> None:
-        _show_trials(trials)
-        _show_stretch_trials(stretches)
-
-    answer(as_json, lambda: _attacks_document(trials, stretches), show)
+def attacked_recordings(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> Result:
+    """A table for each recording; of a single one, every attacker of every trial, too."""
+    return Result(_attacks_document(trials, stretches), [*_trials(trials), *_stretch_trials(stretches)])
 
 
 def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
@@ -52,11 +41,11 @@ def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]
     }
 
 
-def _show_trials(trials: Sequence[Trial]) -> None:
+def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
     sources = dict.fromkeys(trial.source for trial in trials)
     for source in sources:
         mine = [trial for trial in trials if trial.source == source]
-        show_table(f"{source}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
+        yield Table(f"{source}: epsilon {mine[0].epsilon:g}", _TRIALS, [_summary(trial) for trial in mine])
     if len(sources) == 1:
         for trial in trials:
             rows = [
@@ -64,8 +53,8 @@ def _show_trials(trials: Sequence[Trial]) -> None:
                  f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", _odds_words(one))
                 for one in trial.attacks
             ]  # fmt: skip
-            show_table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
-    say(
+            yield Table(f"{trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
+    yield Line(
         "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
         "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
         "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
@@ -94,86 +83,83 @@ def _odds_words(attack: Attack | None) -> str:
 _MOST_ALARMS = 20
 
 
-def tell_statement(as_json: bool, statement: Statement) -> None:
-    """Print a statement about a policy."""
-    answer(as_json, statement.document, lambda: _show_statement(statement))
+def stated(statement: Statement) -> Result:
+    """A statement about a policy."""
+    return Result(statement.document(), _statement(statement), 0 if statement.confirmed else 1)
 
 
-def _show_statement(statement: Statement) -> None:
+def _statement(statement: Statement) -> Iterator[Part]:
     policy = statement.policy
-    say(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", style="bold")
-    say(f"SHA-256 of the file: {statement.digest}")
-    say(protected_sentence(policy.discretiser))
+    yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", bold=True)
+    yield Line(f"SHA-256 of the file: {statement.digest}")
+    yield Line(protected_sentence(policy.discretiser))
     rows = [(one.what, one.topic, " ".join(one.readers) or "the site") for one in statement.outputs]
-    show_table("What is released, and who may read it", ("output", "topic", "readers"), rows)
+    yield Table("What is released, and who may read it", ("output", "topic", "readers"), rows)
     claims = [
         (one.of, f"{one.epsilon:.10g}", f"{one.recomputed:.10g}" if one.recomputed else "NOT RECOMPUTED", one.adversary)
         for one in statement.claims
     ]
-    show_table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
+    yield Table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
     if isinstance(policy, Policy):
         ticks = policy.guarantee.stretch_ticks
-        say(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
-        show_table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
+        yield Line(f"Epsilon is about {'a single tick' if ticks == 1 else f'any {ticks} ticks in a row'}.")
+        yield Table(*stretch_table(statement.stretches, discretiser=policy.discretiser))
         for one in statement.when:
-            say(f"Of {one.of}, near other versions: {one.words or 'true of every tick'}.")
-        say(f"The class of chains: {class_sentence(policy.chains)}.")
-        _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
+            yield Line(f"Of {one.of}, near other versions: {one.words or 'true of every tick'}.")
+        yield Line(f"The class of chains: {class_sentence(policy.chains)}.")
+        yield from _bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
         if statement.windows:
-            _show_bounds("Each kind of adversary, windows alone", statement.windows)
-        _show_bounds("If the truth is not in the class", statement.others)
-    say("What nobody can recompute:", style="bold")
+            yield from _bounds("Each kind of adversary, windows alone", statement.windows)
+        yield from _bounds("If the truth is not in the class", statement.others)
+    yield Line("What nobody can recompute:", bold=True)
     for assumption in statement.document()["assumptions"]:
-        say(f"  {assumption}")
+        yield Line(f"  {assumption}")
     for finding in statement.findings:
-        say(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", style="bold")
-    say(statement.summary, style="bold")
+        yield Line(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", bold=True)
+    yield Line(statement.summary, bold=True)
 
 
-def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:
+def _bounds(title: str, bounds: Sequence[Bound]) -> Iterator[Part]:
     rows = [(one.truth, f"no bound: {one.why}" if one.epsilon is None else f"{one.epsilon:.6g}") for one in bounds]
-    show_table(title, ("", "epsilon, at most"), rows)
+    yield Table(title, ("", "epsilon, at most"), rows)
 
 
-def tell_tested(as_json: bool, tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
-    """Print what was found of a device.
+def tested_device(tested: Sequence[Tested], problem: str, false_alarms: float) -> Result:
+    """Tests of a device's outputs, and a `problem` if it is not as the protocol has it.
 
-    Args:
-        as_json: for machines.
-        tested: its outputs.
-        problem: what was not as the protocol has it; empty if nothing was.
-        false_alarms: probability of an alarm without a fault.
+    `false_alarms` is the probability of an alarm without a fault.
     """
     tests = [{**one._asdict(), "alarms": [alarm._asdict() for alarm in one.alarms]} for one in tested]
     document = {"false_alarms": false_alarms, "problem": problem, "tests": tests}
-    answer(as_json, lambda: document, lambda: _show_tested(tested, problem, false_alarms))
+    wrong = problem or any(one.alarms for one in tested)
+    return Result(document, _tested(tested, problem, false_alarms), 1 if wrong else 0)
 
 
-def _show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
+def _tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> Iterator[Part]:
     if problem:
-        say(f"WRONG protocol: {problem}", style="bold")
+        yield Line(f"WRONG protocol: {problem}", bold=True)
         return
     rows = [
         (one.of, str(one.draws), f"{one.smallest:.2g}", "-" if one.longest is None else str(one.longest))
         for one in tested
     ]
-    show_table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
+    yield Table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
     alarms = [(one.of, alarm) for one in tested for alarm in one.alarms]
     for of, alarm in alarms[:_MOST_ALARMS]:
-        say(f"WRONG {alarm.test}: {of}: {alarm.about}", style="bold")
+        yield Line(f"WRONG {alarm.test}: {of}: {alarm.about}", bold=True)
     if len(alarms) > _MOST_ALARMS:
-        say(f"and {len(alarms) - _MOST_ALARMS} more")
-    say(
+        yield Line(f"and {len(alarms) - _MOST_ALARMS} more")
+    yield Line(
         f"A device without a fault is called wrong at most with probability {false_alarms:g}; one with an error of a "
         "probability as large as in the table is found with 99 %."
     )
     if not alarms:
-        say("Nothing is wrong that so many draws could show.", style="bold")
+        yield Line("Nothing is wrong that so many draws could show.", bold=True)
 
 
-def tell_stream(as_json: bool, audit: StreamAudit) -> None:
-    """Print what attackers reached, audience by audience, and on what was published."""
-    answer(as_json, lambda: _stream_document(audit), lambda: _show_stream(audit))
+def attacked_stream(audit: StreamAudit) -> Result:
+    """Success of attackers, audience by audience, and on what was published."""
+    return Result(_stream_document(audit), _stream(audit), 1 if audit.findings else 0)
 
 
 def _stream_document(audit: StreamAudit) -> dict[str, Any]:
@@ -195,7 +181,7 @@ def _stream_document(audit: StreamAudit) -> dict[str, Any]:
     }
 
 
-def _show_stream(audit: StreamAudit) -> None:
+def _stream(audit: StreamAudit) -> Iterator[Part]:
     rows = [
         (
             *(_about(one.audience, one.ticks), one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
@@ -205,28 +191,28 @@ def _show_stream(audit: StreamAudit) -> None:
         for one in audit.audiences
     ]
     titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
-    show_table("Epsilon of all that an audience may read", titles, rows)
-    say(
+    yield Table("Epsilon of all that an audience may read", titles, rows)
+    yield Line(
         "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
         "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
         "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
-    _show_stretch_trials(audit.stretches)
+    yield from _stretch_trials(audit.stretches)
     if audit.trials:
-        _show_trials(audit.trials)
+        yield from _trials(audit.trials)
     for one in audit.left:
-        say(f"NOTE not-attacked: {one}")
+        yield Line(f"NOTE not-attacked: {one}")
     for finding in audit.findings:
-        say(f"WRONG {finding.name}: {finding.about}", style="bold")
+        yield Line(f"WRONG {finding.name}: {finding.about}", bold=True)
     if not audit.findings:
-        say("No attacker refutes what is promised.", style="bold")
+        yield Line("No attacker refutes what is promised.", bold=True)
 
 
 def _about(audience: str, ticks: int) -> str:
     return audience if ticks == 1 else f"{audience}, {ticks} ticks"
 
 
-def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
+def _stretch_trials(trials: Sequence[StretchTrial]) -> Iterator[Part]:
     rows = [
         (
             *(_about(f"{one.source}: {one.released}", one.ticks), attack.secret),
@@ -239,10 +225,10 @@ def _show_stretch_trials(trials: Sequence[StretchTrial]) -> None:
     ]
     titles = ("asked of", "stretches", "right", "interval", "without", "ceiling", "epsilon at least", "odds", "allowed")
     if rows:
-        show_table("Stretches, to who knows all other days", ("released", *titles), rows)
+        yield Table("Stretches, to who knows all other days", ("released", *titles), rows)
     for one in trials:
         if one.why:
-            say(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.source}: {one.released}: {one.why}")
+            yield Line(f"NOTE not-attacked: stretches of {one.ticks} ticks, {one.source}: {one.released}: {one.why}")
 
 
 def _finite(epsilon: float) -> float | None:
@@ -253,9 +239,9 @@ def _shown(bound: float | None) -> str:
     return "-" if bound is None else f"{bound:.4g}"
 
 
-def tell_ledger_audit(as_json: bool, audit: LedgerAudit, name: str) -> None:
-    """Print what was found of a ledger of this name; in JSON, in nats."""
-    answer(as_json, lambda: _ledger_document(audit), lambda: _show_ledger_audit(audit, name))
+def audited_ledger(audit: LedgerAudit, name: str) -> Result:
+    """An audit of a ledger of this name; in JSON, in nats."""
+    return Result(_ledger_document(audit), _ledger(audit, name), 1 if audit.problems else 0)
 
 
 def _ledger_document(audit: LedgerAudit) -> dict[str, Any]:
@@ -272,7 +258,7 @@ def _flat(loss: StreamLoss | ReaderLoss, field: str, name: str) -> dict[str, Any
     return {**fields, name: epsilon, "adversary": adversary, "seconds": seconds}
 
 
-def _show_ledger_audit(audit: LedgerAudit, name: str) -> None:
+def _ledger(audit: LedgerAudit, name: str) -> Iterator[Part]:
     rows = [
         (
             *(f"{one.key.device}/{one.key.stream}", one.key.audience, _stretch(one.promise.seconds)),
@@ -282,7 +268,7 @@ def _show_ledger_audit(audit: LedgerAudit, name: str) -> None:
         for one in audit.streams
     ]
     bound = ("about any", "epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
-    show_table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
+    yield Table("The worst of every stream, by what was published", ("stream", "audience", *bound), rows)
     if audit.readers:
         told = [
             (
@@ -292,13 +278,13 @@ def _show_ledger_audit(audit: LedgerAudit, name: str) -> None:
             for one in audit.readers
         ]
         titles = ("reader", "stream", "audiences", "about any", "epsilon", "limit", "adversary")
-        show_table("What readers were told, by all their audiences", titles, told)
+        yield Table("What readers were told, by all their audiences", titles, told)
     for line in audit.believed:
-        say(f"NOTE believed: {line}")
+        yield Line(f"NOTE believed: {line}")
     for problem in audit.problems:
-        say(f"WRONG {problem}", style="bold")
+        yield Line(f"WRONG {problem}", bold=True)
     if not audit.problems:
-        say(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
+        yield Line(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no stretch above its promise.")
 
 
 def _stretch(seconds: int) -> str:

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Group
 from rich.live import Live
-from rich.text import Text
 
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.library.guarantee import stretch_documents, stretch_table
-from fugu_cli.view.terminal import answer, console, say, show_newest, show_table, table, warn, working
+from fugu.library.report import Line, Part, Result, Table, newest
+from fugu_cli.view.terminal import rendered, warn, working
 from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal, RolloutPlan, Stage
 from gateway.fleet.registry import Device, Registry
@@ -30,16 +29,16 @@ __all__ = [
     "content_document",
     "counted",
     "device_document",
+    "dry_run",
     "every",
     "moment_text",
     "read_document",
-    "show_content",
-    "show_devices",
-    "show_events",
-    "show_refusals",
+    "shown_content",
+    "shown_devices",
+    "shown_events",
+    "shown_refusals",
+    "shown_rollout",
     "standing",
-    "tell_dry_run",
-    "tell_rollout",
     "warn_of_rollouts",
     "watch",
 ]
@@ -121,8 +120,8 @@ def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
     }
 
 
-def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> None:
-    """Print devices, how many of them stand how, and whether a gateway runs here; `None` if that cannot be known."""
+def shown_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gateway: bool | None) -> Iterator[Part]:
+    """Devices, how many of them stand how, and whether a gateway runs here; `None` if that cannot be known."""
     rows = []
     for one in devices:
         refusal = refusals.get(one.name)
@@ -133,30 +132,32 @@ def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal], gatewa
         versions = ("-" if version is None else str(version) for version in (wanted, has))
         rows.append((one.name, " ".join(sorted(one.groups)), online, *versions, standing(one), said))
     columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
-    show_table("Devices", columns, rows)
+    yield Table("Devices", columns, rows)
     counts = Counter(standing(one) for one in devices)
     parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
-    say(f"{counted(len(devices))}: {', '.join(parts)}.")
+    yield Line(f"{counted(len(devices))}: {', '.join(parts)}.")
     if gateway is False:
-        say("No gateway runs with this registry here: nothing is sent to devices, and what they say is not heard.")
+        yield Line(
+            "No gateway runs with this registry here: nothing is sent to devices, and what they say is not heard."
+        )
 
 
-def show_events(events: Sequence[Event], most: int) -> None:
-    """Print the newest of the events."""
+def shown_events(events: Sequence[Event], most: int) -> Iterator[Part]:
+    """The newest of the events."""
     rows = [
         (str(one.number), moment_text(one.time_us), one.who, one.what, one.subject, _short(one.detail))
         for one in events
     ]
-    show_newest("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows, most)
+    return newest(Table("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows), most)
 
 
-def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
-    """Print the newest of the refusals."""
+def shown_refusals(refusals: Sequence[Refusal], most: int) -> Iterator[Part]:
+    """The newest of the refusals."""
     rows = [
         (str(one.number), moment_text(one.time_us), one.device, str(one.version), one.outcome, one.reason)
         for one in refusals
     ]
-    show_newest("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows, most)
+    return newest(Table("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows), most)
 
 
 def content_document(document: PolicyDocument, former: PolicyDocument | None) -> dict[str, Any]:
@@ -167,8 +168,8 @@ def content_document(document: PolicyDocument, former: PolicyDocument | None) ->
     return found
 
 
-def show_content(document: PolicyDocument, former: PolicyDocument | None) -> None:
-    """Print what a document says, and where the one before it says something else; warn of what is weaker."""
+def shown_content(document: PolicyDocument, former: PolicyDocument | None) -> Iterator[Part]:
+    """Content of a document, and where the one before it says something else."""
     after, before = contents(document), {} if former is None else contents(former)
     rows = []
     for name in dict.fromkeys((*after, *before)):
@@ -176,9 +177,7 @@ def show_content(document: PolicyDocument, former: PolicyDocument | None) -> Non
         same = after.get(name) == before.get(name)
         rows.append((name, new, "same" if same else f"{old} CHANGED" if before else ""))
     other = "no version before it is known" if former is None else f"version {former.version}"
-    show_table(f"What version {document.version} says", ("", "is to be", other), rows)
-    for line in [] if former is None else weaker(former, document):
-        warn(line)
+    yield Table(f"What version {document.version} says", ("", "is to be", other), rows)
 
 
 def _cut(name: str, value: str) -> str:
@@ -186,27 +185,19 @@ def _cut(name: str, value: str) -> str:
     return value if "discretiser" in name or len(value) <= _MOST_SHOWN else value[: _MOST_SHOWN - 3] + "..."
 
 
-def tell_dry_run(
-    as_json: bool,
+def dry_run(
     document: PolicyDocument,
     former: PolicyDocument | None,
     changes: Sequence[Change],
     plan: RolloutPlan | None = None,
     stages: tuple[tuple[str, ...], ...] = (),
-) -> None:
-    """Print what would change on devices that get a document, and of a rollout who would get it in which stage."""
-
-    def told() -> dict[str, Any]:
-        more = {} if plan is None else {"stages": stages}
-        return {**_changes_document(changes, document.version), **content_document(document, former), **more}
-
-    def show() -> None:
-        if plan is not None:
-            _show_plan(plan, stages)
-        show_content(document, former)
-        _show_changes(changes, document.version)
-
-    answer(as_json, told, show)
+) -> Result:
+    """Changes on devices that get a document, and of a rollout who would get it in which stage."""
+    more = {} if plan is None else {"stages": stages}
+    found = {**_changes_document(changes, document.version), **content_document(document, former), **more}
+    report = [*shown_content(document, former), *_show_changes(changes, document.version)]
+    report = report if plan is None else [*_show_plan(plan, stages), *report]
+    return Result(found, report, warnings=() if former is None else weaker(former, document))
 
 
 def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
@@ -235,25 +226,25 @@ def _changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]
     }
 
 
-def _show_changes(changes: Sequence[Change], version: int) -> None:
+def _show_changes(changes: Sequence[Change], version: int) -> Iterator[Part]:
     for change in changes:
         if change.former is not None and change.former >= version:
-            say(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
+            yield Line(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
             continue
         old = "nothing" if change.former is None else f"version {change.former}"
         title = f"{_named(change.devices)}: from {old} to version {version}"
         columns = ("stream", "epsilon before", "after", "worth before", "after", "")
-        show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
+        yield Table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
         if told := [(one.stream, each) for one in change.streams if one.after for each in one.after.stretches]:
-            show_table(*stretch_table([each for _, each in told], streams=[stream for stream, _ in told]))
+            yield Table(*stretch_table([each for _, each in told], streams=[stream for stream, _ in told]))
         for one in change.streams:
             for condition in one.after.conditions if one.after else ():
-                say(f"{one.stream}: {condition}.")
+                yield Line(f"{one.stream}: {condition}.")
             if one.open_profile:
-                say(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
+                yield Line(f"{one.stream}: an open profile of {one.open_profile:g} days ends without a release.")
         if change.unknown:
-            say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
-    say(
+            yield Line(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
+    yield Line(
         "Worth: the share of ticks whose state the gateway's estimate finds, for a typical chain; for measured streams "
         "the error of a released point (root mean square), and epsilon is that of each point."
     )
@@ -309,12 +300,11 @@ def _short(text: str) -> str:
 
 
 _COLUMNS = ("stage", "goes on at", "gate", "devices", "unoffered", *("pending", "accepted", "refused", "failed"))
-_STYLES = {"running": "bold", "waiting": "bold yellow", "stopped": "bold red", "completed": "bold green"}
 
 
-def tell_rollout(as_json: bool, registry: Registry, number: int) -> None:
-    """Print a rollout; in JSON times are microseconds of Unix time."""
-    answer(as_json, lambda: _rollout_document(registry, number), lambda: console().print(_rendered(registry, number)))
+def shown_rollout(registry: Registry, number: int) -> Result:
+    """A rollout; in JSON times are microseconds of Unix time."""
+    return Result(_rollout_document(registry, number), _rollout(registry, number))
 
 
 def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
@@ -345,12 +335,14 @@ def _rollout_document(registry: Registry, number: int) -> dict[str, Any]:
     }
 
 
-def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> None:
-    rows = table(f"Rollout of version {plan.version}, as it would be", ("stage", "goes on at", "gate", "devices", ""))
+def _show_plan(plan: RolloutPlan, stages: tuple[tuple[str, ...], ...]) -> Iterator[Part]:
+    rows = []
     for i, (stage, names) in enumerate(zip(plan.stages, stages, strict=True)):
         first = " ".join(names[:6]) + (" ..." if len(names) > 6 else "")
-        rows.add_row(*_stage(i, stage), str(len(names)), first)
-    console().print(rows, _plan(plan))
+        rows.append((*_stage(i, stage), str(len(names)), first))
+    title = f"Rollout of version {plan.version}, as it would be"
+    yield Table(title, ("stage", "goes on at", "gate", "devices", ""), rows)
+    yield _plan(plan)
 
 
 def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time.sleep) -> str:
@@ -369,31 +361,28 @@ def watch(registry: Registry, number: int, sleep: Callable[[float], None] = time
             if found.state.phase not in ACTIVE:
                 return found.state.phase
             sleep(_LOOK_SECONDS)
-    with Live(_rendered(registry, number), auto_refresh=False) as live:
+    with Live(rendered(_rollout(registry, number)), auto_refresh=False) as live:
         while (phase := rollouts.show(number).state.phase) in ACTIVE:
             sleep(_LOOK_SECONDS)
-            live.update(_rendered(registry, number), refresh=True)
-        live.update(_rendered(registry, number), refresh=True)
+            live.update(rendered(_rollout(registry, number)), refresh=True)
+        live.update(rendered(_rollout(registry, number)), refresh=True)
     return phase
 
 
-def _rendered(registry: Registry, number: int) -> Group:
+def _rollout(registry: Registry, number: int) -> Iterator[Part]:
     found = Rollouts(registry).show(number)
     plan, state = found.plan, found.state
-    rows = table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"))
+    rows = []
     for i, stage in enumerate(plan.stages):
         count = found.tallies[i] if i < len(found.tallies) else StageCounts()
         numbers = (count.size, count.unoffered, count.pending, count.accepted, count.refused, count.failed)
-        now = state.phase in ACTIVE and i == state.stage
-        rows.add_row(
-            *_stage(i, stage), *map(str, (*numbers, count.silent, count.absent)), style="bold" if now else None
-        )
+        rows.append((*_stage(i, stage), *map(str, (*numbers, count.silent, count.absent))))
+    yield Table(f"Rollout {number} of version {plan.version}", (*_COLUMNS, "silent", "absent"), rows)
     ended = "" if found.ended_us is None else f" at {moment_text(found.ended_us)} UTC"
-    cause = f": {state.cause}" if state.cause else ""
-    lines = [_plan(plan), Text(f"{state.phase}{ended}{cause}", style=_STYLES.get(state.phase, ""))]
+    yield _plan(plan)
+    yield Line(f"{state.phase}{ended}{f': {state.cause}' if state.cause else ''}", bold=True)
     if state.phase in ("stopped", "aborted"):
-        lines += [Text(_way_back(former, len(names))) for former, names in state.way_back().items()]
-    return Group(rows, *lines)
+        yield from (Line(_way_back(former, len(names))) for former, names in state.way_back().items())
 
 
 def _way_back(former: int | None, count: int) -> str:
@@ -403,9 +392,9 @@ def _way_back(former: int | None, count: int) -> str:
     return f"{devices} had version {former}: the way back is 'fugu fleet sign --restores {former}', then push"
 
 
-def _plan(plan: RolloutPlan) -> Text:
+def _plan(plan: RolloutPlan) -> Line:
     seed = f", seed {plan.seed}" if plan.seed else ""
-    return Text(
+    return Line(
         f"Stops at {100 * float(plan.error):g} % errors; {plan.pace} devices a minute; "
         f"{plan.patience_seconds} s to answer{seed}."
     )

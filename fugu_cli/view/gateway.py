@@ -6,15 +6,15 @@ Releases, and the ledger of them, as JSON or as tables.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
+from fugu.library.report import Line, Part, Result, Table, newest
 from fugu_cli.view.fleet import counted, moment_text
-from fugu_cli.view.terminal import answer, say, show_newest, show_table, warn
 from gateway.releases.entries import Account, Entry, nats, standing_problem
 from gateway.releases.ledger import no_release_before
 
@@ -23,47 +23,43 @@ if TYPE_CHECKING:
     from gateway.estimates.history import Row
     from gateway.releases.ledger import Ledger
 
-__all__ = [
-    "show_status",
-    "tell_history",
-    "tell_learned",
-    "tell_ledger",
-    "tell_releases",
-]
+__all__ = ["learned_chains", "show_status", "shown_ledger", "shown_releases", "tell_history"]
 
 _MOST_DEVICES = 30
 
 
-def show_status(found: Mapping[str, Any]) -> None:
-    """Print what a gateway has answered: its alarms first, then the devices that are furthest behind."""
+def show_status(found: Mapping[str, Any]) -> Iterator[Part]:
+    """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
     away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
     link = "connected to the broker" if found["connected"] else away
     shards = f" (shards {found['shard']} alone)" if "shard" in found else ""
-    say(f"gateway of fleet {found['fleet']}{shards}: up for {_span(found['uptime_seconds'])}, {link}")
-    say(
+    yield Line(f"gateway of fleet {found['fleet']}{shards}: up for {_span(found['uptime_seconds'])}, {link}")
+    yield Line(
         f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
         f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
     )
     if found.get("shards", {}).get("missing"):
-        say(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
+        yield Line(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
     if found["alarms"]:
         for alarm in found["alarms"]:
             name, detail = f" {alarm['name']}" * bool(alarm["name"]), f" ({alarm['detail']})" * bool(alarm["detail"])
             since = datetime.fromtimestamp(alarm["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            say(f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", "bold red")
+            yield Line(
+                f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", bold=True
+            )
     else:
-        say("no alarms")
+        yield Line("no alarms")
     devices = sorted(found["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
     rows = [
         (name, _span(one["seconds_since_frame"]), _span(one["seconds_behind"])) for name, one in devices[:_MOST_DEVICES]
     ]
-    show_table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
+    yield Table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
     if len(devices) > _MOST_DEVICES:
-        say(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
+        yield Line(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
     if found["next_releases"]:
         following = found["next_releases"].items()
-        show_table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
-    show_table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
+        yield Table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
+    yield Table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
 
 
 def _age(seconds: float | None) -> float:
@@ -101,13 +97,13 @@ def _numbers(values: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in values)
 
 
-def tell_learned(as_json: bool, model: LearnedModel) -> None:
-    """Print a learned class: its chain, and what makes it wide."""
-    answer(as_json, model.to_json, lambda: _show_learned(model))
+def learned_chains(model: LearnedModel) -> Result:
+    """A learned class: its chain, and what makes it wide."""
+    code, warnings = (0, ()) if model.refused is None else (1, (f"no class: {model.refused}",))
+    return Result(model.to_json(), _learned(model), code, warnings)
 
 
-def _show_learned(model: LearnedModel) -> None:
-
+def _learned(model: LearnedModel) -> Iterator[Part]:
     labels, k = model.discretiser.states, range(model.states)
     rows = [
         (
@@ -119,38 +115,28 @@ def _show_learned(model: LearnedModel) -> None:
         for y in k
         if x != y
     ]
-    say(f"Learned from {model.words}.")
-    show_table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
+    yield Line(f"Learned from {model.words}.")
+    yield Table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [
         (f"{one.ticks}", f"{one.stretches}", f"{one.odds_ratio:.4g}", f"{one.p_value:.2g}") for one in model.scales
     ]
     columns = ("ticks", "stretches", "odds ratio of all but 2 %", "p if the chain does not change")
-    show_table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scales)
-    if model.refused is not None:
-        warn(f"no class: {model.refused}")
+    yield Table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scales)
 
 
 _SHOWN = 20
 
 
-def tell_ledger(as_json: bool, ledger: Ledger) -> None:
-    """Print what is allowed, spent and left, and the newest of the releases.
+def shown_ledger(ledger: Ledger) -> Result:
+    """Nats that are allowed, spent and left, and the newest of the releases.
 
     In JSON all of them, in nats, with what each charges to each device, and by how much the device's ticks are ahead.
     """
     accounts, entries, not_before = ledger.accounts(), ledger.entries(), ledger.not_before_us
-
-    def document() -> dict[str, Any]:
-        told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
-        limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
-        return {"accounts": list(map(_account_document, accounts)), "entries": told, **limit}
-
-    def show() -> None:
-        _show_ledger(accounts, entries)
-        if not_before:
-            say(f"{no_release_before(not_before)}.")
-
-    answer(as_json, document, show)
+    told = [_entry_document(one, ledger.charges(one.number), ledger.shifts(one.number)) for one in entries]
+    limit = {"not_before": instant_text(instant(not_before))} if not_before else {}
+    report = [*_show_ledger(accounts, entries), *([Line(f"{no_release_before(not_before)}.")] if not_before else ())]
+    return Result({"accounts": list(map(_account_document, accounts)), "entries": told, **limit}, report)
 
 
 def _account_document(account: Account) -> dict[str, Any]:
@@ -175,30 +161,29 @@ def _entry_document(entry: Entry, charges: dict[str, int], shifts: dict[str, int
     return {**fields, "charges": {device: nats(charge) for device, charge in charges.items()}, "shifts": shifts}
 
 
-def _show_ledger(accounts: list[Account], entries: list[Entry]) -> None:
+def _show_ledger(accounts: list[Account], entries: list[Entry]) -> Iterator[Part]:
     rows = []
     for one in accounts:
         ticks = f"{one.first}..{one.last}" if one.runs else "none"
         amounts = (f"{nats(units):.6g}" for units in (one.allowance, one.base, one.spent, one.remaining))
         rows.append((f"{one.key.device}/{one.key.stream}", one.key.audience, one.mechanism, *amounts, ticks))
     columns = ("stream", "audience", "mechanism", "allowance", "standing", "most spent", "remaining", "ticks charged")
-    show_table("Nats per tick, by stream and audience", columns, rows)
+    yield Table("Nats per tick, by stream and audience", columns, rows)
     for name, audience in sorted({(one.together, one.key.audience) for one in accounts if one.together}):
         most = max(one.spent_together for one in accounts if (one.together, one.key.audience) == (name, audience))
-        say(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
+        yield Line(f"{name} move together: charges add up, {nats(most):.6g} to a tick at most, audience {audience}.")
     for one in accounts:
         if problem := standing_problem(one.key, one.allowance, one.base):
-            say(f"{problem}.")
+            yield Line(f"{problem}.")
     conditions = {frame.condition for entry in entries if (frame := _frame(entry)) is not None}
     for condition in sorted(conditions - {""}):
-        say(f"The amounts hold under a condition: {condition}.")
+        yield Line(f"The amounts hold under a condition: {condition}.")
     made = [
         (str(e.number), e.name, e.audience, f"{e.first}..{e.last}", e.scale, e.state, moment_text(e.time_us))
         for e in entries
     ]
-    show_newest(
-        "Releases", ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)"), made, _SHOWN, " releases"
-    )
+    heads = ("entry", "name", "audience", "ticks", "scale", "state", "made (UTC)")
+    yield from newest(Table("Releases", heads, made), _SHOWN, " releases")
 
 
 def _frame(entry: Entry) -> ReleaseFrame | None:
@@ -208,24 +193,20 @@ def _frame(entry: Entry) -> ReleaseFrame | None:
         return None
 
 
-def tell_releases(as_json: bool, frames: Sequence[ReleaseFrame]) -> None:
-    """Print releases."""
-    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: _show_releases(frames))
-
-
-def _show_releases(frames: Sequence[ReleaseFrame]) -> None:
+def shown_releases(frames: Sequence[ReleaseFrame]) -> Iterator[Part]:
+    """Tables of releases."""
     for frame in frames:
         percent = f"{frame.confidence * 100:g} %"
         labels = frame.asked.labels(frame.states)
         columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
         title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
         rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]
-        show_table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
+        yield Table(title, ("", "estimate", "standard error", f"{percent} from", "to"), rows)
         about = "a tick" if frame.stretch_ticks == 1 else f"any {frame.stretch_ticks} ticks in a row"
-        say(
+        yield Line(
             f"Ledger entry {frame.entry}: noise of scale {frame.scale} by {frame.mechanism}, {frame.charge:.6g} nats "
             f"charged to each tick. Audience {frame.audience} has epsilon {frame.epsilon:g} about {about} "
             f"({frame.adversary} adversary)."
         )
         if frame.condition:
-            say(f"{frame.condition[0].upper()}{frame.condition[1:]}.")
+            yield Line(f"{frame.condition[0].upper()}{frame.condition[1:]}.")

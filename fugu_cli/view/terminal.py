@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from fugu.contract.errors import printable
-from fugu.library.report import Report, Table
+from fugu.host.terminal import print_lines
+from fugu.library.report import Report, Result, Table
 
 __all__ = [
-    "answer",
     "console",
+    "rendered",
     "say",
     "say_waiting",
-    "show_newest",
+    "show",
     "show_report",
     "show_table",
     "table",
@@ -87,31 +88,40 @@ def say(text: str, style: str = "") -> None:
     console().print(Text("\n".join(map(printable, text.split("\n"))), style=style))
 
 
+def rendered(report: Report) -> Group:
+    """Lines and tables in one piece, which a terminal can show again and again."""
+    pieces: list[RichTable | Text] = []
+    for part in report:
+        if isinstance(part, Table):
+            pieces.append(table(part.title, part.columns))
+            for row in part.rows:
+                pieces[-1].add_row(*map(Text, map(printable, row)))  # type: ignore[union-attr]
+        else:
+            pieces.append(Text(printable(part.text), style="bold" if part.bold else ""))
+    return Group(*pieces)
+
+
 def show_report(report: Report) -> None:
     """Print lines and tables."""
     for part in report:
         if isinstance(part, Table):
             show_table(*part)
         else:
-            say(part.text, style="bold" if part.bold else "")
+            say(part.text, style="bold") if part.bold else print_lines("\n".join(map(printable, part.text.split("\n"))))
 
 
-def answer(
-    as_json: bool, document: Callable[[], object], show: Callable[[], None], *, indent: int | None = None
-) -> None:
-    """Print what was found: one object for machines (or its text), or what `show` prints for people."""
+def show(result: Result, *, as_json: bool = False) -> int:
+    """Print a result and its warnings; returns the exit code, or raises the error that the result ends in."""
     if as_json:
-        told = document()
-        print(told.rstrip("\n") if isinstance(told, str) else json.dumps(told, indent=indent))
+        text = result.document
+        print(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2))
     else:
-        show()
-
-
-def show_newest(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], most: int, what: str = "") -> None:
-    """Print the end of a long table, and how much of it that is."""
-    show_table(title, columns, rows[-most:])
-    if len(rows) > most:
-        say(f"The newest {most} of {len(rows)}{what}; --json shows all.")
+        show_report(result.report)
+    for warning in result.warnings:
+        warn(warning)
+    if result.error is not None:
+        raise result.error
+    return result.code
 
 
 def warn(text: str) -> None:

@@ -27,7 +27,7 @@ from fugu.contract.windows import Window
 from fugu.planning.attacked import Release, attack_published_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
-from fugu_cli.view.audit import tell_stream
+from fugu_cli.view.audit import attacked_stream
 from gateway.audit.access import Audience, planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences
 from gateway.audit.ledger import _stream_loss
@@ -141,7 +141,7 @@ def test_attackers_of_stretches_stay_within_a_true_promise_and_are_told(capsys: 
     assert {one.secret for one in trial.attacks} <= set(SECRETS)
     assert trial.ticks == 10
     assert all(one.scored >= 200 and 1 < one.furthest <= math.exp(trial.epsilon) for one in trial.attacks)
-    tell_stream(False, audit)
+    print(attacked_stream(audit))
     assert "Stretches, to who knows all other days" in capsys.readouterr().out
 
 

@@ -8,11 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import complete, lattice
+from fugu.places.graphs import complete, edge_list, lattice
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import noise_error
 from fugu.places.protection import degree_of_protection, exposed, protect
-from fugu_cli.view.measure_plan import _edge_list as edge_list
 from papers.errata_dphmm import QUERIES, QUERY_GRAPH, greedy_area, least_area
 from papers.graphs import explicit, one_step
 from papers.neighbour_noise import l1_sensitivity, laplace_error

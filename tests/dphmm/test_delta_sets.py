@@ -9,12 +9,11 @@ import pytest
 
 from fugu.chains.arrays import Bools, Ints
 from fugu.contract.measurement import RATIO_BITS
-from fugu.places.graphs import GraphError, complete, delta_set, lattice, restrict, surrogates
+from fugu.places.graphs import GraphError, complete, delta_set, edge_list, lattice, restrict, surrogates
 from fugu.places.hull import difference_hull, graph_hull
 from fugu.places.noise import floor_exp
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
 from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
-from fugu_cli.view.measure_plan import _edge_list as edge_list
 from papers.graphs import explicit
 from papers.walks import schedule
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states

@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.places.graphs import GraphError, complete, lattice, restrict
-from fugu_cli.view.measure_plan import _edge_list as edge_list
+from fugu.places.graphs import GraphError, complete, edge_list, lattice, restrict
 from papers.graphs import explicit, one_step, within_radius
 from tests.support.dphmm_cases import GOLDEN, GRAPH, grid, states
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fugu.library.measure_words import _notes as measure_notes
 from fugu.places.tables import noise_loss
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec, read_spec
-from fugu_cli.view.measure_plan import _notes as measure_notes
 
 ROOMS = ["kitchen", "bath", "hall", "office", "bed"]
 PLACES = [[0, 0], [4, 0], [2, 2], [0, 4], [4, 4]]

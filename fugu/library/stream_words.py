@@ -1,9 +1,9 @@
-"""Plans of streams and windows as JSON, or as tables and sentences."""
+"""Plans of streams and windows as results: JSON, and tables and sentences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -18,6 +18,7 @@ from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
 from fugu.library.guarantee import change_words, promise_document, promise_words, stretch_documents, stretch_table
+from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.answers import WindowError, error_of, window_error
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.planner import Option, Refusal, StreamPlan
@@ -26,9 +27,8 @@ from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
 from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
-from fugu_cli.view.terminal import answer, say, show_table
 
-__all__ = ["tell_joint", "tell_noise", "tell_plan", "tell_streams", "tell_together"]
+__all__ = ["compared_noise", "lost_by_releases", "planned_stream", "planned_streams", "planned_windows"]
 
 
 _FEW_BITS = 0.01
@@ -39,14 +39,13 @@ _SEGMENTS = (
 )
 
 
-def tell_plan(as_json: bool, plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
-    """Print a plan.
+def planned_stream(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Result:
+    """A plan of a stream.
 
     In JSON rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked
     what was asked for. Information per hour is null, and bits_per_tick still given, if a tick's length is not known.
     """
-    told = plan, source, discretiser
-    answer(as_json, lambda: _plan_document(*told), lambda: _show_plan(*told), indent=2)
+    return Result(_plan_document(plan, source, discretiser), _plan_report(plan, source, discretiser))
 
 
 def _plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
@@ -95,28 +94,28 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     }
 
 
-def _show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
+def _plan_report(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> Iterator[Part]:
     request, chosen = plan.request, plan.chosen
-    say(promise_words(request.epsilon, request.protect, chosen.stretches), style="bold")
+    yield Line(promise_words(request.epsilon, request.protect, chosen.stretches), bold=True)
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
     unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
-        say(note)
-    say(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
+        yield Line(note)
+    yield Line(f"Chains: {chosen.chains.label}; one reading every {_length(plan, chosen.every)}")
     if between := _between(plan):
-        say(between)
-    say(protected_sentence(discretiser))
-    show_table("The stream", ("", ""), _facts(plan))
-    show_table(*stretch_table(chosen.stretches, discretiser=discretiser))
+        yield Line(between)
+    yield Line(protected_sentence(discretiser))
+    yield Table("The stream", ("", ""), _facts(plan))
+    yield Table(*stretch_table(chosen.stretches, discretiser=discretiser))
     period = request.period_seconds and chosen.every * request.period_seconds
-    say(change_words(chosen.chains, request.epsilon, period))
-    show_table(
+    yield Line(change_words(chosen.chains, request.epsilon, period))
+    yield Table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
         ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
         [_period_row(plan, option) for option in plan.periods],
     )
     for sentence in _advice(plan):
-        say(sentence, style="bold")
+        yield Line(sentence, bold=True)
 
 
 def _between(plan: StreamPlan) -> str:
@@ -216,68 +215,55 @@ _TWO_DIGITS = Context(prec=2, rounding=ROUND_CEILING)
 _UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"))
 
 
-def tell_noise(
-    as_json: bool,
+def compared_noise(
     request: WindowRequest,
     notes: Sequence[str],
     found: Sequence[PlannedNoise],
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None = None,
-) -> None:
-    """Print the noise of mechanisms.
-
-    Args:
-        as_json: for machines.
-        request: what was planned.
-        notes: how the class of chains came about.
-        found: noise to show.
-        best: the one whose stretches are shown.
-        refused: why others cannot be had; none if only one was asked for.
-    """
-
-    def document() -> dict[str, Any]:
-        every = [_noise_document(request, each) for each in found]
-        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
-        return {**_noise_document(request, best), "notes": notes, **compared}
-
-    answer(as_json, document, lambda: _show_noise(request, notes, found, best, refused), indent=2)
+) -> Result:
+    """The noise of mechanisms, the best with its stretches; `refused` says why others cannot be had, if compared."""
+    every = [_noise_document(request, each) for each in found]
+    compared = {} if refused is None else {"mechanisms": every, "refused": refused}
+    document = {**_noise_document(request, best), "notes": notes, **compared}
+    return Result(document, _noise_report(request, notes, found, best, refused))
 
 
-def _show_noise(
+def _noise_report(
     request: WindowRequest,
     notes: Sequence[str],
     found: Sequence[PlannedNoise],
     best: PlannedNoise,
     refused: Mapping[Mechanism, str] | None,
-) -> None:
-    say(promise_words(request.epsilon, 0, best.planned.stretches), style="bold")
+) -> Iterator[Part]:
+    yield Line(promise_words(request.epsilon, 0, best.planned.stretches), bold=True)
     for note in notes:
-        say(note)
+        yield Line(note)
     span = "windows without end" if request.length is None else f"one window of {request.length} ticks"
     if request.segments is not None:
         span += f", independent segments of at most {request.segments} ticks"
     title = f"Noise for a {request.query} at epsilon {request.epsilon:g}, {request.adversary} adversary, {span}"
-    show_table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
+    yield Table(title, _COLUMNS, [_row(each, least=refused is not None and each is best) for each in found])
     for other, why in (refused or {}).items():
-        say(f"{other}: {why}", style="dim")
+        yield Line(f"{other}: {why}")
     error = _error(request, best)
     share = "" if request.length is None else f", {_percent(error.share_95)} of the window"
-    say(
+    yield Line(
         f"with the noise of {best.noise.mechanism} a number is off by {error.count_mean:.3g} on average, and "
         f"by at most {error.count_95}{share}, 95 % of the time."
     )
-    show_table(*stretch_table(best.planned.stretches, f" ({best.noise.mechanism})"))
-    say(
+    yield Table(*stretch_table(best.planned.stretches, f" ({best.noise.mechanism})"))
+    yield Line(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
         "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
         "tick may be."
     )
     if request.segments is not None:
-        say(_SEGMENTS)
+        yield Line(_SEGMENTS)
     elif request.length is not None:
-        say("without --length chain and quilts compose, and a device's policy takes their scale.")
+        yield Line("without --length chain and quilts compose, and a device's policy takes their scale.")
     elif best.planned.device is None:
-        say("no policy can declare these chains with their start: a device cannot check this noise.")
+        yield Line("no policy can declare these chains with their start: a device cannot check this noise.")
 
 
 def _row(each: PlannedNoise, *, least: bool = False) -> tuple[str, ...]:
@@ -320,54 +306,42 @@ def _noise_document(request: WindowRequest, each: PlannedNoise) -> dict[str, Any
     }
 
 
-def tell_joint(
-    as_json: bool,
-    plan: JointPlan,
-    protect: int,
-    period: float | None,
-    notes: Sequence[str],
-    discretiser: Discretiser | None,
-) -> None:
-    """Print the windows of a policy, with the errors of their answers.
-
-    Args:
-        as_json: for machines.
-        plan: what was planned.
-        protect: seconds of the stretch that epsilon is about, 0 for a tick.
-        period: seconds from tick to tick, or none if that is not known.
-        notes: how the class of chains came about.
-        discretiser: what makes the states, if that is known.
-    """
-    told = plan, protect, period, notes, discretiser
-    answer(as_json, lambda: _joint_document(*told), lambda: _show_joint(*told), indent=2)
-
-
-def _show_joint(
+def planned_windows(
     plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
-) -> None:
-    say(promise_words(plan.guarantee.epsilon, protect, _stretches(plan, period)), style="bold")
+) -> Result:
+    """The windows of a policy, with the errors of their answers; `protect` and `period` are seconds."""
+    told = plan, protect, period, notes, discretiser
+    return Result(_joint_document(*told), _joint_report(*told))
+
+
+def _joint_report(
+    plan: JointPlan, protect: int, period: float | None, notes: Sequence[str], discretiser: Discretiser | None
+) -> Iterator[Part]:
+    yield Line(promise_words(plan.guarantee.epsilon, protect, _stretches(plan, period)), bold=True)
     for note in notes:
-        say(note)
-    say(protected_sentence(discretiser))
+        yield Line(note)
+    yield Line(protected_sentence(discretiser))
     what = "windows" if plan.table is None else "windows and symbols"
     title = f"{what} at epsilon {plan.guarantee.epsilon:g} together, {plan.guarantee.adversary} adversary"
     title += f", {plan.start} start"
     rows = [_window_row(window, error_of(window, _microseconds(period))) for window in plan.windows]
-    show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
+    yield Table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
     for window in plan.windows:
-        say(_answer(window, period))
+        yield Line(_answer(window, period))
     if (mechanism := plan.windows[0].mechanism) != "chain":
-        say(
+        yield Line(
             f"planned by {mechanism}, which is for single ticks; the chain accountant, and so the device, finds "
             f"epsilon {plan.loss.epsilon:.6g}"
         )
     if plan.table is not None:
         unchanged = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
-        say(f"a symbol every tick is the true state with probability {unchanged}, by state")
+        yield Line(f"a symbol every tick is the true state with probability {unchanged}, by state")
         if plan.windows_loss is not None:
-            say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick")
-    show_table(*stretch_table(_stretches(plan, period), discretiser=discretiser))
-    say(change_words(plan.chains, plan.guarantee.epsilon, period))
+            yield Line(
+                f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g} of a tick"
+            )
+    yield Table(*stretch_table(_stretches(plan, period), discretiser=discretiser))
+    yield Line(change_words(plan.chains, plan.guarantee.epsilon, period))
 
 
 def _joint_document(
@@ -439,26 +413,28 @@ def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
     return told.rows(period_us, plan.guarantee.epsilon)
 
 
-def tell_streams(as_json: bool, plan: StreamsPlan) -> None:
-    """Print a plan; in JSON `apart` is null if it is not known, and "infinite" without a bound."""
-    answer(as_json, lambda: _streams_document(plan), lambda: _show_streams(plan), indent=2)
+def planned_streams(plan: StreamsPlan) -> Result:
+    """A plan of streams; in JSON `apart` is null if it is not known, and "infinite" without a bound."""
+    return Result(_streams_document(plan), _streams_report(plan))
 
 
-def _show_streams(plan: StreamsPlan) -> None:
+def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
-    say(promise_words(request.epsilon, request.protect, _of_streams(plan)), style="bold")
+    yield Line(promise_words(request.epsilon, request.protect, _of_streams(plan)), bold=True)
     what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
     if chains.odds_ratio is None:
-        say(f"Class: the fitted chain of {what}, taken as it is.")
+        yield Line(f"Class: the fitted chain of {what}, taken as it is.")
     else:
-        say(f"Class: {what}, steps of odds ratios up to {chains.odds_ratio:.4g}, which may change from tick to tick.")
+        yield Line(
+            f"Class: {what}, steps of odds ratios up to {chains.odds_ratio:.4g}, which may change from tick to tick."
+        )
     for one in request.model.streams:
-        say(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
+        yield Line(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
     together = "" if len(plan.streams) == 1 else ", all streams together"
     achieved = f"epsilon achieved: {lost:.10f} of {request.epsilon:g}"
-    say(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
+    yield Line(f"{achieved} ({request.adversary}; {plan.loss.bound}){together}")
     if symbols := [(one, one.utility) for one in plan.streams if one.utility is not None]:
-        show_table(
+        yield Table(
             "Symbols, one every tick",
             ("stream", "tells of a tick", "wrong symbol", "estimate right", "a guess", "bits/reading"),
             [
@@ -471,7 +447,7 @@ def _show_streams(plan: StreamsPlan) -> None:
             ],
         )
     if plan.request.windows:
-        show_table(
+        yield Table(
             "Windows",
             ("stream", "window", "ticks", "scale", "off by (mean)", "off by (95 %)", "share (mean)"),
             [
@@ -487,14 +463,14 @@ def _show_streams(plan: StreamsPlan) -> None:
     if plan.apart is not None:
         rates = ", ".join(f"{one.name} {one.alone:.4g}" for one in plan.streams)
         said = "without any bound" if math.isinf(plan.apart) else f"{plan.apart:.4g}"
-        say(
+        yield Line(
             f"Planned one by one for epsilon {request.epsilon:g} each, they would tell {rates} nats of a tick, and "
             f"lose {said} together.",
-            style="bold",
+            bold=True,
         )
     found = (stream_discretiser(one) for one in request.model.streams)
-    show_table(*stretch_table(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None)))
-    say(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
+    yield Table(*stretch_table(_of_streams(plan), discretiser=next((one for one in found if one.remembers), None)))
+    yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
 def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
@@ -529,22 +505,13 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
     }
 
 
-def tell_together(
-    as_json: bool, releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
-) -> None:
-    """Print what releases lose together, for some starts; `notes` say how the class came about."""
-
-    def document() -> dict[str, Any]:
-        made, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
-        return {"releases": made, "start": start, "bounds": bounds, "notes": notes}
-
-    def show() -> None:
-        for note in notes:
-            say(note)
-        count = len(releases)
-        title = f"What {count} release{'s' * (count > 1)} lose about a tick together, {start} start"
-        cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
-        show_table(title, ("bound", "epsilon", "why"), cells)
-        say("each row is a bound for every tick, against the ignorant adversary where no other is named.")
-
-    answer(as_json, document, show, indent=2)
+def lost_by_releases(
+    releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
+) -> Result:
+    """Loss of several releases together, for some starts; `notes` say how the class came about."""
+    made, bounds = [asdict(release) for release in releases], [row._asdict() for row in rows]
+    title = f"What {len(releases)} release{'s' * (len(releases) > 1)} lose about a tick together, {start} start"
+    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
+    about = "each row is a bound for every tick, against the ignorant adversary where no other is named."
+    report: list[Part] = [*map(Line, notes), Table(title, ("bound", "epsilon", "why"), cells), Line(about)]
+    return Result({"releases": made, "start": start, "bounds": bounds, "notes": notes}, report)

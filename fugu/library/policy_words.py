@@ -1,9 +1,9 @@
-"""A policy that was checked, as JSON or as lines of text."""
+"""A policy that was checked, as a result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fugu.contract.chains import ChainClass, JointChains
@@ -18,29 +18,25 @@ from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.verdicts import privacy_of
 from fugu.contract.windows import Window
-from fugu.host.terminal import print_lines
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
-from fugu_cli.view.terminal import answer
+from fugu.library.report import NOTHING, Line, Part, Result
 
 if TYPE_CHECKING:
+    from fugu.library.checks import Check
     from fugu.planning.answers import WindowError
     from fugu.planning.true_class import RecordedClass
 
-__all__ = ["missing_sentence", "tell_measure_policy", "tell_policy"]
+__all__ = ["checked_policy", "missing_sentence"]
 
 
-def tell_policy(as_json: bool, policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
-    """Print what a policy claims, and what was derived.
-
-    Args:
-        as_json: for machines.
-        policy: of symbols or windows, or both.
-        loss: of all of it.
-        alone: of the windows alone, if there are any beside symbols.
-        recorded: of a recording that was held against the policy's class.
-    """
-    told = policy, loss, alone, recorded
-    answer(as_json, lambda: _policy_document(*told), lambda: _show_policy(*told))
+def checked_policy(check: Check) -> Result:
+    """A policy that was checked; exit code 3 if a recording is not in its class."""
+    if not isinstance(policy := check.policy, Policy):
+        document, report = _measure_document(policy, check.stretches), _measure_report(policy, check)
+        return Result(document, [*report])
+    told = policy, check.loss, check.windows, check.recorded
+    code = 0 if check.recorded is None or check.recorded.inside else NOTHING
+    return Result(_policy_document(*told), _policy_report(*told), code)
 
 
 def _policy_document(
@@ -115,47 +111,37 @@ def _error(window: Window, policy: Policy) -> WindowError:
     return error_of(window, policy.clock.period_us)
 
 
-def _show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
+def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> Iterator[Part]:
     if recorded is not None:
-        print_lines(_recorded(recorded))
+        yield Line(_recorded(recorded))
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
-    print_lines(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
-    print_lines(f"  {policy.privacy}")
-    print_lines(f"  {protected_sentence(policy.discretiser)}")
+    yield Line(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    yield Line(f"  {policy.privacy}")
+    yield Line(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
-    _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
+    yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
     if policy.chains.named_streams:
-        print_lines(f"  {_together(policy.chains)}")
+        yield Line(f"  {_together(policy.chains)}")
         for name, epsilon in _by_stream(policy).items():
-            print_lines(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
+            yield Line(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
-        print_lines(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+        yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
     for flip, value in () if policy.table is None else policy.table.flips:
-        print_lines(f"  {flip}: {value}")
-    print_lines(f"  {missing_sentence(policy)}")
+        yield Line(f"  {flip}: {value}")
+    yield Line(f"  {missing_sentence(policy)}")
     if policy.windows_guarantee is not None and alone is not None:
-        _show_guarantee(policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone))
+        yield from _show_guarantee(
+            policy, policy.windows_guarantee, alone, ", for windows alone", policy.windows_bound(alone)
+        )
     for window in policy.windows:
         error = f"its share is off by {_error(window, policy).share_mean:.2%} on average"
-        print_lines(
+        yield Line(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
             f"loss of every tick; {error}"
         )
     for shared in policy.sums:
-        print_lines(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
-
-
-def tell_measure_policy(as_json: bool, policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
-    """Print what a measurement policy promises, and its tables.
-
-    Args:
-        as_json: for machines.
-        policy: of points.
-        how: what the whole stream loses, in words.
-        told: what it loses about whole stretches of time; empty if no bound is claimed.
-    """
-    answer(as_json, lambda: _measure_document(policy, told), lambda: _show_measure_policy(policy, how, told))
+        yield Line(f"  sum {shared.name}: adds {float(shared.rate):.6g} to the loss of every tick; {shared.condition}")
 
 
 def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
@@ -175,31 +161,45 @@ def _measure_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[st
     }
 
 
-def _show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+def _measure_report(policy: MeasurePolicy, check: Check) -> Iterator[Part]:
+    told = check.stretches
     reach = ConstraintSets(policy.measurement)
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
-    print_lines(
+    yield Line(
         f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise"
     )
-    print_lines(f"  {policy.privacy}")
-    print_lines(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
-    print_lines(f"  {protected_sentence(policy.discretiser)}")
-    print_lines(
+    yield Line(f"  {policy.privacy}")
+    yield Line(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    yield Line(f"  {protected_sentence(policy.discretiser)}")
+    yield Line(
         f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
     )
-    print_lines(f"  whole stream: {how}")
+    yield Line(f"  whole stream: {_whole(policy, check.loss)}")
     for line in stretch_lines(told, policy.discretiser):
-        print_lines(f"  {line}")
-    print_lines(f"  {missing_sentence(policy)}")
+        yield Line(f"  {line}")
+    yield Line(f"  {missing_sentence(policy)}")
     counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
-    print_lines(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    yield Line(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
     for table in _tables(policy):
         name = "fallback" if table["number"] == 0 else f"table {table['number']}"
         until = "" if table["until"] is None else f" to {table['until'] - 1}"
         drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
         states = "any set of" if table["possible_states"] is None else table["possible_states"]
-        print_lines(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+        yield Line(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def _whole(policy: MeasurePolicy, derived: Any) -> str:
+    """Words for what a whole measured stream loses."""
+    from fugu.places.composition import START_WORDS
+
+    stream = policy.stream_loss
+    if stream.epsilon is None:
+        return "no bound is claimed"
+    return (
+        f"epsilon {stream.epsilon:.10g} about a single tick, {stream.adversary} adversary, "
+        f"{START_WORDS[stream.start]} (derived: {derived.epsilon:.10g}, {derived.bound})"
+    )
 
 
 def missing_sentence(policy: PolicyHeader) -> str:
@@ -237,13 +237,15 @@ def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
     ]
 
 
-def _show_guarantee(policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None) -> None:
+def _show_guarantee(
+    policy: Policy, claimed: Guarantee, derived: Loss, what: str, bound: StretchBound | None
+) -> Iterator[Part]:
     ticks = claimed.stretch_ticks
     about = f" about any {ticks} ticks in a row" if ticks > 1 else ""
     found = derived.epsilon if bound is None else bound.epsilon(ticks)
-    print_lines(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
-    print_lines(f"  derived  epsilon {found:.10g} ({derived.bound})")
+    yield Line(f"  claimed  epsilon {claimed.epsilon:.10g}{about}, {claimed.adversary} adversary{what}")
+    yield Line(f"  derived  epsilon {found:.10g} ({derived.bound})")
     for line in stretch_lines(_rows(policy, bound), policy.discretiser):
-        print_lines(f"  {line}")
+        yield Line(f"  {line}")
     period, slack = policy.clock.period_us / 1_000_000, max(claimed.epsilon - found, 0.0)
-    print_lines(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")
+    yield Line(f"  {change_words(policy.chains, claimed.epsilon, period, slack)}")

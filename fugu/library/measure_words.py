@@ -1,0 +1,331 @@
+"""A planned measurement, or a release over a network, as a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from fugu.library.guarantee import promise_document, promise_words, stretch_documents, stretch_table
+from fugu.library.report import Line, Part, Result, Table
+from fugu.places.graphs import edge_list
+from fugu.places.hull import Hull
+from fugu.places.noise import noise_error
+from fugu.planning.measure_planner import Errors, MeasurePlan, SetPlan
+from fugu.planning.network_plan import NetworkPlan, NetworkSpec
+
+__all__ = ["planned_measurement", "planned_network"]
+
+
+_MECHANISMS = ("staircase", "optimal")
+_MOST_NAMED = 12
+_MOST_ROWS = 24
+_UNKNOWN = Errors(None, None, None, None)
+_MUCH = 1.05
+_MOST_CORNERS = 8
+
+
+def planned_measurement(plan: MeasurePlan) -> Result:
+    """A plan of points; in JSON errors are in lattice steps, and a number that is not known is null."""
+    return Result(_measure_document(plan), _measure_report(plan))
+
+
+def _measure_document(plan: MeasurePlan) -> dict[str, Any]:
+    spec, stream = plan.spec, plan.stream
+    return {
+        "states": spec.states,
+        "names": list(spec.names),
+        "resolution": list(spec.resolution),
+        "unit": spec.unit,
+        "graph": spec.rule,
+        "edges": len(edge_list(spec.graph)),
+        "objective": spec.objective,
+        **_set_document(plan.worst),
+        "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _MECHANISMS},
+        "rmse_missing": plan.reasons,
+        "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
+        "attack": None if plan.named is None else {"guess": float(plan.prior.max()), "named": plan.named},
+        "prior": plan.prior_name,
+        **promise_document(stream.epsilon, 0, 1, stream.stretches),
+        "epsilon_tick": spec.epsilon,
+        "epsilon_any": plan.epsilon_any,
+        "epsilon_stream": stream.epsilon,
+        "epsilon_stream_reason": stream.reason,
+        "start": spec.start,
+        "stretches": stretch_documents(stream.stretches),
+        "adversary": stream.adversary,
+        "bound": stream.bound,
+        "run_in": plan.schedule.ticks[plan.schedule.start],
+        "period": plan.schedule.period,
+        "different_sets": len(set(map(bytes, plan.schedule.constraints))),
+        "sets": [_set_document(each) for each in plan.sets],
+        "delta_set": None if plan.delta is None else _set_document(plan.delta),
+        "notes": _notes(plan),
+    }
+
+
+def _set_document(each: SetPlan) -> dict[str, Any]:
+    protection = each.protection
+    return {
+        "first_tick": each.first,
+        "repeats": each.repeats,
+        "possible": np.flatnonzero(each.possible).tolist(),
+        "likely": np.flatnonzero(each.likely).tolist(),
+        "hull": _vertices(each.hull),
+        "area": float(each.area),
+        "degree_of_protection": each.degrees.tolist(),
+        "exposed": list(each.exposed),
+        "added_edges": [list(edge) for edge in protection.added],
+        "capped": protection.capped,
+        "factor": 1.0 if each.fallback else float(protection.factor),
+        "fallback": each.fallback,
+        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(each.hull)),
+    }
+
+
+def _notes(plan: MeasurePlan) -> list[str]:
+    """The meaning of the numbers, in plain sentences."""
+    spec, worst, stream = plan.spec, plan.worst, plan.stream
+    notes = _requirement(plan)
+    if worst.fallback:
+        notes.append(
+            "The states that remain possible would all be measured the same: only the fallback table is used, and an "
+            "adversary who knows the chain knows the measurement without it."
+        )
+    if worst.protection.capped:
+        notes.append(
+            "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
+            f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
+        )
+    if stream.epsilon is not None and stream.epsilon > _MUCH * plan.epsilon_any:
+        notes.append(
+            f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
+            f"up to {stream.epsilon:.10g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
+        )
+    if plan.delta is not None:
+        notes.append(
+            "Delta-location sets depend on what was released; an example is that of the distribution before the first "
+            f"point: "
+            f"{int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
+        )
+    return [*notes, *spec.notes]
+
+
+def _requirement(plan: MeasurePlan) -> list[str]:
+    """Say what a graph in names protects, and what it leaves to be told."""
+    spec = plan.spec
+    least, most = (f"by a factor of up to {math.exp(epsilon):.3g}" for epsilon in (spec.epsilon, plan.epsilon_any))
+    if groups := spec.wording.get("apart"):
+        rest = [name for name in spec.names if not any(name in group for group in groups)]
+        listed = "; ".join(_listed(group) for group in (*groups, rest) if group)
+        return [
+            f"Hidden: which state of its group it is ({listed}). One point changes the odds of two of a group {least}.",
+            f"May be told: which group it is; one point changes those odds {most}, and all together may tell it. To "
+            f"hide that as well: --hide {','.join(groups[0])}",
+        ]
+    if hidden := spec.wording.get("hidden"):
+        return [
+            f"Hidden: whether it is {', and whether it is '.join(hidden)}. One point changes the odds of such a state "
+            f"and any other {least}.",
+            f"May be told: which of the others it is; one point changes those odds {most}.",
+        ]
+    return []
+
+
+def _measure_report(plan: MeasurePlan) -> Iterator[Part]:
+    yield Line(promise_words(plan.stream.epsilon, 0, plan.stream.stretches), bold=True)
+    yield Line("The epsilons below are of one point, and of all points about one tick.")
+    spec = plan.spec
+    dimensions = spec.values.shape[1]
+    ((kind, value),) = spec.rule.items()
+    how = f"{kind} {value:g}" if kind == "radius" else kind
+    yield Line(
+        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
+        f"{len(edge_list(spec.graph))} pairs that must not be told apart"
+    )
+    if spec.wording:
+        number, group_of = connected_components(spec.graph, directed=False)
+        pairs = [[(a, b) for a, b in edge_list(spec.graph) if group_of[a] == group] for group in range(number)]
+        rows = [
+            (
+                _listed([name for name, own in zip(spec.names, group_of, strict=True) if own == group]),
+                _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in pairs[group]]),
+            )
+            for group in range(number)
+        ]
+        yield Table("Policy graph", ("states", "edges"), rows)
+    yield Table("Possible states", ("", ""), _constraint(plan))
+    yield Table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
+    yield Table("Epsilon", ("", ""), _epsilons(plan))
+    if stream := plan.stream.stretches:
+        yield Table(*stretch_table(stream))
+    yield from _errors(plan)
+    if plan.named is not None:
+        yield Line(
+            f"After one point an attacker names the state rightly {plan.named:.1%} of the time, without any "
+            f"{plan.prior.max():.1%}."
+        )
+    if len(plan.sets) > 1:
+        yield from _sets(plan)
+    for note in _notes(plan):
+        yield Line(note, bold=True)
+
+
+def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
+    found, states = plan.schedule, plan.spec.states
+    sizes = [int(possible.sum()) for possible in found.constraints]
+    if len({possible.tobytes() for possible in found.constraints}) == 1:
+        return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
+    first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
+    later, begin = sizes[found.start :], found.ticks[found.start]
+    sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
+    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
+
+
+def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, each = plan.spec, plan.worst
+    shape = ("a point", "a segment", "a polygon", "a solid")[each.hull.rank]
+    size = "flat" if each.hull.rank < each.hull.dimensions else f"{float(each.area):g}"
+    corners = _vertices(each.hull)
+    listed = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
+    more = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
+    inside = each.degrees[each.possible]
+    rows = [
+        ("sensitivity hull", f"{shape} with {len(corners)} corners"),
+        ("its corners", listed + more),
+        (("its size", "its length", "its area", "its volume")[each.hull.dimensions], size),
+        ("exposed by the graph alone", _listed([spec.names[state] for state in each.exposed])),
+        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in each.protection.added])),
+    ]
+    if spec.states <= _MOST_NAMED:
+        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
+        factors = zip(spec.names, each.possible.tolist(), plan.unbounded_factors, strict=True)
+        told = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
+        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", told)]
+    else:
+        low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
+        rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
+        most = max(factor for factor, possible in zip(plan.unbounded_factors, each.possible, strict=True) if possible)
+        rows.append(("factor against absence (unbounded)", f"up to {float(most):.4g}"))
+    return rows
+
+
+def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, stream = plan.spec, plan.stream
+    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
+    how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
+    return [
+        ("one point, protected pairs", f"{spec.epsilon:g}"),
+        ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
+        ("all points, about one tick", whole + how),
+    ]
+
+
+def _errors(plan: MeasurePlan) -> Iterator[Part]:
+    worth, unit = _unit(plan)
+    rows = [
+        (name, *("-" if value is None else f"{value * worth:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
+        for name in _MECHANISMS
+    ]
+    columns = ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate")
+    yield Table(f"Root-mean-square error, {unit}", columns, rows)
+    for name, reason in plan.reasons.items():
+        yield Line(f"{name}: {reason}")
+    yield Line(
+        f"Estimates are posterior means: from a single point and {plan.prior_name}, and from all points so far as the "
+        "gateway publishes them (simulated)."
+    )
+
+
+def _sets(plan: MeasurePlan) -> Iterator[Part]:
+    shown = plan.sets[:_MOST_ROWS]
+    worth, unit = _unit(plan)
+    yield Table(
+        f"Sets of possible states, in the order in which they come (error of K-norm noise: {unit})",
+        ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
+        [
+            (
+                str(each.first) + (" *" if each.repeats else ""),
+                str(int(each.possible.sum())),
+                str(len(each.exposed)),
+                str(len(each.protection.added)),
+                "fallback" if each.fallback else str(int(each.degrees[each.possible].min())),
+                f"{float(each.area):g}",
+                "1" if each.fallback else f"{float(each.protection.factor):g}",
+                f"{math.sqrt(noise_error(each.hull)) / plan.spec.epsilon * worth:.4g}",
+            )
+            for each in shown
+        ],
+    )
+    hidden = len(plan.schedule.constraints) - len(shown)
+    yield Line("* comes back for ever." + (f" {hidden} more sets are not shown." if hidden > 0 else ""))
+
+
+def _unit(plan: MeasurePlan) -> tuple[float, str]:
+    """Factor that converts errors, and their unit after that."""
+    resolution, unit = plan.spec.resolution, plan.spec.unit
+    if len(set(resolution)) > 1 or (resolution[0] == 1.0 and not unit):
+        return 1.0, "lattice steps"
+    return resolution[0], unit or "in the unit of the coordinates"
+
+
+def _vertices(hull: Hull) -> list[list[float]]:
+    vertices: list[list[int]] = hull.vertices.tolist()
+    return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
+
+
+def planned_network(spec: NetworkSpec, plan: NetworkPlan) -> Result:
+    """The noise of each mechanism for a release over a network, the least first."""
+    return Result(_network_document(spec, plan), _network_report(spec, plan))
+
+
+def _network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
+    return {
+        "epsilon": spec.epsilon,
+        "adversary": "ignorant",
+        "variables": len(spec.values),
+        "secrets": {
+            name: [[spec.values[name][a], spec.values[name][b]] for a, b in pairs]
+            for name, pairs in spec.secrets.items()
+        },
+        "least": plan.least.mechanism,
+        "mechanisms": [
+            {
+                "mechanism": each.mechanism,
+                "scale": each.scale,
+                "protects_correlated": each.protects,
+                "reason": each.reason,
+            }
+            for each in plan.found
+        ],
+        "refused": plan.refused,
+    }
+
+
+def _network_report(spec: NetworkSpec, plan: NetworkPlan) -> Iterator[Part]:
+    count = len(spec.values)
+    rows = [
+        (
+            each.mechanism + (" (least)" if each is plan.least else ""),
+            f"{each.scale:.6g}",
+            "yes" if each.protects else "no",
+            each.reason,
+        )
+        for each in plan.found
+    ]
+    title = f"Noise for one answer about {count} variable{'s' * (count > 1)} at epsilon {spec.epsilon:g}"
+    yield Table(title, ("mechanism", "scale", "protects", "determined by"), rows)
+    for mechanism, why in plan.refused.items():
+        yield Line(f"{mechanism}: {why}")
+    yield Line(
+        "scale: of the Laplace noise on the answer, in its own unit. It protects the secrets against somebody who "
+        "believes this network and knows no variable for certain, for one release."
+    )
