@@ -418,14 +418,15 @@ class Ledger:
         """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
         return max(self._beginning(member)[0] for member in self._members((device, stream) for device in devices))
 
-    def outlived(self, streams: Iterable[Stream]) -> list[tuple[str, int]]:
-        """Classes of chains as JSON, with periods, that streams and those that move with them had before `begin`."""
-        query = "SELECT chains, period_us FROM outlived JOIN classes ON class=classes.id WHERE (device, stream)=(?, ?)"
-        return [(row[0], row[1]) for member in self._members(streams) for row in self._db.execute(query, member)]
+    def past(self, streams: Iterable[Stream]) -> tuple[list[tuple[str, int]], bool]:
+        """Facts of streams, and of those that move with them, from before `begin`, which no policy may tell.
 
-    def lost_charges(self, streams: Iterable[Stream]) -> bool:
-        """True if streams, or those that move with them, may have been charged without a trace of it here."""
-        return bool(self.not_before_us) or any(self._beginning(member)[1] for member in self._members(streams))
+        Their classes of chains, as JSON with periods, and if they may have been charged without a trace of it here.
+        """
+        query = "SELECT chains, period_us FROM outlived JOIN classes ON class=classes.id WHERE (device, stream)=(?, ?)"
+        members = self._members(streams)
+        classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
+        return classes, bool(self.not_before_us) or any(self._beginning(member)[1] for member in members)
 
     def classes(self, key: Key) -> str:
         """The classes of chains, as JSON, that an account's newest allowance is for."""

@@ -320,9 +320,8 @@ def open_releases(
 
 
 def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
-    several = list(streams)
-    classes = ((chains, period) for text, period in ledger.outlived(several) for chains in classes_of(text))
-    return Past(frozenset(classes), ledger.lost_charges(several))
+    rows, lost = ledger.past(streams)
+    return Past(frozenset((chains, period) for text, period in rows for chains in classes_of(text)), lost)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
+from fugu.contract.dating import quiet_from
+from fugu.contract.history import History, Span
 from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
 from gateway.releases.allowance import allowance, joint_loss
@@ -80,6 +83,16 @@ def changed_class(folder: Path, stream: str) -> tuple[Bench, Key, int]:
     assert scene.ledger.account(key).allowance < spent
     assert joint_loss(wide, scene.ledger.account(key).allowance, "informed") <= 1.0 - 2**-10
     return scene, key, released(scene, stream)[3 if stream == "hr" else 0]
+
+
+def test_where_no_tick_is_known_to_have_been_drawn_since_no_wait_is_enough() -> None:
+    assert quiet_from(History(), [WIDE], 59, None, Fraction(1, 1024)) is None
+    ends = [
+        quiet_from(History(spans), [WIDE], 59, None, Fraction(1, 1024)) or 0
+        for spans in ((Span(1, None, 0),), (Span(1, None, 0, 99), Span(1, None, 700)))
+    ]
+    assert ends[1] - ends[0] == 600  # of the same number of ticks, 40 were drawn before numbers skipped
+    assert ends[0] > 100
 
 
 @pytest.mark.parametrize("stream", ["hr", "steps"])
@@ -157,7 +170,7 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
     """
     if not obeys:
         monkeypatch.setattr(Ledger, "_least_told", lambda _self, _key, _before, wanted: wanted)
-        monkeypatch.setattr(Ledger, "outlived", lambda *_: [])
+        monkeypatch.setattr(Ledger, "past", lambda *_: ([], False))
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     scene.scene.record(*frames([20] * 4))
     assert released(scene) == [0, 20, 40]
