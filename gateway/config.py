@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.errors import FuguError, UsageError
@@ -98,17 +98,10 @@ ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Settings of a gateway.
+    """Settings of a gateway; what is not named here is as of `GatewayConfig`.
 
     Attributes:
-        store: path of an SQLite file, or a database of a PostgreSQL server.
-        policies: directory of policy files, `*.json`; None if all policies are in a fleet's registry.
-        lag: ticks of later symbols that each estimate sees.
-        ledger: of the releases; beside the store if not given.
         enrolled: files of a fleet whose devices are sent their policies.
-        on_conflict: whether an operator is told of a device that contradicts itself, or it is stopped as well.
-        metrics: where Prometheus may ask; nowhere if not given.
-        page_url: of the live page, to which Home Assistant links devices.
         shards: how many processes share the devices, if there are several.
         shard: this is one of them; None is the process of the whole fleet.
     """
@@ -140,51 +133,6 @@ class GatewaySettings:
 
 
 SESSION_SECONDS = 12 * 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class PageSettings:
-    """Settings of the page: what is served to whom.
-
-    Attributes:
-        listen: host and port.
-        password: file with the hash of the password; `None` to serve whoever can connect, on loopback only.
-        ingress: serve Home Assistant's Supervisor instead, and no other address, wherever it listens.
-        certificate, key: files of TLS; needed where others than this machine can connect.
-        session_seconds: how long a login lasts.
-        ledger: where the gateway's ledger is; `None` if the page shows none.
-        audience: whose entries and budgets are shown of it; `None` for all.
-    """
-
-    fleet: str
-    broker: Broker
-    listen: tuple[str, int]
-    password: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    session_seconds: float = SESSION_SECONDS
-    ledger: Location | None = None
-    audience: str | None = None
-    ingress: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what would show the fleet to others, or a password to the network. Raises SettingsError."""
-        if not self.session_seconds > 0.0:
-            raise SettingsError("a session lasts more than 0 seconds")
-        if (self.certificate is None) != (self.key is None):
-            raise SettingsError("TLS needs a certificate and its key")
-        if not self.ingress and not _loopback(self.listen[0]):
-            if self.password is None:
-                raise SettingsError("the page can be reached from other machines: it needs a password")
-            if self.certificate is None:
-                raise SettingsError("the page can be reached from other machines: it needs a certificate and its key")
-
-    @property
-    def address(self) -> str:
-        """Where it is, for a browser."""
-        host, port = self.listen
-        scheme = "http" if self.certificate is None else "https"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def _loopback(host: str) -> bool:
@@ -298,9 +246,51 @@ class PageConfig(Document):
     ingress: bool = False
     tls_cert: FileName | None = None
     tls_key: FileName | None = None
-    session_seconds: float = SESSION_SECONDS
+    session_seconds: float = Field(default=SESSION_SECONDS, gt=0.0)
     audience: str | None = None
     account: Account = Account()
+
+    @model_validator(mode="after")
+    def _shown_to_nobody_else(self) -> Self:
+        """Refuse what would show the fleet to others, or a password to the network."""
+        if (self.login_file is not None) + self.no_login + self.ingress != 1:
+            raise ValueError("the page needs one of login_file, no_login = true and ingress = true")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("TLS needs a certificate and its key")
+        if not self.ingress and not _loopback(_read(Broker.parse, self.listen).host):
+            if self.login_file is None:
+                raise ValueError("the page can be reached from other machines: it needs a password")
+            if self.tls_cert is None:
+                raise ValueError("the page can be reached from other machines: it needs a certificate and its key")
+        return self
+
+
+class PageSettings(NamedTuple):
+    """The page, and as whom it connects to the broker.
+
+    Attributes:
+        listen: host and port.
+        ledger: where the gateway's ledger is; `None` if the page shows none.
+    """
+
+    fleet: str
+    broker: Broker
+    page: PageConfig
+    listen: tuple[str, int]
+    ledger: Location | None = None
+
+    @classmethod
+    def of(cls, fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> Self:
+        """Settings by the account that the page has."""
+        where = Broker.parse(page.listen)
+        return cls(fleet, page.account.of(broker), page, (where.host, where.port), ledger)
+
+    @property
+    def address(self) -> str:
+        """Where it is, for a browser."""
+        host, port = self.listen
+        scheme = "http" if self.page.tls_cert is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 class GatewayConfig(Document):
@@ -345,14 +335,14 @@ class GatewayConfig(Document):
         return GatewaySettings(**same, **role, enrolled=enrolled)
 
     def page_settings(self) -> PageSettings | None:
-        """The page beside it, if any. Raises FuguError if it would be shown to others, or by the gateway's account."""
+        """The page beside it, if any. Raises FuguError if it would be shown by the gateway's account."""
         if self.page is None:
             return None
         own = self.page.account.username is not None or self.page.account.cert_file is not None
         if not own and (self.broker.username is not None or self.broker.cert_file is not None):
             raise SettingsError("the page needs an account of its own: username or cert_file in [page.account]")
         ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
-        return _page_settings(self.fleet, self.broker, self.page, ledger)
+        return PageSettings.of(self.fleet, self.broker, self.page, ledger)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -373,33 +363,15 @@ class PageFile(Document):
     page: PageConfig
 
     def settings(self) -> PageSettings:
-        """Settings of the page: what is served to whom. Raises FuguError if it would be shown to others."""
+        """Settings of the page. Raises FuguError if an audience has no ledger."""
         if self.page.audience is not None and self.ledger is None:
             raise SettingsError("of which ledger is that audience: say ledger")
-        return _page_settings(self.fleet, self.broker, self.page, self.ledger)
+        return PageSettings.of(self.fleet, self.broker, self.page, self.ledger)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the file of a page by itself. Raises SettingsError if it cannot be read, or a key is wrong."""
         return read_toml(path, cls, SettingsError)
-
-
-def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> PageSettings:
-    if (page.login_file is not None) + page.no_login + page.ingress != 1:
-        raise SettingsError("the page needs one of login_file, no_login = true and ingress = true")
-    where = Broker.parse(page.listen)
-    return PageSettings(
-        fleet,
-        page.account.of(broker),
-        (where.host, where.port),
-        password=page.login_file,
-        certificate=page.tls_cert,
-        key=page.tls_key,
-        session_seconds=page.session_seconds,
-        ledger=ledger,
-        audience=page.audience,
-        ingress=page.ingress,
-    )
 
 
 class Place(NamedTuple):

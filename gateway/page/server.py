@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import threading
-from dataclasses import replace
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -53,18 +52,18 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
 
     host, port = settings.listen
     connections = Connections(listener or _listen(settings))
-    login = None if settings.password is None else Login(settings.password, settings.session_seconds)
-    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.ingress else set[str]()
+    login = None if settings.page.login_file is None else Login(settings.page.login_file, settings.page.session_seconds)
+    names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None and not settings.page.ingress else set[str]()
     stop = asyncio.Event()
-    feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.audience))
+    feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.page.audience))
     app = application(
         feed,
         connections,
         login=login,
         hosts=[f"{name}:{port}" for name in names],
-        secure=settings.certificate is not None,
+        secure=settings.page.tls_cert is not None,
         stop=stop,
-        ingress=SUPERVISOR if settings.ingress else None,
+        ingress=SUPERVISOR if settings.page.ingress else None,
     )
     config = uvicorn.Config(
         app,
@@ -75,8 +74,8 @@ async def _serve(settings: PageSettings, listener: socket.socket | None, parent:
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=2,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
+        ssl_certfile=settings.page.tls_cert,
+        ssl_keyfile=settings.page.tls_key,
     )
     server = uvicorn.Server(config)
 
@@ -120,7 +119,7 @@ class PageBeside:
     def __init__(self, settings: PageSettings) -> None:
         _check(settings)
         self._listener = _listen(settings)
-        self.settings = replace(settings, listen=(settings.listen[0], self._listener.getsockname()[1]))
+        self.settings = settings._replace(listen=(settings.listen[0], self._listener.getsockname()[1]))
         self._context = multiprocessing.get_context("spawn")
         self._logs = log_settings()
         self._ending = threading.Event()
@@ -187,11 +186,11 @@ def _check(settings: PageSettings) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise PageError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")
-    if settings.password is not None:
-        Login(settings.password)
-    if settings.certificate is not None:
+    if settings.page.login_file is not None:
+        Login(settings.page.login_file)
+    if settings.page.tls_cert is not None:
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.page.tls_cert, settings.page.tls_key)
         except (OSError, ssl.SSLError) as error:
             raise PageError(f"the page's certificate or key cannot be used: {error.strerror or error}") from None
 

@@ -134,7 +134,7 @@ def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:
     assert settings.enrolled.roots == (tmp_path / "1", tmp_path / "2")
     assert settings.enrolled.operator == replace(settings.broker, username="o", password_file=str(tmp_path / "secret"))
     assert page is not None
-    assert (page.password, page.ledger) == (tmp_path / "login", tmp_path / "s-ledger.db")
+    assert (page.page.login_file, page.ledger) == (tmp_path / "login", tmp_path / "s-ledger.db")
     assert page.broker == replace(settings.broker, cert_file=str(tmp_path / "c"), key_file=str(tmp_path / "k"))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from fugu.mqtt import Broker
-from gateway.config import PageSettings, SettingsError
+from gateway.config import PageConfig
 from gateway.page import login as login_module
 from gateway.page.login import Login, PageError, network_of, password_line
 
@@ -103,15 +103,15 @@ def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Pa
         password_line("short one")
 
 
-def test_other_machines_get_in_with_a_password_over_tls_only(tmp_path: Path) -> None:
-    here, broker = tmp_path / "file", Broker()
-    for host in ("0.0.0.0", "192.168.1.2", "::", "page.example"):
-        for given in ({}, {"password": here}, {"certificate": here, "key": here}, {"password": here, "key": here}):
-            with pytest.raises(SettingsError):
-                PageSettings("home", broker, (host, 8443), **given)
-        PageSettings("home", broker, (host, 8443), password=here, certificate=here, key=here)
+def test_other_machines_get_in_with_a_password_over_tls_only() -> None:
+    password, tls = {"login_file": "file"}, {"tls_cert": "file", "tls_key": "file"}
+    for host in ("0.0.0.0", "192.168.1.2", "[::]", "page.example"):
+        for given in ({}, password, tls, {**password, "tls_key": "file"}, {**tls, "no_login": True}):
+            with pytest.raises(ValidationError):
+                PageConfig(listen=f"{host}:8443", **given)
+        PageConfig(listen=f"{host}:8443", **password, **tls)
     for seconds in (0.0, -1.0, float("nan")):
-        with pytest.raises(SettingsError, match="more than 0 seconds"):
-            PageSettings("home", broker, ("127.0.0.1", 8080), session_seconds=seconds)
-    for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
-        PageSettings("home", broker, (host, 8080))
+        with pytest.raises(ValidationError, match="session_seconds"):
+            PageConfig(listen="127.0.0.1:8080", no_login=True, session_seconds=seconds)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        PageConfig(listen=f"[{host}]:8080" if ":" in host else f"{host}:8080", no_login=True)

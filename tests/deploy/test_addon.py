@@ -118,9 +118,9 @@ def test_it_runs_a_gateway_of_home_assistants_broker_with_its_page(run: ModuleTy
     assert password.read_text() == MQTT["password"] + "\n"
     assert password.stat().st_mode & 0o777 == 0o600
     assert page is not None
-    assert page.ingress
+    assert page.page.ingress
     assert page.listen == ("0.0.0.0", 8099)
-    assert page.password is None
+    assert page.page.login_file is None
     assert page.broker.username == "addons"
 
 
