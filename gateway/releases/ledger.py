@@ -460,6 +460,22 @@ class Ledger:
             found.append(Louder(max(lasts), min(above, most - own[1])))
         return found
 
+    def never_louder(self, audience: str) -> int | None:
+        """Return an allowance at which no account of an audience has louder ticks; `None` if charges were lost."""
+        if self._one("SELECT 1 FROM intact_beginnings WHERE uncharged>0 LIMIT 1"):
+            return None
+        query = "SELECT MAX(granted.allowance) FROM intact_allowances granted JOIN accounts ON account=accounts.id "
+        return int(self._one(query + "WHERE audience=?", audience)[0] or 0)
+
+    def allowances(self, stream: str, audience: str, devices: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """By device the allowance of its account, and what its own windows take of that. LedgerError without one."""
+        query = "SELECT device, allowance, base FROM intact_accounts WHERE (stream, audience)=(?, ?)"
+        every = {device: (allowance, base) for device, allowance, base in self._db.execute(query, (stream, audience))}
+        for device in devices:
+            if device not in every:
+                raise LedgerError(f"{Key(device, stream, audience)}: has no allowance")
+        return every
+
     def newest_end_us(self) -> int:
         """Compute the end of the newest window that was released, in microseconds of Unix time; 0 without one."""
         newest = "SELECT topic AS newest_topic, MAX(last) AS newest_last FROM entries GROUP BY topic"

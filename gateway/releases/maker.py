@@ -314,7 +314,11 @@ class Maker:
         with the tick from which on all of that is far enough.
         """
         since_us = max(0, self.ledger.not_before_us - job.clock.epoch_us)
+        allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, release.charges)
+        enough = None if since_us else self.ledger.never_louder(job.plan.audience)
         for device in release.charges:
+            if enough is not None and allowances[device][0] >= enough:
+                continue
             key, ahead = Key(device, job.plan.stream, job.plan.audience), release.shifts.get(device, 0)
             first, louder = release.first + ahead, self.ledger.louder(key, ahead)
             if since_us:
@@ -397,8 +401,8 @@ class Maker:
         if job.plan.scale is not None:
             return Fraction(job.plan.scale)
         assert job.plan.share is not None
-        accounts = [self.ledger.account(Key(device, job.plan.stream, job.plan.audience)) for device in made.tables]
-        free = min(account.allowance - account.base for account in accounts)
+        allowances = self.ledger.allowances(job.plan.stream, job.plan.audience, made.tables)
+        free = min(allowances[device][0] - allowances[device][1] for device in made.tables)
         budget = int(Fraction(job.plan.share) * free)
         if budget < 1:
             raise LedgerError(
