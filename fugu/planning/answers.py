@@ -41,6 +41,16 @@ class Shares(NamedTuple):
         """(w, b) by how much counts over all ticks are off the truth, because of ticks without a state."""
         return np.abs(self.counts / self.length - self.truth)
 
+    def joined(self, other: Shares) -> Shares:
+        """These and others, without the places of the latter's first ticks."""
+        both = zip((self.counts, self.truth), (other.counts, other.truth), strict=True)
+        counts, truth = (np.concatenate(pair) for pair in both)
+        return self._replace(counts=counts, truth=truth)
+
+    def error(self, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
+        """The mean absolute error of these if they are released so many times; the scale is in ticks."""
+        return float(np.abs(noisy_shares(self, scale, devices, rng, runs) - self.truth).mean())
+
 
 def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
     """The answers of tumbling windows that cross no gap and of whose ticks at least 9 of 10 have a state.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.policy import Policy
 from fugu.contract.windows import lawful_scale
-from fugu.planning.answers import noisy_shares, true_shares
+from fugu.planning.answers import Shares, noisy_shares, true_shares
 from fugu.planning.candidates import (
     LEAST_JUDGED,
     SHORTEST,
@@ -83,6 +83,8 @@ _EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0
 _MOST_CHOICES, _MOST_TRIED, _MOST_STEPS = 4, 4, 8
 _SHOWN = 48
 _SAFE = 0.8
+_RUNS = 100
+_SetName = Literal["fit", "choose", "test"]
 
 
 _Release = Callable[[CoveringChains, np.random.Generator], Outputs | None]
@@ -170,6 +172,20 @@ class _Problem(NamedTuple):
     def share(self, every: int, chains: CoveringChains) -> float:
         """Of the stretches of the worst length, and donor, the share that a class covers."""
         return min(one._replace(chains=chains).share() for one in self.covered(every))
+
+    def shares(self, candidate: Candidate, name: _SetName) -> Shares:
+        """The true answers of a candidate's windows in a set."""
+        cut: Cut = getattr(self.data(candidate.every), name)
+        assert candidate.window_ticks is not None
+        if self.profile is None:
+            return true_shares(*cut, candidate.window_ticks, self.bins)
+        assert candidate.blocks is not None
+        return self.profile.shares(candidate.blocks, cut, getattr(self.sets, name), candidate.window_ticks)
+
+    def score(self, candidate: Candidate, name: _SetName, runs: int | None = None) -> float | None:
+        """The mean absolute error of a candidate in a set; None if it holds no whole answer."""
+        data, shares = self.data(candidate.every), None if candidate.table is not None else self.shares(candidate, name)
+        return candidate.score(data, getattr(data, name), shares, self.bins, self.rng, runs)
 
 
 _Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
@@ -472,31 +488,25 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     """Outputs of a device for some states under a plan for a class; `None` if nothing can be planned."""
 
     def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
-        question, period = problem.question, problem.readings.period
+        period = problem.readings.period
         try:
-            if candidate.kind == "symbols":
-                table = symbol_table(chains, question, candidate.epsilon, period * candidate.every)
-                return release_symbols(cut.states, table, rng)
-            scale = window_scale(chains, question, candidate.epsilon, problem.bins, period)
+            one = candidate.planned(chains, problem.question, candidate.epsilon, problem.bins, period)
         except FuguError:
             return None
-        assert candidate.window_ticks is not None
-        if problem.profile is not None:
-            assert candidate.blocks is not None
-            day = max(1, round(86_400.0 / period))
-            return Profile.attacked(candidate.blocks, cut, day, scale, problem.bins, rng, problem.k)
-        return release_counts(*cut, candidate.window_ticks, scale, problem.bins, rng, k=problem.k)
+        if one.table is not None:
+            return release_symbols(cut.states, one.table, rng)
+        assert one.window_ticks is not None
+        assert one.scale is not None
+        length = one.window_ticks
+        if one.blocks is not None:
+            length = Profile.attacked_ticks(one.blocks, max(1, round(DAY / period)))
+        return release_counts(*cut, length, one.scale, problem.bins, rng, k=problem.k)
 
     return attacked
 
 
 def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
-    data, profile = problem.data(candidate.every), problem.profile
-    if profile is None:
-        error = candidate.held_back(data, problem.bins, problem.rng)
-    else:
-        error = profile.error(candidate, data.test, problem.sets.test, problem.rng)
-    return replace(candidate, held_back_error=error)
+    return replace(candidate, held_back_error=problem.score(candidate, "test", _RUNS))
 
 
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
@@ -559,20 +569,18 @@ def _asked_about(problem: _Problem, candidate: Candidate, cut: Cut, outputs: Out
 
 
 def _curve(problem: _Problem, candidate: Candidate) -> Curve:
-    data, points = problem.data(candidate.every), []
+    question, period, points = problem.question, problem.readings.period, []
+    assert candidate.chains is not None
     for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
         try:
-            period = problem.readings.period
-            if problem.profile is None:
-                error = candidate.error_at(data, problem.bins, problem.question, period, epsilon, problem.rng)
-            else:
-                assert candidate.chains is not None
-                scale = window_scale(candidate.chains, problem.question, epsilon, problem.bins, period)
-                other = replace(candidate, scale=scale)
-                error = problem.profile.error(other, data.fit, problem.sets.fit, problem.rng) or 0.0
+            other = candidate.planned(candidate.chains, question, epsilon, problem.bins, period)
         except FuguError:
             continue  # no noise is enough for so small an epsilon
-        points.append((epsilon, error))
+        if problem.profile is not None:
+            error = problem.score(other, "fit", _RUNS)
+        elif (error := problem.score(other, "choose")) is None:
+            error = problem.score(other, "fit")
+        points.append((epsilon, error or 0.0))
     return Curve(candidate, tuple(points))
 
 
@@ -603,12 +611,7 @@ def _too_few(curves: Sequence[Curve], question: Question) -> tuple[Candidate, fl
 def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if candidate.scale is None or candidate.window_ticks is None:
         return None
-    test = problem.data(1).test
-    if problem.profile is None:
-        shares = true_shares(*test, candidate.window_ticks, problem.bins)
-    else:
-        assert candidate.blocks is not None
-        shares = problem.profile.shares(candidate.blocks, test, problem.sets.test, candidate.window_ticks)
+    shares = problem.shares(candidate, "test")
     told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
     return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
 

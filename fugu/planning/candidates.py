@@ -30,7 +30,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import UsefulFor
 from fugu.contract.queries import EACH
-from fugu.planning.answers import Shares, group_error, noisy_shares, true_shares
+from fugu.planning.answers import Shares, group_error, true_shares
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Question, Sampled, Want, frame_ticks
 from fugu.planning.window_plan import WantedWindow, joint_plan
@@ -162,39 +162,31 @@ class Candidate:
         useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
         return useful_as.get(self.answers, "share")
 
-    def held_back(self, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
-        """The mean absolute error on the third set, noise drawn many times; None if it holds no whole window."""
-        if self.scale is not None and self.window_ticks is not None:
-            shares = true_shares(*data.test, self.window_ticks, bins)
-            return _off(shares, self.scale, self.devices, rng, _RUNS) if len(shares.counts) else None
-        assert self.table is not None
-        one = _assessed(self.table, data, data.test, self.window_ticks, bins, rng)
-        return None if one is None else one.mean
+    def planned(
+        self, chains: CoveringChains, question: Question, epsilon: float, bins: Bins, period: float
+    ) -> Candidate:
+        """The same with the noise for a class and an epsilon, of readings every `period` seconds.
 
-    def error_at(
-        self,
-        data: Sampled,
-        bins: Bins,
-        question: Question,
-        period: float,
-        epsilon: float,
-        rng: np.random.Generator,
-    ) -> float:
-        """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough.
-
-        `period` is seconds between readings of the recording.
+        FuguError if no noise is enough.
         """
-        assert self.chains is not None
-        if self.kind == "windows":
-            assert self.window_ticks is not None
-            some = (true_shares(*cut, self.window_ticks, bins) for cut in (data.choose, data.fit))
-            truth = next(one for one in some if len(one.counts))
-            scale = window_scale(self.chains, question, epsilon, bins, period)
-            return _off(truth, scale, self.devices, rng, max(1, _ANSWERS // len(truth.counts)))
-        table = symbol_table(self.chains, question, epsilon, period * self.every)
-        one = _assessed(table, data, data.choose, self.window_ticks, bins, rng)
-        assert one is not None
-        return one.mean
+        if self.kind == "symbols":
+            return replace(self, table=symbol_table(chains, question, epsilon, period * self.every))
+        return replace(self, scale=window_scale(chains, question, epsilon, bins, period))
+
+    def score(
+        self, data: Sampled, cut: Cut, shares: Shares | None, bins: Bins, rng: np.random.Generator, runs: int | None
+    ) -> float | None:
+        """The mean absolute error of answers in a set, of which windows have `shares`; None without a whole answer.
+
+        Noise is drawn `runs` times, by default as often as there are few answers.
+        """
+        if self.table is not None:
+            one = _assessed(self.table, data, cut, self.window_ticks, bins, rng)
+            return None if one is None else one.mean
+        if shares is None or not len(shares.counts):
+            return None
+        assert self.scale is not None
+        return shares.error(self.scale, self.devices, rng, runs or max(1, _ANSWERS // len(shares.counts)))
 
 
 def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question) -> Candidate:
@@ -267,9 +259,7 @@ def window_candidates(
         known, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
         if not len(known.counts) or len(known.counts) + len(truth.counts) < _LEAST_WINDOWS:
             continue
-        both = truth._replace(
-            counts=np.concatenate([known.counts, truth.counts]), truth=np.concatenate([known.truth, truth.truth])
-        )
+        both = known.joined(truth)
         judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
         runs = max(_RUNS, _ANSWERS // len(judged.counts))
         message = partial(window_message, WINDOW, length, len(bins))
@@ -291,7 +281,7 @@ def window_candidates(
                     devices=devices,
                     window_ticks=length,
                     scale=scale,
-                    expected_error=_off(judged, scale, devices, rng, runs),
+                    expected_error=judged.error(scale, devices, rng, runs),
                     error_95=min(1.0, most + float(both.bias.max())),
                     guess_error=guess_error(known.truth, both.truth, devices, rng, times),
                     judged=len(both.counts),
@@ -350,11 +340,6 @@ def _assessed(
     if length is None:
         return assess_now(table, data.fit, judged, len(data.test.states), rng)
     return assess_shares(table, data.fit, judged, max(1, length // data.every), bins, rng)
-
-
-def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
-    """The mean absolute error of shares that are released so many times."""
-    return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
 
 
 def sent(every: float, latency: float, message: Callable[[], bytes], devices: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -21,14 +20,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from fugu.attackers.outputs import CountOutputs, release_counts
 from fugu.chains.arrays import Ints
 from fugu.contract.calendar import DAY, DayBlocks
 from fugu.contract.frames import MAX_WINDOW_TICKS
 from fugu.contract.queries import Query
 from fugu.host.clock import seconds_of
-from fugu.planning.answers import Shares, group_error, noisy_shares, true_shares
-from fugu.planning.candidates import Bins, Candidate, nothing, sent, window_message, window_scale
+from fugu.planning.answers import Shares, group_error, true_shares
+from fugu.planning.candidates import Candidate, nothing, sent, window_message, window_scale
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Cut, Part, Question, Sampled, ThreeSets
 from fugu.planning.window_plan import WantedWindow
@@ -174,9 +172,7 @@ class Profile(NamedTuple):
             )
             if not len(known.counts):
                 continue
-            both = known._replace(
-                counts=np.concatenate([known.counts, more.counts]), truth=np.concatenate([known.truth, more.truth])
-            )
+            both = known.joined(more)
             message = partial(window_message, WINDOW, length, len(blocks.labels))
             rng, runs = np.random.default_rng(length), max(_RUNS, _ANSWERS // both.counts.size)
             for devices in sorted({1, question.devices}):
@@ -189,7 +185,7 @@ class Profile(NamedTuple):
                         devices=devices,
                         window_ticks=length,
                         scale=scale,
-                        expected_error=_off(both, scale, devices, rng, runs),
+                        expected_error=both.error(scale, devices, rng, runs),
                         error_95=min(1.0, group_error(scale, both.length, devices)[1] + float(both.bias.max())),
                         guess_error=float(np.abs(both.truth - np.median(known.truth)).mean()),
                         judged=both.counts.size,
@@ -198,30 +194,16 @@ class Profile(NamedTuple):
                 )
         return found
 
-    def error(self, candidate: Candidate, cut: Cut, part: Part, rng: np.random.Generator) -> float | None:
-        """The mean absolute error of answers in a set, noise drawn many times; None if it holds no whole profile."""
-        assert candidate.window_ticks is not None
-        assert candidate.scale is not None
-        assert candidate.blocks is not None
-        shares = self.shares(candidate.blocks, cut, part, candidate.window_ticks)
-        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS) if len(shares.counts) else None
-
     @staticmethod
-    def attacked(
-        blocks: DayBlocks, cut: Cut, day: int, scale: Fraction, bins: Bins, rng: np.random.Generator, k: int
-    ) -> CountOutputs:
-        """Release more than a profile to attackers: times of a block's length by themselves, with the same noise.
+    def attacked_ticks(blocks: DayBlocks, day: int) -> int:
+        """The most that attackers can use: times of a block's length by themselves, with the noise of a profile.
 
         A tick is in one count with this noise either way, and here fewer other ticks are counted with it. `day` is in
         ticks.
         """
-        return release_counts(*cut, _part(blocks, day), scale, bins, rng, k=k)
+        return _part(blocks, day)
 
 
 def _part(blocks: DayBlocks, length: int) -> int:
     """The ticks of a block in so many ticks."""
     return Query("profile", blocks=blocks).usual(length)
-
-
-def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
-    return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
