@@ -1,4 +1,7 @@
-"""The work of `fugu plan measure` and `fugu plan network`."""
+"""The work of `fugu plan measure` and `fugu plan network`.
+
+All raise FuguError where something cannot be read or there is no such plan, and OSError where a file cannot be.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,7 @@ def plan_measure(
     svg: Path | None,
     output: Path | None,
 ) -> Result:
-    """Plan a measurement, and write its policy and its picture if files are named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such plan.
-        OSError: a file cannot be read or written.
-    """
+    """Plan a measurement, and write its policy and its picture if files are named."""
     if arguments.protected(protect):
         raise CommandLineError(
             "points are planned for single ticks: what points before and after tell of a stretch has no bound where "
@@ -68,12 +66,7 @@ def _names(text: str) -> list[str]:
 
 
 def plan_network_file(file: Path) -> Result:
-    """Plan one release over a network.
-
-    Raises:
-        FuguError: the file cannot be used, or nothing in it is a secret.
-        OSError: it cannot be read.
-    """
+    """Plan one release over a network."""
     spec = read_network(file)
     with working("planning a release over a network"):
         return planned_network(spec, plan_network(spec))

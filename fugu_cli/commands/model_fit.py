@@ -1,4 +1,7 @@
-"""The work of `fugu plan model`: a recording to a chain of states, or traces to one of places."""
+"""The work of `fugu plan model`: a recording to a chain of states, or traces to one of places.
+
+All raise FuguError where something cannot be read or there is no such chain, and OSError where a file cannot be.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,10 @@ __all__ = ["fit_places", "fit_recordings"]
 _SEED = 20201
 
 
-def fit_streams(
-    files: Sequence[Path],
-    options: ReadOptions,
-    given: StateRules,
-    epsilon: float | None,
-    output: Path | None,
+def _fit_streams(
+    files: Sequence[Path], options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
 ) -> Result:
-    """Fit a joint chain to recordings, and write it if a file is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such chain.
-        OSError: a file cannot be read or written.
-    """
+    """Fit a joint chain to recordings, and write it if a file is named."""
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, given)
     if given.order == 2 and len(rules) > 1:
@@ -135,33 +129,20 @@ _METRES = 500.0
 
 
 def fit_recordings(
-    files: Sequence[Path],
-    options: ReadOptions,
-    given: StateRules,
-    epsilon: float | None,
-    output: Path | None,
+    files: Sequence[Path], options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
 ) -> Result:
-    """Fit a chain to a recording, or one to several streams; write it if a file is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such chain.
-        OSError: a file cannot be read or written.
-    """
+    """Fit a chain to a recording, or one to several streams; write it if a file is named."""
     if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
         if given.name is not None:
             raise CommandLineError("--name: only with several streams, or --order 2")
         return _fit_chain(files[0], options, given, epsilon, output)
     if epsilon is not None and given.order == 2:
         raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
-    return fit_streams(files, options, given, epsilon, output)
+    return _fit_streams(files, options, given, epsilon, output)
 
 
 def _fit_chain(
-    file: Path,
-    options: ReadOptions,
-    given: StateRules,
-    epsilon: float | None,
-    output: Path | None,
+    file: Path, options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
 ) -> Result:
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     if given.baseline is not None and given.threshold is not None:
@@ -187,19 +168,8 @@ def _fit_chain(
     return fitted_chain(model, recording.missing)
 
 
-def fit_places(
-    file: Path,
-    options: ReadOptions,
-    cell: float | None,
-    order: int,
-    output: Path | None,
-) -> Result:
-    """Fit a chain over square cells to traces, and write it if a file is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such chain.
-        OSError: a file cannot be read or written.
-    """
+def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int, output: Path | None) -> Result:
+    """Fit a chain over square cells to traces, and write it if a file is named."""
     metres = _METRES if cell is None else positive(cell, "cell")
     with working(f"fitting {file.name}"):
         traces = read_traces(file, options)

@@ -1,4 +1,7 @@
-"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: chains to noise."""
+"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check windows`: chains to noise.
+
+All raise FuguError where something cannot be read or there is no such plan, and OSError where a file cannot be.
+"""
 
 from __future__ import annotations
 
@@ -87,12 +90,7 @@ def chosen_start(text: str | None) -> Start | None:
 
 
 def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
-    """Read --segments: the most ticks of a segment.
-
-    Raises:
-        FuguError: it is no such number, or no model with one was given.
-        OSError: the model cannot be read.
-    """
+    """Read --segments: the most ticks of a segment."""
     if text is None:
         return None
     if text == "fitted":
@@ -171,12 +169,7 @@ def plan_stream(
     *,
     output: Path | None,
 ) -> Result:
-    """Plan a stream, and write its policy if a file is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such plan.
-        OSError: a file cannot be read or written.
-    """
+    """Plan a stream, and write its policy if a file is named."""
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
     objectives: tuple[Objective, ...] = get_args(Objective)
@@ -224,12 +217,7 @@ def plan_window(
     *,
     output: Path | None,
 ) -> Result:
-    """Plan windows, and write their policy if a file is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such plan.
-        OSError: a file cannot be read or written.
-    """
+    """Plan windows, and write their policy if a file is named."""
     if options.window:
         return _plan_policy(options, chains, header, discretiser, output=output)
     if output is not None or options.symbols is not None:
@@ -367,12 +355,7 @@ def _states(text: str, query: Query) -> tuple[int, ...]:
 
 
 def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
-    """Plan streams, and write their policies if a directory is named.
-
-    Raises:
-        FuguError: something cannot be read, or there is no such plan.
-        OSError: a file cannot be read or written.
-    """
+    """Plan streams, and write their policies if a directory is named."""
     try:
         model = JointModel.from_json(file.read_bytes())
     except ModelError as error:
@@ -443,12 +426,7 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
 
 
 def window_loss(texts: list[str], chains: ChainOptions, start: str | None) -> Result:
-    """Add up what releases lose together.
-
-    Raises:
-        FuguError: something cannot be read or is out of range.
-        OSError: a file cannot be read.
-    """
+    """Add up what releases lose together."""
     made = [_release(text) for text in texts]
     declared, _, notes, warnings = declared_chains(chains)
     request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
