@@ -395,21 +395,23 @@ class Ledger:
         """Become another ledger, of a store, that refuses releases before a first tick of each device and stream.
 
         `complete`: it has all charges of the ticks before. `not_before_us` replaces the property of that name, unless
-        it is `None`. Classes that are in force count from now on, whatever the store has forgotten.
+        it is `None`. If anything begins, classes that are in force count for ever: the store may have forgotten them.
         """
+        begins = [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings]
         with self.transaction():
             self._db.executemany(
                 "INSERT INTO beginnings VALUES (?, ?, ?, ?) ON CONFLICT (device, stream) "
                 "DO UPDATE SET first=CASE WHEN beginnings.first<excluded.first THEN excluded.first "
                 "ELSE beginnings.first END, uncharged=CASE WHEN beginnings.uncharged<excluded.uncharged "
                 "THEN excluded.uncharged ELSE beginnings.uncharged END",
-                [(*beginning, 0 if complete else beginning[2]) for beginning in beginnings],
+                begins,
             )
-            self._db.execute(
-                "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us FROM allowances "
-                "JOIN accounts ON account=accounts.id "
-                "WHERE serial IN (SELECT MAX(serial) FROM allowances GROUP BY account) ON CONFLICT DO NOTHING"
-            )
+            if begins:
+                self._db.execute(
+                    "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us FROM allowances "
+                    "JOIN accounts ON account=accounts.id "
+                    "WHERE serial IN (SELECT MAX(serial) FROM allowances GROUP BY account) ON CONFLICT DO NOTHING"
+                )
             self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
             if not_before_us is not None:
                 self._db.execute("UPDATE binding SET not_before_us=?", (not_before_us,))
@@ -423,14 +425,16 @@ class Ledger:
 
         Their classes of chains, as JSON with periods, and if they may have been charged without a trace of it here.
         """
-        query = "SELECT chains, period_us FROM outlived JOIN classes ON class=classes.id WHERE (device, stream)=(?, ?)"
+        query = "SELECT chains, period_us FROM intact_outlived JOIN classes ON class=id WHERE (device, stream)=(?, ?)"
         members = self._members(streams)
         classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
         return classes, bool(self.not_before_us) or any(self._beginning(member)[1] for member in members)
 
     def classes(self, key: Key) -> str:
         """The classes of chains, as JSON, that an account's newest allowance is for."""
-        query = "SELECT chains FROM classes JOIN allowances ON class=classes.id WHERE account=? ORDER BY serial DESC"
+        query = (
+            "SELECT chains FROM intact_allowances JOIN classes ON class=id WHERE account=? ORDER BY serial DESC LIMIT 1"
+        )
         return str(self._one(f"{query} LIMIT 1", self._account(key)[0])[0])
 
     def louder(self, key: Key, ahead: int) -> list[Louder]:

@@ -157,6 +157,13 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
     scene.ledger.close()
 
 
+def test_before_anything_is_released_a_start_keeps_no_class(tmp_path: Path) -> None:
+    scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
+    go_on(scene, of_class(1, NARROW))
+    assert scene.ledger.account(KEY).allowance == allowance(NARROW, 1.0, "informed")
+    scene.ledger.close()
+
+
 PRESS = '[audiences.press]\nepsilon = 1.0\nadversary = "informed"\n'
 
 
