@@ -435,7 +435,7 @@ class Ledger:
         query = (
             "SELECT chains FROM intact_allowances JOIN classes ON class=id WHERE account=? ORDER BY serial DESC LIMIT 1"
         )
-        return str(self._one(f"{query} LIMIT 1", self._account(key)[0])[0])
+        return str(self._one(query, self._account(key)[0])[0])
 
     def louder(self, key: Key, ahead: int) -> list[Louder]:
         """Find ticks of a stream, and of those that move with it, of which more was told than may be told now.
