@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -137,6 +138,7 @@ class GroupDocument(Document):
         return document
 
 
+@lru_cache(maxsize=256)  # policies of a fleet have few groups
 def noise_rate(noise: int, honest: int) -> Fraction:
     """Loss that a sum of so many shares adds to each tick of a home, in nats; rounded up."""
     return Fraction(rate_up(noise, honest), 1 << UNIT)

@@ -56,7 +56,7 @@ _MINUTES = ReadOptions(period=60.0)
 _HOMES, _AGENTS = 60, 6
 _DAY, _HOUR = 1440, 60
 _FIRST_HOUR = 6
-_AWAY = 0.1
+_AWAY = 0.2
 _READY_SECONDS = 30
 """Until the first hour: all programs are up by then."""
 _DEADLINE = 6

@@ -14,7 +14,7 @@ from fugu.contract.topics import parse_topic
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.street import HelperProgram, Leader, opened, street
 
-FAULTS = 40
+FAULTS = 400
 
 
 @pytest.mark.long

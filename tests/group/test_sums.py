@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +13,11 @@ import pytest
 
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.frames import sequence_name
-from fugu.contract.group_frames import OpeningAnswer, Report
+from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
 from fugu.contract.topics import topic_of
 from gateway.parts.part import Message
 from gateway.store.engine import LedgerError
-from tests.support.groups import HELPER
+from tests.support.groups import HELPER, group
 from tests.support.opening import DOCUMENT, HOMES, Helper
 from tests.support.summing import DUE, NUMBER, Site, settled, take
 
@@ -56,6 +58,40 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
     assert (frame.devices, frame.observed, frame.honest, frame.charge) == (5, 50, 3, 0.0)
     assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
     assert site.store.sums.asked() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("homes", [60, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_reports_of_many_homes_become_one_sum(tmp_path: Path, homes: int) -> None:
+    """Processor times are printed, not asserted; the helper's part is in test_helper_program.py."""
+    document, names = group(honest=homes // 2, colluding=homes // 10), [f"home-{i}" for i in range(homes)]
+    messages, masks, draw = list[Message](), 0, random.Random(1)
+    for place, name in enumerate(names):
+        mask, ciphertext = draw.getrandbits(64), draw.randbytes(1144)
+        sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), ciphertext, bytes(64))
+        report = Report(1, document.name, -1, NUMBER, document.digest, (10,), packed([place - mask]), sealed)
+        messages.append(Message(topic_of("report", "home", name, "power"), report.encode()))
+        masks += mask
+    with closing(Site(tmp_path, document, names)) as site:
+        begun = time.process_time()
+        for some in range(0, homes, 256):
+            for message in messages[some : some + 256]:
+                site.reports.heard(message)
+            site.reports.pump()
+        taken = time.process_time()
+        site.now_us = document.due_us(NUMBER)
+        asked = site.round()
+        while len(asked) < asked[0].pages:
+            asked += site.round()
+        sent = time.process_time()
+        bitmap = ((1 << homes) - 1 << -homes % 8).to_bytes(-(-homes // 8), "big")
+        window = document.digest, NUMBER, asked[0].request
+        answer = OpeningAnswer("home", document.name, *window, "", bitmap, packed([masks]))
+        site.answer(sign("answer", answer.encode(), [HELPER]).encode())
+        (frame,) = site.released()
+        seconds = (taken - begun, sent - taken, time.process_time() - sent)
+    print(f"{homes} reports: taken, asked for and released in {', '.join(f'{part:.2f}' for part in seconds)} s")
+    assert (frame.devices, frame.values[0]) == (homes, homes * (homes - 1) / 2)
 
 
 @pytest.mark.parametrize(("homes", "asks"), [(DOCUMENT.least - 1, False), (DOCUMENT.least, True)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.group_frames import OpeningRequest, Report, packed
-from fugu.contract.groups import SharedWindow
+from fugu.contract.groups import GroupDocument, SharedWindow
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import topic_of
 from gateway.estimates.catalogue import Catalogue
@@ -61,12 +61,13 @@ class Releasing:
 class Site:
     """A gateway's parts that sums need, on one store; `counts` are what the homes have counted."""
 
-    def __init__(self, folder: Path) -> None:
-        self.now_us = DOCUMENT.begins_us(NUMBER)
+    def __init__(self, folder: Path, document: GroupDocument = DOCUMENT, homes: Sequence[str] | None = None) -> None:
+        self.now_us = document.begins_us(NUMBER)
+        shared = SharedWindow.of(signed(document))
         self.store = Store(folder / "store.sqlite")
         self.catalogue = Catalogue("home")
-        for home in HOMES:
-            self.catalogue.add(member_policy(home.name, WINDOW))
+        for name in homes or [home.name for home in HOMES]:
+            self.catalogue.add(member_policy(name, shared))
         self.counters: Counter[str] = Counter()
         self.recorder = Recorder(self.store, self.catalogue, 0, self.counters)
         self.owed: list[str] = []
