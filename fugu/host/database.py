@@ -84,6 +84,7 @@ OUTBOX = FileKind(
     "never put back a copy, which would draw for ticks twice; move it away, and give the device a new name",
 )
 STORE = FileKind("store", 0x4655_5354, "put back a copy, or move it away; devices send again what they still hold")
+REPORTS = FileKind("file of reports", 0x4655_5250, "move it away: the windows under way have no sum")
 LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu gateway ledger resume")
 REGISTRY = FileKind("fleet registry", 0x4655_464C, "put back the newest copy")
 

@@ -126,11 +126,10 @@ class Recorder:
         self.symbols.confirm()
         self._counters.update(counted)
 
-    def account(self, reports: Sequence[Accounted], keep: Callable[[], None]) -> None:
-        """Account for reports in the transaction in which they are kept, or for nothing of it. Raises DatabaseError."""
+    def account(self, reports: Sequence[Accounted]) -> None:
+        """Account for reports that are kept, for all or none. Raises DatabaseError."""
         try:
             with self._store.transaction():
-                keep()
                 for device, stream, report, group in reports:
                     with self._timed(device):
                         self._account_report(device, stream, report, group)

@@ -203,6 +203,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
     with closing(Store(location, create=False, lease=Lease())) as store, _erasing(device, f"store {location.name}"):
         with store.new_generation():
             forgotten = store.aged.forget(device)
+        store.sums.forget(device)
         if forgotten is None:
             raise StoreError(f"store {location.name} has nothing of a device {device}")
         store.rewrite()

@@ -108,9 +108,12 @@ class Reports(Part):
         taken, self._taken = self._taken, []
         if not taken:
             return
-        counted: Counter[str] = Counter()
-        ends = [Accounted(device, stream, report, window.group) for device, stream, window, report in taken]
-        self._recorder.account(ends, lambda: counted.update(map(self._keep, taken)))
+        with self._store.sums.transaction():
+            counted = Counter(map(self._keep, taken))
+        # Whoever fails here is sent them again, and finds duplicates.
+        self._recorder.account(
+            [Accounted(device, stream, report, window.group) for device, stream, window, report in taken]
+        )
         self._counters.update(counted)
         for device, stream, window, report in taken:
             self._catalogue.ran(device, stream, report.policy_version)
@@ -239,7 +242,7 @@ class Sums(Part):
             newest = (due - group.start) // group.length - 1
             if not self._store.sums.waiting(digest, newest):
                 continue
-            with self._store.transaction():
+            with self._store.sums.transaction():
                 waiting = self._store.sums.waiting(digest, newest)
                 short = [number for number in waiting if not self._fix(digest, group, number)]
                 self._store.sums.settle(digest, waiting[-1])  # no further: this machine's clock may be ahead
@@ -312,8 +315,9 @@ class Sums(Part):
         self._lost(group.name, why)
 
     def _remove(self, asked: Asked) -> None:
-        with self._store.transaction():
+        with self._store.sums.transaction():
             self._store.sums.remove(asked.document, asked.number)
+        self._store.sums.erase()
         self._again.pop(asked, None)
         if self._sending is not None and self._sending.asked == asked:
             self._sending = None

@@ -118,7 +118,6 @@ class AgedStore:
             return None
         journal = self._symbols.take_out(numbers)
         symbols, points, windows = int(journal.ticks.sum()), 0, 0
-        self._db.execute("DELETE FROM reports WHERE device=?", (device,))  # a set that had one has no sum
         for number in numbers:
             mine = np.flatnonzero(journal.number == number)
             if len(mine):

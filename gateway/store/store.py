@@ -188,7 +188,7 @@ CREATE TABLE outbox (
 """
 # A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
 # ticks.
-_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore, SumStore)
+_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore, VersionStore)
 KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
 _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
 
@@ -231,10 +231,11 @@ class Store:
         self.conflicts = ConflictStore(self._db, self._owns)
         self.discovered = DiscoveryStore(self._db)
         self.versions = VersionStore(self._db)
-        self.sums = SumStore(self._db)
+        self.sums = SumStore(location)
 
     def close(self) -> None:
         """Close it, and let others have it."""
+        self.sums.close()
         self._db.close()
 
     def refuse_damage(self, *, history: bool) -> None:

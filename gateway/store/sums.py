@@ -1,19 +1,26 @@
-"""The part of the store that holds reports of groups until the sum of their window opens, and the sets that were asked.
+"""Reports of groups until the sum of their window opens, and the sets that were asked: beside the store.
 
-A part is uniform by itself, and with the helper's masks it is a home's count: reports are removed once their window is
-settled, and are in no export. Source: docs/proofs/sums.md.
+A part is uniform by itself, and with the helper's masks it is a home's count. So reports are in a file, or schema, of
+their own that nobody copies, and are removed once their window is settled. There is none before the first report.
+Source: docs/proofs/sums.md.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from typing import NamedTuple
 
 import msgpack
 
+from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report, SealedMasks
-from gateway.store.engine import Database
+from fugu.host.database import REPORTS, DatabaseError
+from gateway.store.engine import Database, Kind
+from gateway.store.location import Location, part_of
+from gateway.store.opening import is_there, open_engine
 
 __all__ = ["Asked", "StoredReport", "SumStore"]
 
@@ -39,10 +46,7 @@ _PLACED = 0
 _REPORT = "version, observed, parts, sealed"
 
 
-class SumStore:
-    """Reports and sets; used within the store's transactions."""
-
-    schema = """
+_SCHEMA = """
 CREATE TABLE reports (
     document BLOB NOT NULL, number INTEGER NOT NULL, device TEXT NOT NULL, version INTEGER NOT NULL,
     observed TEXT NOT NULL, parts BLOB NOT NULL, sealed BLOB NOT NULL, place INTEGER NOT NULL DEFAULT -1,
@@ -53,11 +57,48 @@ CREATE TABLE asked (
     WITHOUT ROWID;
 """
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+
+class ReportsError(FuguError):
+    """The file of reports cannot be used."""
+
+
+_KIND = Kind(REPORTS, _SCHEMA, ReportsError)
+
+
+class SumStore:
+    """Reports and sets, beside a store; each method is a transaction, or part of one that was begun."""
+
+    def __init__(self, store: Location) -> None:
+        self._location = part_of(store, "reports")
+
+    @cached_property
+    def _db(self) -> Database:
+        return open_engine(self._location, _KIND)
+
+    @property
+    def _is_there(self) -> bool:
+        return "_db" in self.__dict__ or is_there(self._location, _KIND)
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        if "_db" in self.__dict__:
+            self._db.close()
+            del self._db
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does; the file is made if there is none."""
+        return self._db.transaction()
+
+    def forget(self, device: str) -> None:
+        """Remove all reports of a device; a set that had one has no sum."""
+        if self._is_there:
+            self._db.execute("DELETE FROM reports WHERE device=?", (device,))
+            self.erase()
 
     def through(self, document: bytes) -> int | None:
         """The newest window whose set is settled; `None` before the first."""
+        if not self._is_there:
+            return None
         row = self._db.execute("SELECT through FROM intact_settled WHERE document=?", (document,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -81,6 +122,8 @@ CREATE TABLE asked (
 
     def waiting(self, document: bytes, through: int) -> list[int]:
         """The windows up to one that have reports, and whose set is not fixed."""
+        if not self._is_there:
+            return []
         rows = self._db.execute(
             "SELECT DISTINCT number FROM intact_reports WHERE document=? AND number<=? AND number NOT IN "
             "(SELECT number FROM asked WHERE document=?) ORDER BY number",
@@ -104,6 +147,8 @@ CREATE TABLE asked (
 
     def asked(self) -> list[Asked]:
         """The windows whose set was asked for and is not open, oldest first."""
+        if not self._is_there:
+            return []
         rows = self._db.execute("SELECT document, number, request FROM intact_asked ORDER BY number, document")
         return [Asked(bytes(document), int(number), bytes(request)) for document, number, request in rows]
 
@@ -111,6 +156,11 @@ CREATE TABLE asked (
         """Remove all reports of a window, and its set."""
         for table in ("reports", "asked"):
             self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
+
+    def erase(self) -> None:
+        """Leave nothing on the disk of what was removed, unless somebody reads the file now."""
+        with suppress(DatabaseError):
+            self._db.rewrite()
 
     def _reports(self, where: str, document: bytes, number: int) -> list[StoredReport]:
         query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{where} ORDER BY place, device"
@@ -123,7 +173,3 @@ CREATE TABLE asked (
             )
             for version, observed, parts, sealed in self._db.execute(query, (document, number))
         ]
-
-
-def _sealed(row: bytes) -> SealedMasks:
-    return SealedMasks.read(msgpack.unpackb(row), "report")

@@ -17,6 +17,8 @@ from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packe
 from fugu.contract.topics import topic_of
 from gateway.parts.part import Message
 from gateway.store.engine import LedgerError
+from gateway.store.location import Server
+from tests.support.groups import HELPER, group
 from tests.support.groups import HELPER, group
 from tests.support.opening import DOCUMENT, HOMES, Helper
 from tests.support.summing import DUE, NUMBER, Site, settled, take
@@ -58,6 +60,39 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
     assert (frame.devices, frame.observed, frame.honest, frame.charge) == (5, 50, 3, 0.0)
     assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
     assert site.store.sums.asked() == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shards", [1, 3])
+def test_on_a_server_shards_take_reports_and_one_process_opens_their_sum(
+    server: Server, tmp_path: Path, helper: Helper, shards: int
+) -> None:
+    with closing(Site(tmp_path, location=server, shards=shards)) as site:
+        asked = settled(site, helper)
+        site.report(5, helper, 5)  # late
+        assert len(asked[0].reports) == 5
+        site.answer(take(helper, asked))
+        (frame,) = site.released()
+        assert (frame.devices, frame.values) == (5, (10.0,))
+        assert (site.counters["report_stored"], site.counters["report_late"]) == (5, 1)
+        assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
+
+
+def test_parts_are_in_a_file_that_nobody_copies_and_in_none_once_the_sum_is_open(
+    site: Site, helper: Helper, tmp_path: Path
+) -> None:
+    asked = settled(site, helper)
+    parts = [bytes(one.parts) for one in site.store.sums.chosen(DOCUMENT.digest, NUMBER)]
+    assert len(parts) == 5
+
+    def holding() -> set[str]:
+        found = {file for file in tmp_path.iterdir() for part in parts if part in file.read_bytes()}
+        return {file.name.removesuffix("-wal") for file in found}
+
+    assert holding() == {"store-reports.sqlite"}
+    site.answer(take(helper, asked))
+    assert len(site.released()) == 1
+    assert holding() == set()
 
 
 @pytest.mark.long
@@ -215,6 +250,7 @@ def test_a_sum_without_a_home_that_was_forgotten_opens_nothing(site: Site, helpe
     good = take(helper, settled(site, helper, 6))
     with site.store.transaction():
         assert site.store.aged.forget(HOMES[1].name) is not None
+        site.store.sums.forget(HOMES[1].name)
     site.answer(good)
     site.answer(altered(good, bitmap=b"\xf0"))  # of homes that are there, were their places the same
     assert site.released() == []

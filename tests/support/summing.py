@@ -21,6 +21,8 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import history_in_store
 from gateway.releases.sums import release_sum
+from gateway.store.location import Location
+from gateway.store.shards import Shard, owner
 from gateway.store.store import Store
 from tests.support.groups import Member, member_policy, signed
 from tests.support.opening import DOCUMENT, HOMES, Helper
@@ -59,12 +61,22 @@ class Releasing:
 
 
 class Site:
-    """A gateway's parts that sums need, on one store; `counts` are what the homes have counted."""
+    """A gateway's parts that sums need, on one store; with `shards`, as many others take the reports."""
 
-    def __init__(self, folder: Path, document: GroupDocument = DOCUMENT, homes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        document: GroupDocument = DOCUMENT,
+        homes: Sequence[str] | None = None,
+        *,
+        location: Location | None = None,
+        shards: int = 1,
+    ) -> None:
         self.now_us = document.begins_us(NUMBER)
         shared = SharedWindow.of(signed(document))
-        self.store = Store(folder / "store.sqlite")
+        location = location or folder / "store.sqlite"
+        self.store = Store(location)
+        self.store.arrange(shards, lambda: None)
         self.catalogue = Catalogue("home")
         for name in homes or [home.name for home in HOMES]:
             self.catalogue.add(member_policy(name, shared))
@@ -78,10 +90,17 @@ class Site:
         self.line = Line()
         self.seconds = 0.0
         now = lambda: self.now_us  # noqa: E731
-        self.reports = Reports(
-            *(self.store, self.catalogue, self.recorder, self.counters, self.owed.append),
-            *(lambda _device, _reason: None, lambda _heard: None, now),
-        )
+
+        def taking(store: Store, recorder: Recorder) -> Reports:
+            return Reports(
+                *(store, self.catalogue, recorder, self.counters, self.owed.append),
+                *(lambda _device, _reason: None, lambda _heard: None, now),
+            )
+
+        self.stores = [Store(location, shard=Shard(index, shards)) for index in range(shards if shards > 1 else 0)]
+        others = [(store, Recorder(store, self.catalogue, 0, self.counters)) for store in self.stores]
+        self.shards = [taking(*one) for one in others or [(self.store, self.recorder)]]
+        self.reports = self.shards[0]
         self.sums = Sums(
             *(self.store, self.catalogue, self.line, Releasing(maker), self.counters),  # type: ignore[arg-type]
             *(lambda name, why: self.lost.append((name, why)), now, lambda: self.seconds),
@@ -96,8 +115,9 @@ class Site:
         mask = random.Random(place).getrandbits(64)
         sealed = home.sealed(helper.key, DOCUMENT, number, [mask])
         report = Report(1, DOCUMENT.name, previous, number, DOCUMENT.digest, (10,), packed([count - mask]), sealed)
-        self.reports.heard(Message(topic_of("report", "home", home.name, "power"), report.encode()))
-        self.reports.pump()
+        reports = self.shards[owner(home.name, len(self.shards))]
+        reports.heard(Message(topic_of("report", "home", home.name, "power"), report.encode()))
+        reports.pump()
 
     def round(self) -> list[OpeningRequest]:
         """A round of work; what was asked in it."""
@@ -115,7 +135,8 @@ class Site:
         self.sums.pump()
 
     def close(self) -> None:
-        self.store.close()
+        for store in (*self.stores, self.store):
+            store.close()
         self.ledger.close()
 
 
