@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import msgpack
 
 from fugu.contract.errors import FuguError
 from fugu.contract.group_frames import Report, SealedMasks
-from fugu.host.database import REPORTS, DatabaseError
+from fugu.host.database import REPORTS
 from gateway.store.engine import Database, Kind
 from gateway.store.location import Location, part_of
 from gateway.store.opening import is_there, open_engine
@@ -158,9 +159,9 @@ class SumStore:
             self._db.execute(f"DELETE FROM {table} WHERE document=? AND number=?", (document, number))
 
     def erase(self) -> None:
-        """Leave nothing on the disk of what was removed, unless somebody reads the file now."""
-        with suppress(DatabaseError):
-            self._db.rewrite()
+        """Leave nothing in a file of what was removed: its log ends as it is closed, until it is used again."""
+        if isinstance(self._location, Path):
+            self.close()
 
     def _reports(self, where: str, document: bytes, number: int) -> list[StoredReport]:
         query = f"SELECT {_REPORT} FROM intact_reports WHERE document=? AND number=?{where} ORDER BY place, device"
