@@ -25,8 +25,8 @@ from edge_agent.limits import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.reporter import BAD_KEY, join_fields
-from edge_agent.shares import Helpers, StreamSums, _run, device_key
+from edge_agent.reporter import BAD_KEY, join_fields, seal
+from edge_agent.shares import Helpers, StreamSums, _Count, _run, device_key
 from edge_agent.stored_frames import _accounting as accounting
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import UsageError
@@ -210,6 +210,55 @@ def test_no_window_is_reported_twice_when_the_clock_goes_back(device: Device) ->
     device.ready(39)
     (report,) = device.run(40, [1] * 10)
     assert (report.number, report.previous) == (2, 1)
+
+
+def test_no_window_is_reported_again_under_another_document_of_the_site_s(device: Device) -> None:
+    """Documents come and go with policies; the windows of a group's name are counted on."""
+    device.ready(9)
+    (report,) = device.run(9, [1] * 11)
+    other = shared(**{**QUIET, "noise": 3_000_000_000}).group
+    plan = device.plan.sums[0]
+    device.plan = replace(device.plan, sums=(replace(plan, digest=other.digest.hex()),), version=2)
+    device.restart(shift=20)
+    assert device.run(29, [1] * 11) == []
+    device.ready(39)
+    (report,) = device.run(40, [1] * 10)
+    assert (report.number, report.previous, report.document) == (2, 1, other.digest)
+
+
+def test_a_part_is_a_uniform_number_moved_by_the_count(device: Device) -> None:
+    """All that the site has of a home's count: with any count, each part is as likely as every other."""
+    device.ready(9)
+    prepared = device.sums._sums[0].next
+    assert prepared is not None
+    twin = _Count(prepared.number, list(prepared._values), prepared.sealed)
+    (report,) = device.run(10, [1] * 10)
+    for _ in range(10):
+        twin.add(0, None)
+    (one,), (other,) = numbers(report.parts), numbers(twin.take())
+    assert (one - other) % (1 << 64) == 10
+    key = device.helpers._keys["street"]
+    fields = [PUBLIC, key.signed, key.signature, key.message.key, bytes(32), b"", (64).to_bytes(2, "big")]
+    code, (masks, *_) = seal(fields)
+    assert code == 0
+    columns = list(zip(*(f"{mask:064b}" for mask in numbers(masks)), strict=True))
+    assert all(set(column) == {"0", "1"} for column in columns), "every bit of a mask is drawn"
+
+
+def test_a_helper_whose_clock_was_set_back_at_a_restart_opens_nothing(device: Device) -> None:
+    """Its new key is older than the one that the device has used; with the old one goes what was encrypted to it."""
+    restarted = Group(device.helper.documents, HELPER, lambda _name, _public: True)
+    restarted.maintain(500.0, 0.0)
+    device.sums.advance(1)
+    device.helpers.arrived("street", restarted.opening_key)
+    assert device.events.empty()
+    device.ready(9)
+    (report,) = device.run(10, [1] * 10)
+    (page,) = pages(device.document.digest, report.number, [report.sealed])
+    answer = restarted.take(page, 0.0)
+    assert answer is not None
+    assert OpeningAnswer.decode(Envelope.decode(answer).payload).reason == "key-gone"
+    assert restarted.take(page, 0.0) == answer
 
 
 def test_a_window_without_any_tick_is_reported_like_every_other(device: Device) -> None:
