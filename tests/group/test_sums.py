@@ -19,7 +19,6 @@ from gateway.parts.part import Message
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
 from tests.support.groups import HELPER, group
-from tests.support.groups import HELPER, group
 from tests.support.opening import DOCUMENT, HOMES, Helper
 from tests.support.summing import DUE, NUMBER, Site, settled, take
 
