@@ -34,6 +34,7 @@ __all__ = [
     "LEDGER",
     "OUTBOX",
     "REGISTRY",
+    "REPORTS",
     "STORE",
     "AwayError",
     "DatabaseError",

@@ -66,9 +66,11 @@ def test_a_window_opens_once_and_is_released_with_its_helper(tmp_path: Path) -> 
             helper.kill()
             gateway.stop()
         for frame in frames(ear, topic):
-            assert (frame.devices, frame.audience, frame.query, frame.states) == (3, "site", "count", ("high",))
+            assert (frame.audience, frame.query, frame.states) == ("site", "count", ("high",))
             assert (frame.helper, frame.honest) == (digits(PUBLIC), 2)
-            assert frame.low[0] <= 2 / 3 * frame.observed <= frame.high[0]
+            if frame.devices == 3:  # of two, a report was late
+                assert frame.low[0] <= 2 / 3 * frame.observed <= frame.high[0]
+        assert max(frame.devices for frame in frames(ear, topic)) == 3
         requested: dict[int, set[bytes]] = {}
         for payload in ear.of("fugu/2/home/group/street/request"):
             page = OpeningRequest.decode(payload)

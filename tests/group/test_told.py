@@ -50,8 +50,8 @@ def test_the_sentence_names_the_helper_and_how_many_have_to_be_honest() -> None:
 def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, ReleaseFrame]) -> None:
     site, frame = release
     assert frame.condition == WINDOW.condition
-    for shown in (shown_releases([frame]), shown_ledger(site.ledger)):
-        assert WINDOW.condition[3:] in plain(shown.report)
+    for report in (list(shown_releases([frame])), list(shown_ledger(site.ledger).report)):
+        assert WINDOW.condition[3:] in plain(report)
     assert WINDOW.condition in reading_line(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
     feed._received([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
