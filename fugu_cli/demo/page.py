@@ -27,6 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from io import BufferedIOBase
 from pathlib import Path
+from queue import Queue
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -119,12 +120,13 @@ class Page:
         self._files[f"/{_REPORT}"] = report.encode()
         self.show(report=_REPORT)
 
-    def stay(self) -> None:
-        """Keep serving until Ctrl-C, if somebody is at a terminal who can press it."""
+    def stay(self, chosen: Queue[int] | None = None) -> int | None:
+        """Keep serving until Ctrl-C, if somebody is at a terminal who can press it; or until something is chosen."""
         if sys.stdout.isatty():
             say("the page stays until Ctrl-C")
             with suppress(KeyboardInterrupt):
-                threading.Event().wait()
+                return (chosen or Queue[int]()).get()
+        return None
 
     def enter(self, token: str, session: str = "") -> str | None:
         """A session for a token, once; `None` for a token that is wrong or was used.

@@ -92,8 +92,8 @@ def plan_and_replay(
     *,
     not_private: bool,
     numbers: TrialNumbers | None = None,
-) -> int:
-    """Plan, replay and attack, on the page and in the terminal; returns the exit code."""
+) -> tuple[int, list[AutoOptions]]:
+    """Plan, replay and attack, on the page and in the terminal; returns the exit code, and offers after a no."""
     plan, offers = _shown_plan(page, path, readings, options)
     useful, private, *details = plan.verdict
     say(useful, style="bold")
@@ -102,10 +102,10 @@ def plan_and_replay(
         say(sentence)
     if not (answers(plan) or (plan.useful and not_private)):
         lines = [offer_line(one, ["fugu", "try", str(path)]) for one in offers] or [_LONGER]
-        page.show(stage=_NO_ANSWER, ended=True, paste=[*_INSTEAD, "\n".join(lines)])
+        buttons = [{**_offered(one, options), "options": {"offer": str(at)}} for at, one in enumerate(offers)]
+        page.show(stage=_NO_ANSWER, ended=True, offers=buttons, paste=[*_INSTEAD, "\n".join(lines)])
         say("\n".join([_NOT_PRIVATE if plan.useful else _NOTHING, *lines]))
-        page.stay()
-        return NOTHING
+        return NOTHING, [other for _, other in offers]
     missing, stage = list[str](), _TOO_SHORT if _is_short(plan) else _NOT_REPLAYED
     with tempfile.TemporaryDirectory(prefix="fugu-try-") as folder:
         if (replay := _replay_of(plan, Path(folder))) is None:
@@ -125,9 +125,7 @@ def plan_and_replay(
         say(f"missing: {sentence}")
     if numbers is not None and numbers.drawn:
         numbers.publish()
-    else:
-        page.stay()
-    return 1 if missing else 0 if answers(plan) else NOTHING
+    return 1 if missing else 0 if answers(plan) else NOTHING, []
 
 
 def prepared_plan(page: Page, path: Path, readings: Readings | None, options: AutoOptions, form: Sequence[str]) -> Plan:

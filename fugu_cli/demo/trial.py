@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from io import BufferedIOBase
 from pathlib import Path
+from queue import Full, Queue
 
 from fugu.mqtt import Broker
 from fugu.recordings.readings import Readings, load, read_readings
@@ -18,6 +23,8 @@ from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 __all__ = ["numbers_of", "recorded", "run", "show_readings"]
 
 _NOT_YET = [["", "Useful?", "It is being planned."], ["", "Private?", "It is being planned."]]
+_MOST_WORDS = 1 << 16
+"""Of what the page sends."""
 _OURS = RECORDINGS / "hr_sleep_N10.csv.gz"
 
 
@@ -41,14 +48,32 @@ def run(
             return 0
     readings = recorded(path, options)
     find_mosquitto("auto")
-    with Page(browser=browser) as page:
-        page.show(
-            title=f"{path.name}: what would leave, and what that tells", stage="planning", done=0.0, verdicts=_NOT_YET
-        )
-        show_readings(page, readings)
-        from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
+    chosen = Queue[int](1)
+    with Page(browser=browser, posted=partial(_posted, chosen)) as page:
+        page.show(title=f"{path.name}: what would leave, and what that tells")
+        while True:
+            page.show(stage="planning", done=0.0, ended=False, verdicts=_NOT_YET, offers=[], paste=None)
+            show_readings(page, readings)
+            from fugu_cli.demo.planned import plan_and_replay  # the recording is seen while this is loaded
 
-        return plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
+            code, offers = plan_and_replay(page, path, readings, options, not_private=not_private, numbers=numbers)
+            choice = None if numbers is not None and numbers.drawn else page.stay(chosen)
+            if choice is None or not 0 <= choice < len(offers):
+                return code
+            options = offers[choice]
+
+
+def _posted(chosen: Queue[int], path: str, _query: dict[str, str], body: BufferedIOBase, length: int) -> HTTPStatus:
+    """Take the number of an offer, in a thread of the page."""
+    if path != "/ask" or length > _MOST_WORDS:
+        return HTTPStatus.BAD_REQUEST
+    try:
+        chosen.put_nowait(int(json.loads(body.read(length))["offer"]))
+    except Full:
+        return HTTPStatus.CONFLICT
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return HTTPStatus.BAD_REQUEST
+    return HTTPStatus.ACCEPTED
 
 
 def numbers_of(path: Path, options: AutoOptions, broker: Broker, *, not_private: bool) -> TrialNumbers:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,13 @@ import pytest
 
 from fugu.core.clocks import TickClock
 from fugu.host.process import Wake
+from fugu.library.report import NOTHING
 from fugu_cli.demo.device import ReplayClock
-from fugu_cli.errors import NOTHING
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.forks import programs
 from tests.support.replays import SECRET, recorded
 from tests.support.soak import only
+from tests.support.visitor import Visitor
 
 
 def tried(folder: Path, *words: str, file: str = "history.csv", edge: str = "10") -> subprocess.CompletedProcess[str]:
@@ -137,3 +140,43 @@ def test_the_clock_of_a_replay_goes_from_tick_to_tick_by_the_times_of_the_policy
         assert clock.now_us() == clock.elapsed_us()
         seen.append(ticks.at(clock.now_us()))
     assert seen == [-1, 0, 1, 1, 2]
+
+
+@pytest.mark.long
+def test_after_a_no_what_would_do_is_a_button_for_somebody_at_a_terminal(tmp_path: Path) -> None:
+    recorded(tmp_path, 0.6, 2700)
+    ours, theirs = pty.openpty()
+    words = "--threshold", "10", "--protect", "tick", "--epsilon", "0.2", "--no-browser"
+    environment = {**os.environ, "COLUMNS": "400"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fugu", "try", "history.csv", *words],
+        cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
+    )  # fmt: skip
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    said = bytearray()
+
+    def has(text: str) -> bool:
+        with suppress(OSError):
+            said.extend(os.read(ours, 1 << 16))
+        return text in said.decode(errors="replace")
+
+    try:
+        wait_until(lambda: has("?token=") and has("\n"), "its address")
+        visitor = Visitor(said.decode(errors="replace"))
+        visitor.enter()
+        wait_until(lambda: has("the page stays until Ctrl-C"), "a no")
+        offers = visitor.state()["offers"]
+        assert [offer["options"] for offer in offers] == [{"offer": str(at)} for at in range(len(offers))]
+        assert visitor.ask("POST", "/ask", b'{"offer": "no"}')[0] == 400
+        assert visitor.ask("POST", "/ask", b'{"offer": "0"}')[0] == 202
+        wait_until(lambda: has("on your sensor:"), "the plan that would do, replayed")
+        assert visitor.state()["offers"] == []
+        assert visitor.state()["verdicts"][0][0] == "yes"
+        wait_until(lambda: has("") and said.count(b"the page stays until Ctrl-C") == 2, "that it stays")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        os.close(ours)
