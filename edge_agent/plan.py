@@ -192,8 +192,8 @@ def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
 
     A joint chain is none: its states are pairs of ticks, or of several streams, and a stream shows a part of them.
 
-    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
-    policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
+    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs. If the policy's form says its
+    `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
     """
     chains = policy.get("chains")
     if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
@@ -204,13 +204,13 @@ def _watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
         beside = {"rate": policy["rate"], "adversary": adversary, "hour": hour}
     if chains["kind"] == "bounded":
         return {"odds_ratio": chains["odds_ratio"], **beside}
-    universal = adversary == "universal"
-    if chains["kind"] == "binary":
-        (q0, q1), (r0, r1) = chains["q"], chains["r"]
-        sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
-        found = {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
-        return {**found, **beside}
-    return {"transitions": chains["transitions"]} if chains["kind"] == "finite" and not universal else None
+    if chains["kind"] != "binary":
+        return None
+    if adversary != "universal":
+        return {"q": chains["q"], "r": chains["r"], **beside}
+    (q0, q1), (r0, r1) = chains["q"], chains["r"]
+    sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
+    return {"odds_ratio": max(sticky, restless, 1.0), **beside}
 
 
 @dataclass(frozen=True, slots=True)

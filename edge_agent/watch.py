@@ -198,8 +198,6 @@ def _odds(row: Sequence[int], other: Sequence[int], z: int, w: int) -> Fraction:
 
 
 def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
-    if "transitions" in chains:
-        return sum(map(_log_mixed, counts)) - max(_log_likelihood(counts, chain) for chain in chains["transitions"])
     if "odds_ratio" not in chains:
         inside = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
         leave = [min(max(probability, low), high) for probability, low, high in inside]

@@ -209,7 +209,7 @@ def _window(window: Window, labels: tuple[str, ...]) -> bytes:
 
 
 def _chains(policy: Policy) -> bytes:
-    """The class of the guarantee; known chains as the smallest class with a closed form that contains them."""
+    """The class of the guarantee."""
     try:
         bounds = policy.chains.closed_form()
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Attackers who know a stream's public description: what its messages tell whoever believes one chain of its class.
 
-Of intervals of q and r 16 chains are believed, the ends among them, evenly spaced in the logarithm; of known chains
-each; of a bound on odds ratios the typical chain. Answers are plain numbers, for a process that has no numpy.
+Of intervals of q and r 16 chains are believed, the ends among them, evenly spaced in the logarithm; of a
+bound on odds ratios the typical chain. Answers are plain numbers, for a process that has no numpy.
 """
 
 from __future__ import annotations

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import operator
+from collections.abc import Mapping, Sequence
 from decimal import localcontext
 from fractions import Fraction
-from functools import lru_cache, partial
-from itertools import product
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from functools import lru_cache
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.finite_leakage import finite_loss, informed_loss, soft_loss
 from fugu.contract.leakage import (
     CONTEXT,
     Adversary,
@@ -29,16 +27,14 @@ from fugu.contract.leakage import (
     universal_losses,
     worst_odds_ratio,
 )
-from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
+from fugu.contract.rounding import UPWARD, exp_up, log_up
 from fugu.contract.stretches import StretchBound
 from fugu.contract.windows import Counted
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "odds_ratio"]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "JointChains", "odds_ratio", "two_steps"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
-_MOST_KNOWN_STATES = 8
-_MOST_JOINT_STATES = 12
 
 
 @lru_cache(maxsize=16)
@@ -241,148 +237,7 @@ class BoundedChains(ClassOfChains):
         return (self.worst_odds,)
 
 
-class _KnownChains(ClassOfChains):
-    """Known chains, of which one is true."""
-
-    if TYPE_CHECKING:
-        transitions: tuple[Rows, ...]
-
-    @property
-    def label(self) -> str:
-        """How many chains."""
-        return f"{self.states} states, {len(self.transitions)} known chain{'s' * (len(self.transitions) > 1)}"
-
-    @property
-    def worst_odds(self) -> Fraction | None:
-        """The largest of the chains; None if a step is impossible."""
-        worst = Fraction(1)
-        for transition in self.transitions:
-            rows = [tuple(map(Fraction, row)) for row in transition]
-            for row, other in product(rows, repeat=2):
-                if not all(other) or not all(row):
-                    return None
-                ratios = [a / b for a, b in zip(row, other, strict=True)]
-                worst = max(worst, max(ratios) / min(ratios))
-        return worst
-
-    @property
-    def typical(self) -> tuple[Rows, ...]:
-        """All of them."""
-        return self.transitions
-
-    @property
-    def extremes(self) -> tuple[Rows, ...]:
-        """All of them, if they are known."""
-        return () if self.changes else self.transitions
-
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """Only in bounds for any side information, by odds ratios."""
-        return adversary == "universal"
-
-
-class FiniteChains(_KnownChains):
-    """One of a few known chains, started stationary.
-
-    Attributes:
-        transitions: 1 to 8 transition matrices, k x k with 2 <= k <= 8; a step may be impossible, but every state
-            must be reached from every other in time.
-    """
-
-    kind: Literal["finite"] = "finite"
-    transitions: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(min_length=1, max_length=8)]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not 2 <= self.states <= _MOST_KNOWN_STATES:
-            raise ValueError(f"transitions must all be k x k, with k from 2 to {_MOST_KNOWN_STATES}")
-        _check_known(self.transitions, self.states)
-        return self
-
-    @property
-    def states(self) -> int:
-        """The number of states k."""
-        return len(self.transitions[0])
-
-    @property
-    def words(self) -> str:
-        """How many chains."""
-        return f"one of {len(self.transitions)} known chains of {self.states} states, started stationary"
-
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """Of 2 x 2 matrices, however the rounding of their rows is read: b, 1 - a or b / (a + b)."""
-        return tuple(map(_box, self.transitions)) if self.states == 2 else ()
-
-    def covers(self, pinned: ChainClass) -> bool:
-        """True if the other has some of the same chains only."""
-        return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(self.transitions)
-
-    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """Take the least bound of known chains, for the larger ratio; they are followed by the accountant.
-
-        The odds ratios of their steps alone bound the loss to every adversary, and for more than two states can be less
-        than what quilts say of the informed one.
-        """
-        largest = max(ratio_01, ratio_10)
-        found = []
-        try:
-            odds = Fraction(max(odds_ratio(transition) for transition in self.transitions))
-            epsilons = universal_losses(odds, (largest,) * 2, (largest,) * 2)
-            found.append(losses_above(epsilons, adversary, "odds-ratio bound"))
-        except ValueError as error:
-            if adversary == "universal":
-                raise GuaranteeError(f"no finite guarantee against the universal adversary: {error}") from None
-        if adversary != "universal":
-            bound = "known states" if adversary == "informed" else "chain accountant"
-            try:
-                epsilon = finite_loss(self.transitions, log_above(largest), informed=adversary == "informed")
-                found.append(Loss(epsilon, epsilon, epsilon, adversary, bound))
-            except GuaranteeError:
-                if not found:
-                    raise
-        return min(found, key=lambda each: each.epsilon)
-
-    def closed_form(self) -> tuple[Fraction, ...]:
-        """Intervals or a largest odds ratio, in floats, that contain the chains."""
-        if self.boxes:
-            bounds = [_floats_around([value for box in self.boxes for value in box[side]]) for side in (0, 1)]
-            if all(low > 0.0 and high < 1.0 for low, high in bounds):
-                return BinaryChains(q=bounds[0], r=bounds[1]).closed_form()
-        if self.worst_odds is None:
-            raise ValueError("chains with impossible steps have no bound in closed form")
-        return (Fraction(_floats_around([self.worst_odds])[1]),)
-
-
-def _box(transition: Rows) -> Box:
-    (a, b), (c, d) = (tuple(map(Fraction, row)) for row in transition)
-    return (min(b, 1 - a), max(b, 1 - a)), (min(c, 1 - d), max(c, 1 - d))
-
-
-def _floats_around(values: Sequence[Fraction]) -> tuple[float, float]:
-    low, high = float(min(values)), float_up(max(values))
-    return low if low <= min(values) else math.nextafter(low, -math.inf), high
-
-
-def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states: int) -> None:
-    if not transitions or any(len(matrix) != states for matrix in transitions):
-        raise ValueError(f"transitions must be given, and all be {states} x {states}")
-    for matrix in transitions:
-        _check_stochastic(matrix, zeros=True)
-        if not _irreducible(matrix):
-            raise ValueError("a chain does not visit all its states for ever")
-
-
-def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
-    for turned in (transition, tuple(zip(*transition, strict=True))):
-        reached = {0}
-        for _ in turned:
-            reached |= {y for x in reached for y, p in enumerate(turned[x]) if p > 0.0}
-        if len(reached) < len(transition):
-            return False
-    return True
-
-
-class JointChains(_KnownChains):
+class JointChains(ClassOfChains):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
     Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
@@ -393,18 +248,18 @@ class JointChains(_KnownChains):
         streams: which, each by name, and with what it may tell per tick.
         period_us: of every stream's clock, in microseconds: tick t of the chain is what each reads in the t-th period.
         shows: for each state of the chain the state of every stream, in their order.
-        transitions: known chains, up to 8 of up to 12 states, of which one is true, started stationary; a step may be
-            impossible, but every state must be reached from every other in time. With `odds_ratio`, at most one typical
-            member, used for estimation only.
-        odds_ratio: instead of known chains, a bound as of `BoundedChains`, for up to 255 states.
+        odds_ratio: a bound as of `BoundedChains`, on every `steps` steps of the chain taken as one.
+        steps: 2 for chains of which each state also determines what the tick before it showed.
+        transition: A typical member; used for estimation only, never for privacy. Without it `steps` is 1.
     """
 
     kind: Literal["joint"] = "joint"
     streams: Annotated[tuple[Shown, ...], Field(min_length=1, max_length=8)]
     period_us: Annotated[int, Field(ge=100)]
     shows: Annotated[tuple[tuple[int, ...], ...], Field(min_length=2, max_length=255)]
-    transitions: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(max_length=8)] = ()
-    odds_ratio: Annotated[float, Field(ge=1.0)] | None = None
+    odds_ratio: Annotated[float, Field(ge=1.0)]
+    steps: Annotated[int, Field(ge=1, le=2)] = 1
+    transition: tuple[tuple[float, ...], ...] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -416,16 +271,11 @@ class JointChains(_KnownChains):
         for stream, column in zip(self.streams, zip(*self.shows, strict=True), strict=True):
             if set(column) != set(range(stream.states)):
                 raise ValueError(f"all states of stream {stream.name}, 0 to {stream.states - 1}, must be shown")
-        if self.odds_ratio is not None:
-            if len(self.transitions) > 1:
-                raise ValueError("beside an odds ratio there is at most one typical member")
-            BoundedChains(states=self.states, odds_ratio=self.odds_ratio, transition=next(iter(self.transitions), None))
-            return self
-        if self.states > _MOST_JOINT_STATES:
-            raise ValueError(
-                f"chains of more than {_MOST_JOINT_STATES} states are declared by their odds_ratio, not known"
-            )
-        _check_known(self.transitions, self.states)
+        if self.transition is None and self.steps > 1:
+            raise ValueError("chains whose odds ratio is of two steps need a typical member")
+        if self.transition is not None:
+            step = self.transition if self.steps == 1 else two_steps(self.transition, self.shows)
+            BoundedChains(states=self.states, odds_ratio=self.odds_ratio, transition=step)
         return self
 
     @property
@@ -443,22 +293,29 @@ class JointChains(_KnownChains):
 
     @property
     def label(self) -> str:
-        """How they are declared."""
-        return (
-            super().label
-            if self.odds_ratio is None
-            else f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
-        )
+        """The largest odds ratio."""
+        of = "" if self.steps == 1 else " of two steps"
+        return f"{self.states} states, odds ratio{of} up to {self.odds_ratio:.6g}"
 
     @property
     def worst_odds(self) -> Fraction | None:
-        """Declared value, or the largest of the chains; None if one of these has an impossible step."""
-        return super().worst_odds if self.odds_ratio is None else Fraction(self.odds_ratio)
+        """Declared value; None if it is of two steps, as one of them has no bound."""
+        return Fraction(self.odds_ratio) if self.steps == 1 else None
 
     @property
     def changes(self) -> bool:
-        """If odds ratios are declared."""
-        return self.odds_ratio is not None
+        """They may."""
+        return True
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """The typical member, if there is one."""
+        return () if self.transition is None else (self.transition,)
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """The typical member, where a step has no bound of its own."""
+        return self.typical if self.steps > 1 else ()
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
@@ -499,10 +356,7 @@ class JointChains(_KnownChains):
             *(pinned.streams, pinned.shows, pinned.period_us),
         ):
             return False
-        if self.odds_ratio is None:
-            return pinned.odds_ratio is None and set(pinned.transitions) <= set(self.transitions)
-        worst = pinned.worst_odds
-        return worst is not None and worst <= Fraction(self.odds_ratio)
+        return self.steps == pinned.steps and pinned.odds_ratio <= self.odds_ratio
 
     def joint_rates(self, rates: Sequence[float]) -> list[list[float]]:
         """The most nats that a tick tells of any two states: the rates of streams that differ in them, added upward."""
@@ -518,9 +372,8 @@ class JointChains(_KnownChains):
     def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
         """Return the epsilon, rounded up, of all streams together, about what they show at one tick.
 
-        It is for any two states of one stream and any two joint states of all; the informed adversary is as of
-        `fugu.contract.finite_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None`
-        for what the class allows. A loss that is not finite raises GuaranteeError.
+        It is for any two states of one stream and any two joint states of all. `rates`: nats that a tick of each stream
+        may tell at most, `None` for what the class allows. A loss that is not finite raises GuaranteeError.
         Source: docs/proofs/joint-streams.md, "Streams that move together".
         """
         rates = [stream.rate for stream in self.streams] if rates is None else rates
@@ -528,26 +381,10 @@ class JointChains(_KnownChains):
             return self._joint_bound(self.joint_rates(rates), adversary)
 
     def _joint_bound(self, joint_rates: list[list[float]], adversary: Adversary) -> Loss:
-        """Take the first bound that there is: the later ones are larger."""
-        odds = self.odds_ratio
-        if odds is None:
-            kernels = [[list(row) for row in matrix] for matrix in self.transitions]
-            ways: list[tuple[str, Callable[[], float]]] = [("soft evidence", lambda: soft_loss(kernels, joint_rates))]
-            if adversary == "ignorant":
-                ways.insert(0, ("chain accountant", lambda: finite_loss(kernels, joint_rates, informed=False)))
-            elif adversary == "informed":
-                whole = partial(finite_loss, kernels, joint_rates, informed=True)
-                ways.insert(0, ("known states", lambda: informed_loss(kernels, joint_rates, self.shows, whole)))
-            for bound, way in ways:
-                with suppress(GuaranteeError):
-                    epsilon = way()
-                    return Loss(epsilon, epsilon, epsilon, adversary, bound)
-            try:
-                odds = max(odds_ratio(matrix) for matrix in self.transitions)
-            except ValueError as error:
-                raise GuaranteeError(f"no finite guarantee against the {adversary} adversary: {error}") from None
-        ratio = exp_up(Fraction(max(map(max, joint_rates))))
-        return losses_above(universal_losses(Fraction(odds), (ratio,) * 2, (ratio,) * 2), adversary, "odds-ratio bound")
+        """Take `steps` ticks as one, which tells as much more."""
+        ratio = exp_up(self.steps * Fraction(max(map(max, joint_rates))))
+        epsilons = universal_losses(Fraction(self.odds_ratio), (ratio,) * 2, (ratio,) * 2)
+        return losses_above(epsilons, adversary, "odds-ratio bound")
 
     def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
         """The loss of those that are seen, with nothing of the others."""
@@ -594,7 +431,7 @@ def _sum_above(values: Sequence[float]) -> float:
     return math.nextafter(math.fsum(values), math.inf) if len(values) > 1 else math.fsum(values)
 
 
-ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains | JointChains, Field(discriminator="kind")]
+ChainClass = Annotated[BinaryChains | BoundedChains | JointChains, Field(discriminator="kind")]
 """A class of chains as it appears in documents; the field `kind` tells which."""
 
 
@@ -617,6 +454,20 @@ def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
     if not worst < 1e300:
         raise ValueError("the odds ratio of the transition matrix is too large for a finite guarantee")
     return worst
+
+
+def two_steps(transition: Rows, shows: Sequence[tuple[int, ...]]) -> Rows:
+    """Return the steps of two ticks of a chain of which each state determines what the tick before it showed.
+
+    ValueError: it is not square and row-stochastic, or a state can follow two that show different states.
+    """
+    _check_stochastic(transition, zeros=True)
+    for y, column in enumerate(zip(*transition, strict=True)):
+        if len({shows[x] for x, p in enumerate(column) if p > 0.0}) > 1:
+            raise ValueError(f"state {y} can follow states that show different ones: it does not tell the tick before")
+    columns = list(zip(*transition, strict=True))
+    square = [[math.fsum(map(operator.mul, row, column)) for column in columns] for row in transition]
+    return tuple(tuple(p / math.fsum(row) for p in row) for row in square)
 
 
 def _check_stochastic(transition: tuple[tuple[float, ...], ...], *, zeros: bool = False) -> None:

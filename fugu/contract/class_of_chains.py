@@ -176,13 +176,8 @@ class ClassOfChains(Document):
         """True if some mechanism with given ratios is known to lose all of the bound."""
         return False
 
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """True if past and future leak alike: not in known chains, which need not run backward as they run forward."""
-        return True
-
     def stretch_bound(
         self, known: float, ticks: int, rate: float, windows: tuple[Counted, ...], adversary: Adversary
     ) -> StretchBound:
         """Loss of a stream of symbols of a rate, and of windows, about whole stretches; arguments as there."""
-        alike, elsewhere = self.equal_leakages(adversary), adversary != "ignorant"
-        return StretchBound(known, ticks, rate, windows, equal_leakages=alike, known_elsewhere=elsewhere)
+        return StretchBound(known, ticks, rate, windows, known_elsewhere=adversary != "ignorant")

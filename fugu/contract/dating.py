@@ -52,15 +52,15 @@ def settling_ticks(chains: ChainClass, epsilon: float, slack: float | None = Non
 
     `slack`: of epsilon, in nats; by default what a plan leaves.
     """
-    return _fading_ticks(chains, None, SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
+    return _fading_ticks(chains.worst_odds, None, SLACK * Fraction(epsilon) if slack is None else Fraction(slack))
 
 
-def _fading_ticks(chains: ChainClass, excess: Fraction | None, slack: Fraction) -> int | None:
+def _fading_ticks(odds: Fraction | None, excess: Fraction | None, slack: Fraction) -> int | None:
     """The ticks after which no more than a slack is left of ticks that were an excess above others; None if never.
 
     `excess`: of a tick's rate, in nats; `None` if nobody knows.
     """
-    if (odds := chains.worst_odds) is None:
+    if odds is None:
         return None
     with localcontext(CONTEXT):
         root, limit = as_decimal(odds).sqrt(), as_decimal(slack)
@@ -71,13 +71,14 @@ def _fading_ticks(chains: ChainClass, excess: Fraction | None, slack: Fraction) 
 
 
 def quiet_from(
-    history: History, chains: Sequence[ChainClass], loud: int, excess: Fraction | None, slack: Fraction
+    history: History, worst_odds: Sequence[Fraction | None], loud: int, excess: Fraction | None, slack: Fraction
 ) -> int | None:
     """The first tick at which charges up to tick `loud` leak no more than a slack; None if none is known.
 
+    `worst_odds`: of each class of chains.
     `excess`: by how much a tick's charge is above what is allowed now, in nats; `None` if nobody knows.
     """
-    needed = [_fading_ticks(each, excess, slack) for each in chains]
+    needed = [_fading_ticks(each, excess, slack) for each in worst_odds]
     after = [
         span._replace(first=max(span.first, loud + 1))
         for span in history.spans

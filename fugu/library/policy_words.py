@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Loss
@@ -53,7 +53,6 @@ def _policy_document(
     }
     if policy.chains.named_streams:
         document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
-        document["by_stream"] = _by_stream(policy)
     if policy.windows:
         windows: dict[str, object] = {
             "rates": {window.name: str(window.rate) for window in policy.windows},
@@ -95,16 +94,6 @@ def _together(chains: ChainClass) -> str:
     return f"for all that these streams tell together, if each has a policy of this class: {streams}"
 
 
-def _by_stream(policy: Policy) -> dict[str, float]:
-    """Loss of each stream through all streams, for adversaries who know no state; empty for other adversaries."""
-    if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
-        return {}
-    from fugu.privacy.accountant.accountant import stream_losses
-
-    names = [stream.name for stream in policy.chains.streams]
-    return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}
-
-
 def _error(window: Window, policy: Policy) -> WindowError:
     from fugu.planning.answers import error_of  # a policy that cannot be read needs no gateway
 
@@ -122,8 +111,6 @@ def _policy_report(policy: Policy, loss: Loss, alone: Loss | None, recorded: Rec
     yield from _show_guarantee(policy, policy.guarantee, loss, both, policy.bound(loss))
     if policy.chains.named_streams:
         yield Line(f"  {_together(policy.chains)}")
-        for name, epsilon in _by_stream(policy).items():
-            yield Line(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
     rows = () if policy.table is None else policy.table.weights()
     for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
         yield Line(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")

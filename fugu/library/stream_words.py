@@ -20,7 +20,7 @@ from fugu.contract.windows import Window
 from fugu.library.guarantee import change_words, promise_document, promise_words, stretch_documents, stretch_table
 from fugu.library.report import Line, Part, Result, Table
 from fugu.planning.answers import WindowError, error_of, window_error
-from fugu.planning.chain_source import ChainSource
+from fugu.planning.chain_source import ChainSource, cost_words
 from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
 from fugu.planning.window_plan import JointPlan
@@ -421,13 +421,11 @@ def planned_streams(plan: StreamsPlan) -> Result:
 def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     request, chains, lost = plan.request, plan.chains, plan.bound.epsilon(plan.request.stretch_ticks)
     yield Line(promise_words(request.epsilon, request.protect, _of_streams(plan)), bold=True)
-    what = f"{chains.states} {'pairs of states' if request.model.order == 2 else 'joint states'}"
-    if chains.odds_ratio is None:
-        yield Line(f"Class: the fitted chain of {what}, taken as it is.")
-    else:
-        yield Line(
-            f"Class: {what}, steps of odds ratios up to {chains.odds_ratio:.4g}, which may change from tick to tick."
-        )
+    what = "joint states, steps" if chains.steps == 1 else "pairs of states, two steps"
+    odds = f"of odds ratios up to {chains.odds_ratio:.4g}"
+    yield Line(f"Class: {chains.states} {what} {odds}, which may change from tick to tick.")
+    for note in _notes(plan):
+        yield Line(f"{note[0].upper()}{note[1:]}.")
     for one in request.model.streams:
         yield Line(f"{one.name}: {protected_sentence(stream_discretiser(one))}")
     together = "" if len(plan.streams) == 1 else ", all streams together"
@@ -473,6 +471,11 @@ def _streams_report(plan: StreamsPlan) -> Iterator[Part]:
     yield Line(change_words(plan.chains, plan.request.epsilon, plan.chains.period_us / 1_000_000))
 
 
+def _notes(plan: StreamsPlan) -> tuple[str, ...]:
+    """The cost of a class in the place of one chain."""
+    return cost_words(plan.chains, plan.chains.typical) if plan.request.known or plan.chains.steps > 1 else ()
+
+
 def _of_streams(plan: StreamsPlan) -> tuple[Stretch, ...]:
     """Joint loss of all of them."""
     return plan.bound.rows(max(1, round(plan.request.period_seconds * 1_000_000)), plan.request.epsilon)
@@ -489,6 +492,7 @@ def _streams_document(plan: StreamsPlan) -> dict[str, Any]:
         "stretches": stretch_documents(_of_streams(plan)),
         "bound": plan.loss.bound,
         "chains": plan.chains.model_dump(mode="json"),
+        "notes": list(_notes(plan)),
         "apart": "infinite" if plan.apart == math.inf else plan.apart,
         "streams": [
             {

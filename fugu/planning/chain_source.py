@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.accountant import class_of
+from fugu.privacy.accountant.finite import KnownChains
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
-__all__ = ["ChainSource", "Matrix", "bare_chains", "file_source", "fitted_segment", "interval_source"]
+__all__ = ["ChainSource", "Matrix", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
 
+_MOST_MEMBERS = 8
 Matrix = tuple[tuple[float, ...], ...]
 _Model = TypeVar("_Model", ChainModel, JointModel, LearnedModel)
 
@@ -103,17 +109,29 @@ def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
             between = "" if len(chains) == 1 else ", and all between them"
             binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
             return ChainSource(binary, rows[0], (note + between,))
-        try:
-            return ChainSource(FiniteChains(transitions=tuple(rows)), rows[0], (note,))
-        except ValueError:
-            pass  # too many chains or states, or a state that is not visited for ever
     try:
         odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:
         raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
     bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
     note += ", by the odds ratios of its steps: any start, and any steps within these"
-    return ChainSource(bounded, rows[0], (note,))
+    return ChainSource(bounded, rows[0], (note, *cost_words(bounded, rows)))
+
+
+def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -> tuple[str, ...]:
+    """The cost of telling a device odds ratios, and not these few chains; empty where that takes long."""
+    if len(members) > _MOST_MEMBERS or chains.states > EXACT_STATES:
+        return ()
+    bounded = class_of(chains)
+    try:
+        rate = ChainAccountant(chains).allowance(1.0)
+        known = KnownChains(tuple(map(MarkovChain.stationary, members)), bounded.secrets)
+        loss, _ = known.endless(rate * bounded.secrets, "ignorant")
+    except ChainClassError:
+        return ()
+    them = "the chain itself" if len(members) == 1 else "these chains"
+    words = f"noise for epsilon 1 by odds ratios would lose {loss:.3g} by {them}, to whoever knows no state"
+    return (f"a device takes no chain as it is: {words}",)
 
 
 def _fitted(path: Path, model: ChainModel) -> ChainSource:
@@ -140,8 +158,9 @@ def _order_two(path: Path, model: JointModel) -> ChainSource:
         raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
     one, seconds = model.streams[0], model.period_seconds
     chains = joint_class(model, True, (one.name,), 1.0 if seconds is None else seconds)([1.0])
-    note = f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)"
-    return _recorded(one, chains, matrix_rows(marginal(model, 0)), (note,), (model.warning,), seconds)
+    note = f"class of chains: as the chain of order 2 of {one.source}, by the odds ratios of two of its steps"
+    notes = (note, *cost_words(chains, chains.typical))
+    return _recorded(one, chains, matrix_rows(marginal(model, 0)), notes, (model.warning,), seconds)
 
 
 def _recorded(

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import JointChains, odds_ratio
+from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
 from fugu.planning.states import Recording, recording_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import JointModel, transition_matrix
-from fugu.privacy.covering_class import smoothed
+from fugu.privacy.covering_class import smoothed, smoothed_pairs
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import load, read_readings
 
@@ -35,19 +35,22 @@ def joint_class(
 ) -> Callable[[Sequence[float]], JointChains]:
     """The class of a fitted joint chain, as a function of what each of its streams may tell of a tick.
 
-    It is the chain as it is if `known`, else the class that covers its recording.
+    It has the odds ratio of the chain as it is if `known`, and covers the recording otherwise. One of order 2 is always
+    taken as it is, by the odds ratio of two steps.
 
     Raises:
         PlanningError: there is no such class; one line that says what else there is.
     """
-    odds: float | None = None
-    if known or model.order == 2:
-        transitions = (matrix_rows(transition_matrix(np.array(model.counts, dtype=np.int64))),)
-    elif model.odds_ratio is None:
+    counts = np.array(model.counts, dtype=np.int64)
+    if not known and model.order == 1 and model.odds_ratio is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
-    else:
-        transitions = (matrix_rows(smoothed(np.array(model.counts, dtype=np.int64))),)
-        odds = max(model.odds_ratio, odds_ratio(transitions[0]))
+    typical = matrix_rows(smoothed(counts) if model.order == 1 else smoothed_pairs(counts))
+    try:
+        odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
+    except ValueError as error:
+        raise PlanningError(f"no policy can declare such a joint chain: {error}") from None
+    if not known and model.odds_ratio is not None:
+        odds = max(model.odds_ratio, odds)
 
     def made(rates: Sequence[float]) -> JointChains:
         try:
@@ -58,8 +61,9 @@ def joint_class(
                 ),
                 period_us=round(period_seconds * _US),
                 shows=model.shows,
-                transitions=transitions,
                 odds_ratio=odds,
+                steps=model.order,
+                transition=typical,
             )
         except ValueError as error:
             raise PlanningError(f"no policy can declare such a joint chain: {_first_line(error)}") from None

@@ -111,15 +111,8 @@ def make_plan(request: Request) -> StreamPlan:
 
 
 def _compared(request: Request) -> list[int]:
-    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing.
-
-    A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
-    """
-    if (
-        not request.longer_periods
-        or not request.chains.equal_leakages(request.adversary)
-        or request.chains.named_streams
-    ):
+    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing."""
+    if not request.longer_periods or request.chains.named_streams:
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import with_slack
 from fugu.contract.discretisers import Discretiser
@@ -251,10 +251,11 @@ def _alone(request: StreamsRequest, column: int) -> float | None:
             chains = BoundedChains(states=model.streams[column].states, odds_ratio=odds)
         else:
             matrix = marginal(model, column)
-            q, r = float(matrix[0, 1]), float(matrix[1, 0])
-            chains = FiniteChains(transitions=(matrix_rows(matrix),))
-            if len(matrix) == 2 and min(q, r) > 0.0 and max(q, r) < 1.0:
+            if len(matrix) == 2:
+                q, r = float(matrix[0, 1]), float(matrix[1, 0])
                 chains = BinaryChains(q=(q, q), r=(r, r))
+            else:
+                chains = BoundedChains(states=len(matrix), odds_ratio=odds_ratio(matrix_rows(matrix)))
         return math.log(
             min(allowed_ratios(chains, with_slack(request.epsilon), request.adversary, request.stretch_ticks))
         )

@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats
-from fugu.contract.chains import ChainClass
+from fugu.contract._document import Document
+from fugu.contract.chains import ChainClass, odds_ratio
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.errors import FuguError
 from fugu.contract.rounding import SIXTEEN_ROUNDINGS
 
-__all__ = ["TINY", "ChainClassError", "Chains", "Covered", "MarkovChain", "Start", "follow", "read_chains"]
+__all__ = [
+    "TINY",
+    "ChainClassError",
+    "Chains",
+    "Covered",
+    "ListedChains",
+    "MarkovChain",
+    "Start",
+    "follow",
+    "read_chains",
+]
 
 Start = Literal["any", "stationary"]
 """Starts that can be asked for. A recording need not begin in the long run of its chain: a device is switched on when
@@ -94,6 +108,49 @@ class MarkovChain:
         except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
             return False
         return bool(np.all(np.abs(self.initial - distribution) <= SIXTEEN_ROUNDINGS * self.states * distribution))
+
+
+class ListedChains(Document):
+    """A few chains, started stationary, as a document: of the papers' mechanisms, and never of a policy.
+
+    Attributes:
+        transitions: matrices of one size; every chain has one stationary distribution.
+    """
+
+    kind: Literal["listed"] = "listed"
+    transitions: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(min_length=1, max_length=8)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            if len({chain.states for chain in self.chains}) != 1:
+                raise ChainClassError("the chains of a class need the same number of states")
+        except ChainClassError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def chains(self) -> tuple[MarkovChain, ...]:
+        """The chains with their start."""
+        return tuple(map(MarkovChain.stationary, self.transitions))
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+        return len(self.transitions[0])
+
+    @property
+    def named_streams(self) -> tuple[Shown, ...]:
+        """None: they are of one stream."""
+        return ()
+
+    @property
+    def worst_odds(self) -> Fraction | None:
+        """The largest odds ratio, rounded up; None if a step is impossible."""
+        try:
+            return Fraction(max(map(odds_ratio, self.transitions)))
+        except ValueError:
+            return None
 
 
 def follow(reach: Bools, possible: Bools) -> Bools:

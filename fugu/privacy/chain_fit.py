@@ -182,21 +182,24 @@ def fit_joint(
 def fit_order_two(
     states: Ints, segments: Ints, stream: StreamStates, *, period_seconds: float | None = None
 ) -> JointModel:
-    """Fit a chain of order 2 to one stream (n,), whose joint states are its states at a tick and the one before.
+    """Fit a chain of order 2 to one stream (n,), whose joint states are all pairs of one state and the next.
 
-    Which pair can follow another is known, so that no odds ratio bounds its steps: its file holds the chain alone.
-    Raises ModelError for fewer than two states, or no two transitions side by side.
+    No class covers its recording: its file holds the chain alone, and a policy takes the odds ratio of two of its
+    steps. Raises ModelError for fewer than two states or too many, or no two transitions side by side.
     """
+    k = stream.states
+    if k * k > _MOST:
+        raise ModelError(f"{stream.name}: {k} states have {k * k} pairs; at most {_MOST} will do: take fewer states")
     if np.unique(states).size < 2:
         raise ModelError(f"{stream.name}: fewer than two different states tell nothing of a chain")
     inside = segments[1:] == segments[:-1]
-    both, joint = joint_states(np.stack([states[:-1], states[1:]], axis=1)[inside])
+    joint = (states[:-1] * k + states[1:])[inside]
     segments = segments[1:][inside]
-    counts = _counts(joint, segments, len(both))
-    refused = "the steps of a chain of order 2 have no odds ratios: it is taken as it is"
+    counts = _counts(joint, segments, k * k)
+    refused = "a chain of order 2 is taken as it is, by the odds ratio of two of its steps"
     if joint.size >= _LEAST_ROWS:
         lengths = stretch_lengths(joint.size)
-        transitions = local_transitions(joint, segments, len(both), lengths)
+        transitions = local_transitions(joint, segments, k * k, lengths)
         if changed := [one.length for one in transitions if one.changes.any()]:
             refused += f", and it changes over stretches of {changed[0]} ticks"
     return JointModel(
@@ -205,7 +208,7 @@ def fit_order_two(
         n=int(joint.size),
         decimate=1,
         period_seconds=period_seconds,
-        shows=count_rows(both[:, 1:]),
+        shows=tuple((state,) for state in range(k)) * k,
         counts=count_rows(counts),
         transition=matrix_rows(chain_model.transition_matrix(counts)),
         odds_ratio=None,
@@ -213,7 +216,7 @@ def fit_order_two(
         refused=refused,
         stretches=(),
         independent=None,
-        more=chain_model.order_test(chain_model.count_triples(joint, segments, len(both))),
+        more=chain_model.order_test(chain_model.count_triples(joint, segments, k * k)),
         warning=_WARNING,
     )
 

@@ -370,6 +370,9 @@ class JointModel(ModelFile):
             raise ValueError("two streams have the same name")
         if self.order == 2 and len(self.streams) > 1:
             raise ValueError("order 2 is for one stream")
+        k = self.streams[0].states
+        if self.order == 2 and self.shows != tuple((x,) for x in range(k)) * k:
+            raise ValueError("order 2 has all pairs of states, the one before first")
         expected = transition_matrix(np.array(self.counts, dtype=np.int64))
         if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
             raise ValueError("transition is not the estimate that belongs to the counts")

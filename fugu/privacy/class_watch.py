@@ -34,7 +34,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
-from fugu.contract.chains import ChainClass, FiniteChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.leakage import Adversary
 
 __all__ = ["won"]
@@ -111,10 +111,9 @@ _SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 1
 def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Ints) -> float:
     """Bet 1 on symbols (n,), -1 where there is none, being of no chain of the class; the most that it ever becomes.
 
-    `emission` (2, m) is positive. It is 0 where nothing could be seen: chains that may change at every step, joint
-    chains, and more than two states.
+    `emission` (2, m) is positive. It is 0 where nothing could be seen: chains that may change at every step.
     """
-    if adversary == "universal" or chains.changes or chains.named_streams or chains.states != 2:
+    if adversary == "universal" or chains.changes:
         return 0.0
     cells = _cells(chains)
     slowest = cells[:, [0, 2]].min(axis=0)
@@ -130,8 +129,6 @@ def won(chains: ChainClass, adversary: Adversary, emission: Floats, symbols: Int
 
 def _cells(chains: ChainClass) -> Floats:
     """Boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
-    if isinstance(chains, FiniteChains):
-        return np.array([[q, q, r, r] for ((_, q), (r, _)) in chains.transitions], dtype=np.float64)
     parts = [map(_parts, box) for box in chains.boxes]
     return np.array([(*q, *r) for pair in parts for q, r in product(*pair)], dtype=np.float64)
 

@@ -55,6 +55,7 @@ __all__ = [
     "covering_class",
     "local_transitions",
     "smoothed",
+    "smoothed_pairs",
     "stretch_lengths",
     "union",
     "widened",
@@ -344,6 +345,14 @@ def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
 def smoothed(counts: Ints) -> Floats:
     """The chain of transition counts; a step that was never seen counts as half a one."""
     seen = np.maximum(counts, 0.5)
+    return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def smoothed_pairs(counts: Ints) -> Floats:
+    """The same of a chain of order 2, as a chain of pairs (k^2, k^2) of states, the one before and the present one."""
+    k = math.isqrt(len(counts))
+    after = np.kron(np.ones((k, 1)), np.kron(np.eye(k), np.ones((1, k))))  # the pairs that can follow each
+    seen = np.maximum(counts, 0.5) * after
     return np.asarray(seen / seen.sum(axis=1, keepdims=True), dtype=np.float64)
 
 

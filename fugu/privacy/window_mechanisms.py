@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, get_args
 
 from scipy.optimize import brentq
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.leakage import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
@@ -81,15 +81,10 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
             return BoundedChains(states=chains[0].states, odds_ratio=max(map(odds_ratio, rows)))
         except ValueError:
             return None
-    if not all(chain.is_stationary for chain in chains):
+    if len(chains) > 1 or chains[0].states > 2 or not chains[0].is_stationary:
         return None
-    if chains[0].states == 2 and len(chains) == 1 and 0.0 < rows[0][0][1] < 1.0 and 0.0 < rows[0][1][0] < 1.0:
-        (_, q), (r, _) = rows[0]
-        return BinaryChains(q=(q, q), r=(r, r))
-    try:
-        return FiniteChains(transitions=rows)
-    except ValueError:
-        return None
+    ((_, q), (r, _)) = rows[0]
+    return BinaryChains(q=(q, q), r=(r, r)) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
 
 
 def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | None) -> PlannedScale:

@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import ChainClass
 from fugu.contract.dating import SLACK, quiet_from
 from fugu.contract.history import History
 from fugu.contract.leakage import Adversary
@@ -34,7 +33,7 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
-from gateway.releases.entries import PER_NAT, Key, Promise, Stream, together_name, units_below
+from gateway.releases.entries import PER_NAT, Key, Promise, ReleaseClass, Stream, followed, together_name, units_below
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
@@ -209,7 +208,9 @@ def _far_enough(told: Told, louder: Sequence[Told], history: Histories) -> bool:
         classes = classes_of(told.chains)
     except (ValidationError, ValueError):  # `verify` says so of the allowance
         return False
-    since = quiet_from(history(told.key.device, told.key.stream), classes, loud, excess, slack)
+    since = quiet_from(
+        history(told.key.device, told.key.stream), [each.worst_odds for each in classes], loud, excess, slack
+    )
     return since is not None and since <= told.first
 
 
@@ -247,7 +248,7 @@ def _stream_loss(told: Told) -> StreamLoss:
 
 
 @lru_cache(maxsize=1024)
-def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
+def _constant(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, ticks: int) -> float:
     """Loss of any ticks in a row of an endless stream that are all charged the same, by a mechanism's rule."""
     if mechanism == "chain":
         return joint_loss(chains, charge, adversary, ticks)
@@ -259,7 +260,7 @@ def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: 
 
 
 @lru_cache(maxsize=1024)
-def _by_tick(chains: ChainClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
+def _by_tick(chains: ReleaseClass, mechanism: str, adversary: Adversary, charge: int, count: int) -> float:
     """Bound what a tick of a stream loses of which so many ticks are charged at most this, and no other.
 
     Which of them a device drew, one after the other, is not known: a clock that was set skips numbers. So each counts
@@ -269,24 +270,25 @@ def _by_tick(chains: ChainClass, mechanism: str, adversary: Adversary, charge: i
     """
     rates = _rates(charge, count)
     if mechanism == "chain":
-        accountant = ChainAccountant(chains)
+        accountant = ChainAccountant(followed(chains))
         known = adversary == "ignorant" and accountant.sticky
         return accountant.schedule_loss(rates, "ignorant" if known else "universal").epsilon
     return float(quilt_accountant(_members(chains), rates).max())
 
 
 @lru_cache(maxsize=1024)
-def _by_stretch(chains: ChainClass, charge: int, count: int, ticks: int) -> float:
+def _by_stretch(chains: ReleaseClass, charge: int, count: int, ticks: int) -> float:
     """Bound what a stretch of such a stream loses, by odds ratios: for every adversary."""
-    return float(stretch_losses(chains.odds_bound, _rates(charge, count), ticks).max())
+    odds = chains.worst_odds
+    return float(stretch_losses(math.inf if odds is None else float_up(odds), _rates(charge, count), ticks).max())
 
 
 def _rates(charge: int, count: int) -> Floats:
     return np.full(count, float_up(Fraction(charge, PER_NAT)))
 
 
-def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
-    return corner_chains(known_chains(chains))
+def _members(chains: ReleaseClass) -> tuple[MarkovChain, ...]:
+    return corner_chains(known_chains(followed(chains)))
 
 
 def _reader_losses(
@@ -338,7 +340,7 @@ def _joint(told: Sequence[Told], limit: Promise) -> float | None:
         known = _stream_loss(told[0])
         holds = len(told) == ticks == 1 and covers(cast(Mechanism, told[0].mechanism), adversary)
         return known.epsilon if holds else None
-    by_class: dict[ChainClass, list[Told]] = defaultdict(list)
+    by_class: dict[ReleaseClass, list[Told]] = defaultdict(list)
     try:
         for one in told:
             for chains in classes_of(one.chains):

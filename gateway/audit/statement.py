@@ -13,8 +13,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
-from fugu.audit.exact.chains.claims import recompute, stream_loss
+from fugu.audit.exact import Claim, NotRecomputed, stream_loss, tick_ratios, window_rate
+from fugu.audit.exact.chains.claims import recompute
 from fugu.audit.exact.numbers import exp_up, log_up
 from fugu.contract.descriptions import describe
 from fugu.contract.errors import GuaranteeError, PolicyError
@@ -385,17 +385,15 @@ def _bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fracti
         return Bound(truth, None, str(error))
 
 
-def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
-    """A class whose chains may keep a state, or change it, so many times more rarely; None for known chains.
+def _widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """A class whose chains may keep a state, or change it, so many times more rarely.
 
-    An odds ratio is of two such probabilities, and grows with the square of the factor, which is at least 1.
+    An odds ratio is of two such probabilities for each step that it is of, and the factor is at least 1.
     """
     if chains["kind"] == "binary":
         wider = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
         return {**chains, **wider}
-    if chains.get("odds_ratio") is not None:
-        return {**chains, "odds_ratio": chains["odds_ratio"] * factor**2}
-    return None
+    return {**chains, "odds_ratio": chains["odds_ratio"] * factor ** (2 * chains.get("steps", 1))}
 
 
 def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
@@ -404,8 +402,8 @@ def _alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
     yield Bound(
         "independent readings, which is what ordinary differential privacy assumes", float_up(log_up(max(ratios)))
     )
-    if (wider := _widened(chains, 1.1)) is not None:
-        yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider, ratios, adversary)
+    wider = _widened(chains, 1.1)
+    yield _bound("a class wider by 10 %: states kept longer, or changed more often", wider, ratios, adversary)
     yield _bound(
         "any start, and steps that change in time, within the class's odds ratios", chains, ratios, "universal"
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fugu.contract.calendar import DAY
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
@@ -364,9 +364,6 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
         case BoundedChains() as bounded:
             assert bounded.transition is not None
             transition, chains = bounded.transition, bounded
-        case FiniteChains() as finite:
-            transition = finite.transitions[0]
-            chains = BoundedChains(states=finite.states, odds_ratio=1.0)
     return assess(table, np.array(transition), chains, _TICKS).accuracy
 
 

@@ -76,11 +76,21 @@ from fugu.contract.rounding import OUTWARD, float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.chain_class import ChainClassError, ListedChains
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
-from gateway.releases.entries import PER_NAT, Promise, Stream, named_streams, nats, units_above, units_below
+from gateway.releases.entries import (
+    PER_NAT,
+    Promise,
+    ReleaseClass,
+    Stream,
+    followed,
+    named_streams,
+    nats,
+    units_above,
+    units_below,
+)
 from gateway.releases.statistics import two_valued
 
 __all__ = [
@@ -295,7 +305,7 @@ class CountedSymbols(Document):
         observed: which of them have a symbol, as a hexadecimal number whose lowest bit is the first tick.
     """
 
-    chains: tuple[ChainClass, ...]
+    chains: tuple[ReleaseClass, ...]
     hits: tuple[int, ...]
     ticks: int
     observed: str
@@ -308,7 +318,7 @@ class CountedSymbols(Document):
     def check(self) -> None:
         """Refuse what has no exact distribution, without computing it. ChainClassError says why."""
         for one in self.chains:
-            check_symbols(only_chains(one), self.hits, SCALE, self.ticks)
+            check_symbols(only_chains(followed(one)), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
@@ -332,7 +342,7 @@ class WholeWindow(Document):
 
 
 def counted_symbols(
-    chains: Sequence[ChainClass], table: NoiseTable, states: tuple[int, ...], observed: Sequence[bool]
+    chains: Sequence[ReleaseClass], table: NoiseTable, states: tuple[int, ...], observed: Sequence[bool]
 ) -> CountedSymbols:
     """A device's count of states as a count of symbols. Raises ChainClassError if it is made of several numbers.
 
@@ -352,9 +362,9 @@ def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _distance(chains: ChainClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
+def _distance(chains: ReleaseClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     seen = [bool(observed >> tick & 1) for tick in range(ticks)]
-    return wasserstein_symbols(only_chains(chains), hits, SCALE, seen).distance
+    return wasserstein_symbols(only_chains(followed(chains)), hits, SCALE, seen).distance
 
 
 _INWARD = 1.0 - 1e-9
@@ -363,7 +373,7 @@ _FINE = 1e-14
 
 @cache
 def allowance(
-    chains: ChainClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain", ticks: int = 1
+    chains: ReleaseClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain", ticks: int = 1
 ) -> int:
     """The largest loss that every tick may have, for ever, without any `ticks` in a row losing more than epsilon nats.
 
@@ -384,17 +394,19 @@ def allowance(
         raise ChainClassError(f"{mechanism} protects single ticks, not {ticks} in a row: use mechanism chain")
     if mechanism in ALONE:
         if mechanism == "wasserstein" or chains.named_streams:
-            known_chains(chains)  # refuses what it has no distribution for, and streams that are told about together
+            known_chains(
+                followed(chains)
+            )  # refuses what it has no distribution for, and streams that are told about together
         return units_below(epsilon)
     if mechanism == "chain":
         return units_below(_largest_rate(chains, epsilon, adversary, ticks) * _INWARD)
     scale_of = mqm_exact if mechanism == "mqm-exact" else mqm_approx
-    return units_below(1.0 / scale_of(known_chains(chains), None, epsilon).scale * _INWARD)
+    return units_below(1.0 / scale_of(known_chains(followed(chains)), None, epsilon).scale * _INWARD)
 
 
-def _largest_rate(chains: ChainClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
+def _largest_rate(chains: ReleaseClass, epsilon: float, adversary: Adversary, ticks: int) -> float:
     """The largest rate of every tick of which no so many ticks in a row lose more than epsilon; rounded down."""
-    high = ChainAccountant(chains).allowance(epsilon, adversary)
+    high = ChainAccountant(followed(chains)).allowance(epsilon, adversary)
     if ticks == 1:
         return high
 
@@ -414,15 +426,17 @@ def _largest_rate(chains: ChainClass, epsilon: float, adversary: Adversary, tick
     return rate * (1.0 - back)
 
 
-def _stretch_loss(chains: ChainClass, rate: float, adversary: Adversary, ticks: int) -> float:
+def _stretch_loss(chains: ReleaseClass, rate: float, adversary: Adversary, ticks: int) -> float:
     """Loss of so many ticks in a row of an endless stream of a rate, in nats, rounded up."""
-    single = ChainAccountant(chains).loss(rate, adversary).epsilon
+    if isinstance(chains, ListedChains):
+        raise ChainClassError("chains of a release have no bound beside other releases")
+    single = ChainAccountant(followed(chains)).loss(rate, adversary).epsilon
     bound = chains.stretch_bound(single, 1, rate, (), adversary)
     return replace(bound, rate=rate).epsilon(ticks)  # joint chains would count what their devices may tell
 
 
 @cache
-def joint_loss(chains: ChainClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
+def joint_loss(chains: ReleaseClass, charge: int, adversary: Adversary, ticks: int = 1) -> float:
     """Loss of any `ticks` in a row of an endless stream whose every tick has this charge: in nats, rounded up.
 
     ChainClassError if there is no bound.
@@ -431,7 +445,7 @@ def joint_loss(chains: ChainClass, charge: int, adversary: Adversary, ticks: int
 
 
 SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
-_CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ...])
+_CLASSES: TypeAdapter[tuple[ReleaseClass, ...]] = TypeAdapter(tuple[ReleaseClass, ...])
 
 
 def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us: int, chains: str) -> str:
@@ -447,12 +461,12 @@ def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us:
     return ""
 
 
-def classes_of(chains: str) -> tuple[ChainClass, ...]:
+def classes_of(chains: str) -> tuple[ReleaseClass, ...]:
     """The classes of chains that an allowance was computed for, from JSON; a `ValidationError` if it holds none."""
     return _CLASSES.validate_json(chains)
 
 
-def classes_written(chains: str) -> tuple[ChainClass, ...]:
+def classes_written(chains: str) -> tuple[ReleaseClass, ...]:
     """The classes of chains in JSON; empty if it holds none, which `allowance_problem` says."""
     try:
         return classes_of(chains)
@@ -461,8 +475,10 @@ def classes_written(chains: str) -> tuple[ChainClass, ...]:
 
 
 def with_classes(chains: str, more: Iterable[ChainClass]) -> str:
-    """Add classes of chains to those in JSON."""
+    """Add classes of policies to those in JSON, if these are not a release's own."""
     known = classes_written(chains)
+    if any(isinstance(one, ListedChains) for one in known):
+        return chains
     every = tuple(dict.fromkeys((*known, *more)))
     return chains if every == known else _CLASSES.dump_json(every).decode()
 

@@ -34,6 +34,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import float_up
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
+from fugu.privacy.chain_class import ListedChains
 from gateway.releases.allowance import (
     SAME,
     WholeWindow,
@@ -281,11 +282,13 @@ def _basis_problem(
     for device in charges:
         makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
         wanted = [
-            (counted_symbols([policy.chains], policy.table, question.query.states, ()).hits, policy.chains)
+            (counted_symbols(classes, policy.table, question.query.states, ()).hits, classes)
             for policy in makers
             if policy.table is not None
+            for classes in [question.classes([policy])]
         ]
-        if not any(one.hits == hits and chains in one.chains for one in basis.symbols for hits, chains in wanted):
+        rules = {(one.hits, each) for one in basis.symbols for each in one.chains}
+        if not any({(hits, each) for each in classes} <= rules for hits, classes in wanted):
             return f"its noise is not for the table and the class of chains of {device}"
     return ""
 
@@ -570,7 +573,8 @@ def _change(accounts: dict[int, _Account], changes: list[_Row], policies: Truste
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []
-            if policies and set(classes_written(chains)) - policies.classes({account.key[:2], *account.named}):
+            written = {each for each in classes_written(chains) if not isinstance(each, ListedChains)}
+            if policies and written - policies.classes({account.key[:2], *account.named}):
                 problems.append(f"{account.key}: its allowance is for a class of chains of no policy that was given")
     return problems
 

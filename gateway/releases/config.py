@@ -28,7 +28,7 @@ from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.host.clock import seconds_of
 from fugu.host.toml_file import read_toml
-from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.entries import SITE, Key, Promise, units_above
@@ -94,6 +94,8 @@ class Scheduled(Document):
         mechanism: by whose rule the audience's promise is kept: one of `fugu.contract.windows`, or "auto", that of
             the
             least noise among those that compose.
+        chains: transition matrices, started stationary, that a mechanism other than "chain" takes for true instead of
+            the classes that policies declare.
         once: first tick of the only window that is ever released, for a mechanism that does not compose.
         scale: of the noise on counts of symbols, an integer or a fraction.
         share: instead of a scale: how much of the allowance each tick is charged.
@@ -111,6 +113,7 @@ class Scheduled(Document):
     patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
     audience: Name
     mechanism: Mechanism | Literal["auto"] = "chain"
+    chains: Annotated[tuple[tuple[tuple[float, ...], ...], ...], Field(max_length=8)] = ()
     once: int | None = Field(default=None, ge=0, le=MAX_TICK - _MOST_TICKS)
     source: Literal["best", "both", "symbols"] = "best"
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
@@ -123,6 +126,12 @@ class Scheduled(Document):
         self._check_alone()
         if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
             raise ValueError(f"release {self.name} needs either scale or share")
+        if self.chains and self.mechanism in ("chain", "auto", "group"):
+            raise ValueError(
+                f"release {self.name}: mechanism {self.mechanism} takes the classes of policies: no chains"
+            )
+        if self.chains:
+            ListedChains(transitions=self.chains)
         if self.scale is not None and not Fraction(1, 10) <= Fraction(self.scale) <= 10**9:
             raise ValueError(f"scale of release {self.name} must lie in 1/10..10^9")
         if self.audience == SITE and self.scale is None:
@@ -338,11 +347,14 @@ def _joint_charge(allowances: Sequence[int], base: int) -> int:
 def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
     for release in config.releases:
         about = release.stream == stream and (release.devices == "all" or device in release.devices)
-        if about and release.audience in reader.audiences and release.mechanism in ALONE:
+        if about and release.audience in reader.audiences and (release.mechanism in ALONE or release.chains):
             if set(reader.audiences) != {release.audience}:
+                why = (
+                    "has chains of its own" if release.chains else f"is by {release.mechanism}, which does not compose"
+                )
                 raise ReleaseConfigError(
                     f"account {reader.name} may belong to no audience beside {release.audience}, whose release "
-                    f"{release.name} about {device}/{stream} is by {release.mechanism}, which does not compose"
+                    f"{release.name} about {device}/{stream} {why}"
                 )
             if reader.seconds:
                 raise ReleaseConfigError(

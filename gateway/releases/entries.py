@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import TopicError
@@ -29,6 +29,7 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import ALONE, Mechanism
 from fugu.host.database import LEDGER
+from fugu.privacy.chain_class import Chains, ListedChains
 from gateway.store.engine import Database, Kind, LedgerError, Rows
 
 __all__ = [
@@ -46,12 +47,14 @@ __all__ = [
     "Louder",
     "Promise",
     "Release",
+    "ReleaseClass",
     "State",
     "Stream",
     "beside",
     "canonical",
     "clipped",
     "digest",
+    "followed",
     "inputs_digest",
     "last_above",
     "named_streams",
@@ -69,9 +72,16 @@ __all__ = [
 
 Stream = tuple[str, str]
 """A device and one of its streams."""
+ReleaseClass: TypeAlias = ChainClass | ListedChains
+"""Of a policy, or a release's own chains."""
 
 
-def named_streams(chains: ChainClass, device: str) -> frozenset[Stream]:
+def followed(chains: ReleaseClass) -> Chains:
+    """The same, as mechanisms take them."""
+    return chains.chains if isinstance(chains, ListedChains) else chains
+
+
+def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:
     """The streams that a class of a device's policy is of, if they are several; else none."""
     if len(chains.named_streams) < 2:
         return frozenset()
@@ -259,7 +269,7 @@ class Allowance(NamedTuple):
     promise: Promise
     period_us: int
     mechanism: Mechanism
-    chains: tuple[ChainClass, ...]
+    chains: tuple[ReleaseClass, ...]
 
 
 class Louder(NamedTuple):

@@ -15,7 +15,7 @@ windows answer, so that a release can be computed once more when its symbols are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -24,10 +24,13 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from fugu.chains.arrays import Floats
+from fugu.contract.class_of_chains import Rows
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
 from fugu.contract.reports import Noise
 from fugu.contract.windows import Mechanism, Window
-from gateway.releases.entries import canonical, digest
+from fugu.privacy.chain_class import ChainClassError, ListedChains
+from gateway.releases.entries import ReleaseClass, canonical, digest
 from gateway.releases.statistics import (
     Estimates,
     Part,
@@ -50,6 +53,7 @@ __all__ = [
     "Question",
     "added",
     "canonical_table",
+    "classes_of_release",
     "symbols_variances",
     "table_of",
 ]
@@ -66,6 +70,7 @@ class Question:
         source: as in the configuration of the release.
         windows: by device, that of its windows which answers the query, if it is to be answered from them.
         silent: the devices that have windows only.
+        chains: transition matrices of its own, if its mechanism takes them for true; else the classes of policies are.
     """
 
     name: str
@@ -79,6 +84,11 @@ class Question:
     confidence: float
     windows: Mapping[str, Window]
     silent: frozenset[str]
+    chains: tuple[Rows, ...] = ()
+
+    def classes(self, policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
+        """Classes of streams with these policies; as `classes_of_release`."""
+        return classes_of_release(self.chains, policies)
 
     def document(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -92,6 +102,23 @@ class Question:
 
 
 _QUESTION = TypeAdapter(Question)
+
+
+def classes_of_release(chains: tuple[Rows, ...], policies: Iterable[Policy]) -> tuple[ReleaseClass, ...]:
+    """The classes of policies, or a release's own chains, if it has some.
+
+    Raises ChainClassError if these are of another number of states, or of streams that are told about together.
+    """
+    declared = tuple(dict.fromkeys(policy.chains for policy in policies))
+    if not chains:
+        return declared
+    listed = ListedChains(transitions=chains)
+    for policy in declared:
+        if policy.named_streams or policy.states != listed.states:
+            raise ChainClassError(
+                f"its own chains have {listed.states} states, and are of one stream: the policies' are not so"
+            )
+    return (listed,)
 
 
 class Addend(NamedTuple):

@@ -10,13 +10,12 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from fugu.chains.arrays import Ints
-from fugu.contract.chains import ChainClass
 from fugu.contract.dating import Dated, with_slack
 from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
-from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
@@ -24,13 +23,14 @@ from gateway.releases.entries import (
     SITE,
     Allowance,
     Key,
+    ReleaseClass,
     Stream,
     named_streams,
     standing_problem,
     together_name,
     units_above,
 )
-from gateway.releases.inputs import Question
+from gateway.releases.inputs import Question, classes_of_release
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 
 __all__ = ["Counted", "Job", "Past", "allowances", "answers", "jobs", "release_window", "streams_together"]
@@ -74,7 +74,7 @@ class Past(NamedTuple):
         lost: whether charges may be.
     """
 
-    classes: frozenset[tuple[ChainClass, int]] = frozenset()
+    classes: frozenset[tuple[ReleaseClass, int]] = frozenset()
     lost: bool = False
 
 
@@ -216,7 +216,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     useful = not query.asked.pairs and all(policy.useful_for == "share" for policy in newest)
     question = Question(
         *(name, plan.stream, devices, labels, query, plan.length, plan.source, mechanism, plan.confidence),
-        *(windows, silent),
+        *(windows, silent, plan.chains),
     )
     compared = tuple(allowed.items()) if plan.mechanism == "auto" else ()
     job = Job(plan, question, audience, topic, newest[0].clock, useful, compared)
@@ -236,7 +236,7 @@ def _allowed(
         if covers(name, audience.adversary):
             try:
                 every = (catalogue.planned(device, plan.stream) for device in devices)
-                allowed[name] = min(_allowance(policies, audience, name) for policies in every)
+                allowed[name] = min(_allowance(_classes(plan, policies), audience, name) for policies in every)
             except ChainClassError as error:
                 if plan.mechanism != "auto":
                     raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
@@ -252,12 +252,22 @@ def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
     return max(allowed, key=lambda name: allowed[name])
 
 
-def _allowance(policies: Sequence[Policy], audience: Audience, mechanism: Mechanism, past: Past = _NO_PAST) -> int:
+def _classes(plan: Scheduled, policies: Sequence[Policy], past: Past = _NO_PAST) -> list[tuple[ReleaseClass, int]]:
+    """Classes with periods that a release is held to; those of its own or of policies, and such ones of the past."""
+    period = min(policy.clock.period_us for policy in policies)
+    own = classes_of_release(plan.chains, policies)
+    found = [(each, period) for each in own] if plan.chains else [(one.chains, one.clock.period_us) for one in policies]
+    before = [each for each in past.classes if isinstance(each[0], ListedChains) == bool(plan.chains)]
+    return list(dict.fromkeys([*found, *before]))
+
+
+def _allowance(
+    classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = _NO_PAST
+) -> int:
     """The least that any class allows, for the most ticks that a stretch has by any of them.
 
     A part of epsilon is left to what leaks over a change, unless there was none.
     """
-    classes = {(policy.chains, policy.clock.period_us) for policy in policies}.union(past.classes)
     ticks = audience.promise.ticks(min(period for _, period in classes))
 
     def allowed(epsilon: float) -> set[int]:
@@ -287,8 +297,8 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                     "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
                     "(a baseline has some)"
                 )
-            ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
             try:
+                ticks, chains = [True] * job.plan.length, job.question.classes(policies)
                 for table in {policy.table for policy in policies if policy.table is not None}:
                     counted_symbols(chains, table, job.question.query.states, ticks).check()
             except (ChainClassError, ReleaseError) as error:
@@ -343,15 +353,15 @@ def allowances(
     release anything is there by its name, with the reason and what to change.
     """
     groups = streams_together(catalogue)
-    asking: dict[tuple[str, str, str, Mechanism], list[str]] = {}
+    asking: dict[tuple[str, str, str, Mechanism], list[Job]] = {}
     for job in made:
         for device in job.question.devices if job.plan.audience != SITE else ():
             asked = (device, job.plan.stream, job.plan.audience, job.question.mechanism)
-            asking.setdefault(asked, []).append(job.name)
+            asking.setdefault(asked, []).append(job)
     found: list[Allowance] = []
     impossible: dict[str, str] = {}
-    for (device, stream, name, mechanism), names in sorted(asking.items()):
-        key = Key(device, stream, name)
+    for (device, stream, name, mechanism), asked_by in sorted(asking.items()):
+        key, names = Key(device, stream, name), [job.name for job in asked_by]
         audience = config.audiences[name]
         members = sorted(one for one in together_with(groups, device, stream) if catalogue.charged(*one))
         policies = [policy for one in members for policy in catalogue.charged(*one)]
@@ -360,13 +370,13 @@ def allowances(
         base = sum(max(units_above(one.window_rate) for one in catalogue.charged(*member)) for member in members)
         before = past(members)
         try:
-            most = _allowance(policies, audience, mechanism, before)
+            classes = list(dict.fromkeys(each for job in asked_by for each in _classes(job.plan, policies, before)))
+            most = _allowance(classes, audience, mechanism, before)
         except ChainClassError as error:
             impossible |= dict.fromkeys(names, f"{key}: nothing can be released: {error}")
             continue
         if problem := standing_problem(key, most, base):
             impossible |= dict.fromkeys(names, problem)
-        classes = [*((policy.chains, policy.clock.period_us) for policy in policies), *before.classes]
         chains, period = tuple(dict.fromkeys(each for each, _ in classes)), min(each for _, each in classes)
         found.append(Allowance(key, most, base, audience.promise, period, mechanism, chains))
     return found, impossible

@@ -327,12 +327,12 @@ class Maker:
             louder = [each for each in louder if each.excess is not None or each.last < first]
             if not louder:
                 continue
-            chains = classes_of(self.ledger.classes(key))
+            worst_odds = [each.worst_odds for each in classes_of(self.ledger.classes(key))]
             history, slack = self.history(device, job.plan.stream), SLACK * Fraction(job.epsilon) / len(louder)
             since: int | None = 0
             for last, excess in louder:
                 above = None if excess is None else Fraction(excess, PER_NAT)
-                far = quiet_from(history, chains, last, above, slack) if release.mechanism == "chain" else None
+                far = quiet_from(history, worst_odds, last, above, slack) if release.mechanism == "chain" else None
                 since = None if far is None or since is None else max(since, far)
             if since is None or first < since:
                 when = "never again" if since is None else f"again from tick {since} on"
@@ -384,7 +384,7 @@ class Maker:
                 f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
                 f"{device}/{question.stream} has some in this window without those between them"
             )
-        chains = [policy.chains for policy in self.catalogue.charged(device, question.stream)]
+        chains = question.classes(self.catalogue.charged(device, question.stream))
         found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
         return found

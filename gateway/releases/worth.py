@@ -22,11 +22,11 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import ALONE, Window
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain
 from fugu.privacy.quilts import corner_chains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import moved_by_all, smallest_scale
-from gateway.releases.entries import Allowance, Key, nats
+from gateway.releases.entries import Allowance, Key, ReleaseClass, followed, nats
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
@@ -162,16 +162,18 @@ def _scale(job: Job, tables: set[NoiseTable], allowed: int, length: int) -> Frac
 
 def _guess(job: Job, kinds: Counter[_Kind], length: int) -> float:
     """The error of the number in the middle of what the class's chains expect, for those that it fits least."""
-    spreads = [(count, *_class_spread(kind.chains, job.question.query.groups, length)) for kind, count in kinds.items()]
+    own, groups = job.question.chains, job.question.query.groups
+    classes = {kind: ListedChains(transitions=own) if own else kind.chains for kind in kinds}
+    spreads = [(count, *_class_spread(classes[kind], groups, length)) for kind, count in kinds.items()]
     apart = sum(count * each for count, each, _ in spreads)
     return math.sqrt(float(np.sum(apart**2)) + sum(count * float(variances.sum()) for count, _, variances in spreads))
 
 
 @cache
-def _class_spread(chains: ChainClass, groups: tuple[tuple[int, ...], ...], length: int) -> tuple[Floats, Floats]:
+def _class_spread(chains: ReleaseClass, groups: tuple[tuple[int, ...], ...], length: int) -> tuple[Floats, Floats]:
     """By group of states: half of how far the chains' mean counts lie apart, and their largest variance."""
     try:
-        members = corner_chains(known_chains(chains))
+        members = corner_chains(known_chains(followed(chains)))
     except ChainClassError:  # any share of the time
         return np.full(len(groups), length / 2.0), np.zeros(len(groups))
     moments = np.array([[_spread(member, states, length) for states in groups] for member in members])

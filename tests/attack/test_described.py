@@ -14,7 +14,7 @@ import pytest
 
 from fugu.attackers import described
 from fugu.attackers.described import believed_chains, read_counts, read_symbols
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.descriptions import DescribedWindow, Description, describe
 from fugu.contract.noise_table import NoiseTable
@@ -22,14 +22,16 @@ from tests.support.processes import policy
 
 TABLE = NoiseTable.binary(900_000_000, 400_000_000)
 TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))
-ROUND = ((0.0, 0.7, 0.3), (0.2, 0.0, 0.8), (0.9, 0.1, 0.0))
 STICKY = ((0.9, 0.06, 0.04), (0.1, 0.8, 0.1), (0.02, 0.08, 0.9))
 BINARY = BinaryChains(q=(0.05, 0.1), r=(0.06, 0.2))
+WALK = BoundedChains(states=3, odds_ratio=1e4, transition=STICKY)
 ORDER_2 = JointChains(
     streams=(Shown(name="hr", states=2, rate=1.0),),
     period_us=1_000_000,
     shows=((0,), (1,), (0,), (1,)),
-    transitions=(((0.9, 0.1, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.2, 0.8)),),
+    odds_ratio=62.0,
+    steps=2,
+    transition=((0.9, 0.1, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.2, 0.8)),
 )
 
 
@@ -69,8 +71,7 @@ def enumerated(description: Description, likelihood: dict[tuple[int, ...], float
     [
         (BINARY, NoiseTable.binary(1_500_000_000, 1_100_000_000)),
         (BinaryChains(q=(0.3, 0.7), r=(0.9, 0.9)), TABLE),
-        (FiniteChains(transitions=(ROUND, STICKY)), TERNARY),
-        (BoundedChains(states=3, odds_ratio=1e4, transition=STICKY), TERNARY),
+        (WALK, TERNARY),
         (ORDER_2, TABLE),
     ],
 )
@@ -98,7 +99,11 @@ def test_the_band_of_symbols_is_that_of_all_paths(chains: ChainClass, table: Noi
     ("description", "groups", "counts"),
     [
         (counts_of(BINARY, ("s1",), 2, 5), [(1,)], [(0,), (4,), (-9,), (60,)]),
-        (counts_of(FiniteChains(transitions=(ROUND, STICKY)), ("s0", "s2"), 3, 5), [(0, 2)], [(3,), (1,)]),
+        (
+            counts_of(WALK, ("s0", "s2"), 3, 5),
+            [(0, 2)],
+            [(3,), (1,)],
+        ),
         (counts_of(BINARY, "histogram", 2, 5), [(0,), (1,)], [(4, 3), (0, 7)]),
         (counts_of(ORDER_2, "histogram", 2, 5), [(0,), (1,)], [(4, 3), (0, 7)]),
     ],
@@ -148,5 +153,5 @@ def test_a_long_window_is_read_as_well_and_the_newest_first_where_that_takes_lon
 def test_what_says_nothing_of_a_chain_or_does_not_fit_is_answered_by_a_sentence() -> None:
     none = symbols_of(BoundedChains(states=2, odds_ratio=3.0))
     assert "names no chain" in read_symbols(none, [0, 1])["none"]
-    odd = symbols_of(FiniteChains(transitions=(STICKY,)))
+    odd = symbols_of(WALK)
     assert "do not fit" in read_symbols(odd, [0, 1])["none"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.chains import BoundedChains, FiniteChains
+from fugu.contract.chains import BoundedChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import Address, read_enrolment
 from fugu.contract.guarantee import Guarantee
@@ -309,19 +309,17 @@ def test_a_dry_run_for_devices_whose_version_is_not_known_here(fugu: Fugu, home:
     assert "Version 9 is not in this registry" in fugu("fleet", "push", path, *home.options, "--dry-run").out
 
 
-WALK = ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9))
 FILLED = ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.1, 0.1, 0.8))
 
 
 @pytest.mark.parametrize(
     ("chains", "known"),
     [
-        (FiniteChains(transitions=(WALK,)), True),
         (BoundedChains(states=3, odds_ratio=70.0, transition=FILLED), True),
         (BoundedChains(states=3, odds_ratio=70.0), False),
     ],
 )
-def test_the_worth_of_streams_of_more_states(chains: FiniteChains | BoundedChains, known: bool) -> None:
+def test_the_worth_of_streams_of_more_states(chains: BoundedChains, known: bool) -> None:
     clear = NoiseTable(rows=((4_000_000_000, 4_100_000_000), (100_000_000, 4_100_000_000), (50_000, 100_000)))
     found = worth(HEART.model_copy(update={"chains": chains, "table": clear}))
     assert (found.accuracy is not None) == known

@@ -222,30 +222,28 @@ def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu
 
 
 @pytest.mark.long
-def test_a_few_known_chains_are_declared_as_they_are(fugu: Fugu, tmp_path: Path) -> None:
-    """Steps that never happen are no obstacle but to the universal adversary; streams and windows declare the same."""
+def test_a_few_known_chains_are_declared_by_their_odds_ratios(fugu: Fugu, tmp_path: Path) -> None:
+    """Streams and windows declare the same; a step that never happens has no odds ratio."""
     file, policy = tmp_path / "chains.json", tmp_path / "policy.json"
-    chains = [
-        {"transition": [[0.7, 0.3, 0.0], [0.2, 0.6, 0.2], [0.0, 0.4, 0.6]]},
-        {"transition": [[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
-    ]
-    file.write_text(json.dumps({"chains": chains}))
+    chains = [[[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], [[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]]
+    file.write_text(json.dumps({"chains": [{"transition": rows} for rows in chains]}))
     header = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2", "-o", policy)
     document = plan(fugu, "--model", file, "--epsilon", 2, "--adversary", "ignorant", *header)
-    assert document["chains"]["kind"] == "finite"
-    assert len(document["chains"]["transitions"]) == 2
-    assert [each["every"] for each in document["periods"]] == [1]
+    assert document["chains"]["kind"] == "bounded"
+    assert "by these chains, to whoever knows no state" in document["notes"][1]
     assert fugu("check", "policy", policy, "--ceiling", 2).code == 0
     written = Policy.from_json(policy.read_bytes())
     assert written.verify(2.0).epsilon <= 2.0
     windows = ("plan", "window", "--model", file, "--epsilon", 2, "--adversary", "ignorant", "--window", "60")
     assert fugu(*windows, "--query", "histogram", *header).code == 0
     assert Policy.from_json(policy.read_bytes()).chains == written.chains
-    refused = fugu("plan", "stream", "--model", file, "--epsilon", 2, "--adversary", "universal")
+    chains[0][0] = [0.7, 0.3, 0.0]
+    file.write_text(json.dumps({"chains": [{"transition": rows} for rows in chains]}))
+    refused = fugu("plan", "stream", "--model", file, "--epsilon", 2)
     assert refused.code == 1
-    assert refused.err.startswith("fugu: no finite guarantee against the universal adversary: ")
-    one = plan(fugu, "--model", file, "--epsilon", 2, "--adversary", "ignorant", "--every", 3)
-    assert one["chains"]["transitions"] != document["chains"]["transitions"]
+    assert (
+        "no stream can be planned for such a chain: transition row 0 has an entry that is not positive" in refused.err
+    )
 
 
 def test_a_broken_model_is_refused_by_name(fugu: Fugu, tmp_path: Path) -> None:

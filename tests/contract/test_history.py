@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.dating import SLACK, Dated, dated, settling_ticks
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.guarantee import Guarantee
@@ -261,14 +262,24 @@ def test_of_measured_streams_a_change_is_not_covered() -> None:
     assert dated(second, History(spans)) == Dated(1, None, None, None)
 
 
-def test_an_impossible_step_forgets_nothing() -> None:
-    """A chain with a step of probability 0 has no odds ratio: a change is told of for ever, and soundly."""
-    turning = FiniteChains(transitions=(((0.5, 0.5), (1.0, 0.0)),))
+PAIRS = JointChains(
+    streams=(Shown(name="hr", states=2, rate=1.0),),
+    period_us=60_000_000,
+    shows=((0,), (1,), (0,), (1,)),
+    odds_ratio=4.0,
+    steps=2,
+    transition=((0.5, 0.5, 0.0, 0.0), (0.0, 0.0, 0.5, 0.5)) * 2,
+)
+
+
+def test_a_chain_of_order_two_is_told_of_for_ever() -> None:
+    """A single step of it has no odds ratio: nothing is said of when a change is over, and soundly."""
     strong, weak = (NoiseTable.binary(flip, flip) for flip in (round(0.45 * SCALE), round(0.3 * SCALE)))
-    old, new = (policy(number, 9.0, turning, "ignorant", table=table) for number, table in ((1, weak), (2, strong)))
+    less = PAIRS.model_copy(update={"streams": (Shown(name="hr", states=2, rate=0.3),)})
+    old = policy(1, 9.0, PAIRS, "ignorant", table=weak)
+    new = policy(2, 9.0, less, "ignorant", table=strong)
     when = dated(new, one_after_another((old, 100), (new, 100)))
-    assert when.since is None
-    assert when.outside is not None
+    assert when.since is when.outside is None
     assert dated(old, one_after_another((old, 100), (new, 100))).always
 
 
@@ -346,7 +357,7 @@ def test_the_time_after_which_a_planned_promise_is_true() -> None:
     assert since is not None
     assert since - 500 <= ticks < 600
     assert settling_ticks(WIDE, 1.0, 0.0) is None
-    assert settling_ticks(FiniteChains(transitions=(((0.5, 0.5), (1.0, 0.0)),)), 1.0) is None
+    assert settling_ticks(PAIRS, 1.0) is None
 
 
 def test_a_policy_of_categories_is_dated_too() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.windows import Blocks
@@ -62,7 +62,7 @@ def update(view: AttackView) -> dict[str, Any]:
     [
         ("reads points", symbols(kind="points", table=None)),
         ("names no chain", symbols(BoundedChains(states=2, odds_ratio=3.0))),
-        ("do not fit", symbols(FiniteChains(transitions=(STICKY,)))),
+        ("do not fit", symbols(BoundedChains(states=3, odds_ratio=1e4, transition=STICKY))),
         ("counts by parts of the day", counts(blocks=Blocks(zone="UTC", seconds=14_400, offsets=((0, 0),)))),
         ("reads such counts", counts(("s0", "s1"))),
     ],

@@ -48,7 +48,7 @@ def joint_policies() -> list[Policy]:
     counting = plain.model_copy(update={"windows": WINDOWS, "stream": NAMES[0]})
     rates = (float(counting.outputs.rate), *[float(plain.outputs.rate)] * 2)
     streams = tuple(Shown(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True))
-    chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transitions=(MOVES,), odds_ratio=170.0)
+    chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transition=MOVES, odds_ratio=170.0)
     promise = Guarantee(epsilon=chains.joint_loss("universal").epsilon, adversary="universal")
     found = []
     for name, windows in zip(NAMES, (WINDOWS, (), ()), strict=True):

@@ -22,7 +22,6 @@ from fugu.contract.leakage import Adversary, worst_odds_ratio
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
 ODDS = {"odds_ratio": 9.0}
-KNOWN = {"transitions": [[[0.5, 0.5], [0.25, 0.75]], [[0.0, 1.0], [0.5, 0.5]]]}
 THREE = [[0.6, 0.2, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]
 Chain = list[list[float]]
 
@@ -65,8 +64,6 @@ def members() -> Iterator[tuple[Chain, dict[str, Any]]]:
     for q in (0.001, 0.1, 0.25, 0.5, 0.9, 0.999):
         for ratio in (9.0, 3.0, 1.0, 1 / 9.0):
             yield on_the_bound(q, ratio), ODDS
-    for chain in KNOWN["transitions"]:
-        yield chain, KNOWN
 
 
 @pytest.mark.parametrize(("chain", "chains"), [*members()])
@@ -84,7 +81,7 @@ def test_nor_is_it_above_1_over_seven_steps(chain: Chain, chains: dict[str, Any]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("chain", "chains"), [(binary(0.1, 0.2), BOX), (KNOWN["transitions"][0], KNOWN)])
+@pytest.mark.parametrize(("chain", "chains"), [(binary(0.1, 0.2), BOX)])
 def test_no_rule_of_when_to_look_brings_the_evidence_above_1(
     chain: Chain, chains: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,8 +197,6 @@ def test_what_is_watched_is_what_the_guarantee_assumes() -> None:
     assert restless["odds_ratio"] == pytest.approx(36.0)
     assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 3)) == ODDS
     assert watched_class(policy({"kind": "bounded", "odds_ratio": 9.0}, "universal", 9)) is None
-    known = {"kind": "finite", **KNOWN}
-    assert (watched_class(policy(known, "ignorant")), watched_class(policy(known, "universal"))) == (KNOWN, None)
     assert watched_class({"discretiser": {"states": ["a", "b"]}}) is None
 
 
@@ -209,17 +204,14 @@ PAIRS = ((0.7, 0.1, 0.1, 0.1), (0.1, 0.7, 0.1, 0.1), (0.1, 0.1, 0.7, 0.1), (0.1,
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-@pytest.mark.parametrize(("odds", "transitions"), [(None, (PAIRS,)), (50.0, ()), (50.0, (PAIRS,))])
-def test_joint_chains_are_not_watched_as_they_are_of_other_states(
-    adversary: Adversary, odds: float | None, transitions: tuple[Any, ...]
-) -> None:
-    """Those of order 2 are joint chains as well; the watch of two states took their matrices, and ended the agent."""
+@pytest.mark.parametrize("transition", [None, PAIRS])
+def test_joint_chains_are_not_watched_as_they_are_of_other_states(adversary: Adversary, transition: Any) -> None:
     chains = JointChains(
         streams=(Shown(name="a", states=2, rate=0.05), Shown(name="b", states=2, rate=0.05)),
         period_us=60_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
-        transitions=transitions,
-        odds_ratio=odds,
+        transition=transition,
+        odds_ratio=50.0,
     )
     assert watched_class({**policy(chains.model_dump(mode="json"), adversary)}) is None
 
@@ -324,10 +316,3 @@ def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
         told.append(watch.own_epsilon or 0.0)
     assert told[600 * 12] >= told[600 * 30] > 4 * told[600 * 34] > 0.0, "hour 10 is the last of the slow ones"
     assert len(watch.own) <= 24
-
-
-def test_a_class_of_known_chains_has_no_epsilon_of_its_owner() -> None:
-    known = {"kind": "finite", "transitions": KNOWN["transitions"]}
-    discretiser, clock = {"states": ["a", "b"]}, {"period_us": 1_000_000}
-    policy = {"chains": known, "discretiser": discretiser, "clock": clock, "guarantee": {"adversary": "ignorant"}}
-    assert watched_class({**policy, "rate": 0.3}) == KNOWN

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from firmware_sim.build import _check_on_board as check_on_board
-from firmware_sim.compiled_policy import FirmwareError, compile_policy, ratio_below
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from firmware_sim.compiled_policy import compile_policy, ratio_below
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import CONTEXT, Adversary, informed_leakage
@@ -223,20 +223,6 @@ def test_chains_with_q_and_r_above_one_get_the_universal_bound() -> None:
     chains = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.8))
     policy = _policy(table, chains, "informed", 900.0)
     assert abs(_checked(policy) - policy.verify().epsilon) < 1e-9
-
-
-def test_known_chains_are_checked_as_a_class_that_contains_them() -> None:
-    table = NoiseTable.binary(1_500_000_000, 1_500_000_000)
-    chains = FiniteChains(transitions=(((0.8, 0.2), (0.3, 0.7)),))
-    known = _policy(table, chains, "ignorant", 900.0)
-    boxed = _policy(table, BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3)), "ignorant", 900.0)
-    assert abs(_checked(known) - _checked(boxed)) < 1e-12
-    three = FiniteChains(transitions=(((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
-    policy = _policy(NoiseTable.randomised_response(3, 10**9), three, "universal", 900.0)
-    assert policy.verify().epsilon <= _checked(policy) * (1 + 1e-9)
-    stuck = FiniteChains(transitions=(((0.5, 0.5, 0.0), (0.1, 0.8, 0.1), (0.2, 0.2, 0.6)),))
-    with pytest.raises(FirmwareError, match="impossible steps"):
-        compile_policy(_policy(NoiseTable.randomised_response(3, 10**9), stuck, "ignorant", 900.0))
 
 
 def test_the_exponential_is_rounded_up_and_close() -> None:

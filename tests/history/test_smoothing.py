@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from fugu.contract.chains import FiniteChains
+from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.estimates.models import Model, model_of
@@ -24,8 +24,8 @@ from tests.support.command import Fugu, runner
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 SLOW = Clock(epoch_us=1_700_000_000_000_000, period_us=3 * 3_600_000_000)
-CHAIN = FiniteChains(transitions=(((0.8, 0.2), (0.3, 0.7)),))
-STICKY = FiniteChains(transitions=(((0.97, 0.03), (0.1, 0.9)),))
+CHAIN = BinaryChains(q=(0.2, 0.2), r=(0.3, 0.3))
+STICKY = BinaryChains(q=(0.03, 0.03), r=(0.1, 0.1))
 FLEET = tuple(
     one.model_copy(update={"clock": SLOW})
     for one in (policy(1, chains=CHAIN), policy(2, table=OTHER, chains=STICKY), policy(1, device="ring", chains=CHAIN))

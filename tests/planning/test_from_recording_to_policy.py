@@ -24,10 +24,13 @@ from fugu.planning.policy_builder import (
     thresholds,
 )
 from fugu.planning.states import with_states
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.chain_fit import fit
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
 from fugu.recordings.readings import AS_FOUND
 from fugu_cli.demo.evaluation import RECORDINGS
+from tests.support.proofs import check_printed
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0
@@ -39,6 +42,19 @@ CHAINS = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 def plan() -> StreamPlan:
     source = interval_source(CHAINS.q, CHAINS.r)
     return make_plan(Request(source.chains, source.transition, 1.0, "informed", "information", ticks=2_000))
+
+
+def test_what_it_costs_that_a_device_is_told_odds_ratios_is_printed(tmp_path: Path) -> None:
+    """The loss of the same noise by the chain itself; and by how much less noise that would allow."""
+    rows = ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05), (0.05, 0.05, 0.9))
+    file = tmp_path / "chain.json"
+    file.write_text(json.dumps({"transition": rows}))
+    source = file_source(file)
+    bounded, known = ChainAccountant(source.chains), ChainAccountant((MarkovChain.stationary(rows),))
+    rate = bounded.allowance(1.0)
+    check_printed("need {} times the noise, at epsilon 1,", known.allowance(1.0) / rate)
+    assert f"would lose {known.loss(rate).epsilon:.3g} by the chain itself" in source.notes[1]
+    assert known.loss(rate).epsilon < 0.9
 
 
 @pytest.mark.long

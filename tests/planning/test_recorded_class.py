@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
+from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
@@ -75,9 +76,10 @@ def test_a_tick_may_be_several_readings_but_no_part_of_one(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
-    known = FiniteChains(transitions=(((0.9, 0.1), (0.1, 0.9)),))
+    shown = Shown(name="ring/hall", states=2, rate=9.0)
+    joint = JointChains(streams=(shown,), period_us=60_000_000, shows=((0,), (1,)), odds_ratio=9.0)
     with pytest.raises(PlanningError, match="here is neither"):
-        recorded_class(made(known), recorded(tmp_path / "a.csv", 0.3, 0.3))
+        recorded_class(made(joint), recorded(tmp_path / "a.csv", 0.3, 0.3))
     with pytest.raises(ModelError, match="too short"):
         recorded_class(made(BoundedChains(states=2, odds_ratio=20.0)), recorded(tmp_path / "b.csv", 0.3, 0.3, 50))
 

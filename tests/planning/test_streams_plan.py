@@ -63,7 +63,7 @@ def request(
 
 def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) -> float:
     """The largest log-ratio between states of a stream, or joint states, at any tick of a short run."""
-    transition = np.array(chains.transitions[0])
+    transition = np.array(chains.typical[0])
     emissions = [np.array(table.weights()) / 2.0**32 for table in tables]
     shown = np.array(chains.shows)
     symbols = list(itertools.product(*(range(emission.shape[1]) for emission in emissions)))
@@ -95,12 +95,11 @@ def test_what_both_streams_tell_together_is_within_epsilon(
     model: JointModel, adversary: Adversary, known: bool
 ) -> None:
     plan = plan_streams(request(model, adversary, known=known), ticks=2000)
-    assert 0.999 < plan.loss.epsilon <= 1.0
+    assert 0.99 < plan.loss.epsilon <= 1.0
     tables = [one.table for one in plan.streams if one.table is not None]
     found = enumerated(plan.chains, tables, 5)
     assert found <= plan.loss.epsilon
-    if adversary == "ignorant":
-        assert found > 0.8  # of five ticks; more of them come nearer
+    assert found > 0.3  # of five ticks; more of them come nearer
 
 
 @pytest.mark.long
@@ -123,7 +122,7 @@ def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
 def test_pairs_keep_epsilon(pairs: JointModel) -> None:
     """A chain of order 2: the secret is the state, not the pair."""
     plan = plan_streams(request(pairs), ticks=2000)
-    assert plan.chains.odds_ratio is None
+    assert plan.chains.steps == 2
     table = plan.streams[0].table
     assert table is not None
     assert enumerated(plan.chains, [table], 9) <= plan.loss.epsilon <= 1.0
@@ -197,8 +196,8 @@ def test_what_cannot_be_planned(model: JointModel) -> None:
 
 
 @pytest.mark.long
-def test_three_streams_of_more_joint_states_than_known_chains_may_have() -> None:
-    """18 joint states: bounded by their odds ratio, and refused as a known chain."""
+def test_three_streams_of_many_joint_states() -> None:
+    """18 of them; the chain as it is has steps of smaller odds ratios than the class that covers the recording."""
     rng = np.random.default_rng(7)
     a, b = rng.integers(2, size=12_000), rng.integers(3, size=12_000)
     states = np.stack([a, b, np.where(rng.random(12_000) < 0.3, b, rng.integers(3, size=12_000))], axis=1)
@@ -209,5 +208,4 @@ def test_three_streams_of_more_joint_states_than_known_chains_may_have() -> None
     assert (plan.chains.states, plan.loss.bound) == (18, "odds-ratio bound")
     for policy in stream_policies(plan, headers(model)):
         assert policy.verify(1.0).epsilon <= 1.0
-    with pytest.raises(PlanningError, match="chains of more than 12 states are declared by their odds_ratio"):
-        plan_streams(wanted._replace(known=True))
+    assert plan_streams(wanted._replace(known=True)).chains.odds_ratio <= plan.chains.odds_ratio

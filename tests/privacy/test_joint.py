@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains, odds_ratio
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Categories, Thresholds
-from fugu.contract.errors import GuaranteeError, Reason
+from fugu.contract.errors import Reason
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
 from fugu.contract.leakage import Adversary
@@ -113,7 +113,7 @@ def test_windows_alone_add_their_rate_to_the_streams_of_their_sensor() -> None:
 
 def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     steps = ((0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.05, 0.15, 0.8))
-    known, bounded = FiniteChains(transitions=(steps,)), BoundedChains(states=3, odds_ratio=400.0)
+    known, bounded = (BoundedChains(states=3, odds_ratio=odds) for odds in (odds_ratio(steps), 400.0))
     weights = [(2, 1, 1), (1, 2, 1), (1, 1, 2)]
     rows = [tuple(sum(row[: z + 1]) * SCALE // 4 for z in range(2)) for row in weights]
     table = NoiseTable(rows=tuple(rows))
@@ -190,18 +190,6 @@ def test_a_measured_stream_has_no_bound_even_alone() -> None:
         joint_epsilon([measure_policy(2)], None)
 
 
-def test_an_infinite_joint_loss_is_above_every_ceiling() -> None:
-    """Chains that cannot be held against the universal adversary, beside a stream that is."""
-    stuck = FiniteChains(transitions=(((0.0, 1.0), (0.5, 0.5)),))
-    first = stream("hr", flips(0.45, 0.45), stuck, "ignorant")
-    second = stream("other", flips(0.45, 0.45), BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)), "universal")
-    with pytest.raises(GuaranteeError, match="no finite guarantee"):
-        joint_epsilon([first, second], None)
-    device = Trust(KEYS.enrolment(ceiling=1e6, total_ceiling=1e6))
-    with refused_for(Reason.CEILING):
-        device.judge(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
-
-
 def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios() -> None:
     """So that versions of both streams may take turns, as those of one may."""
     chains = BinaryChains(q=(0.6, 0.6), r=(0.9, 0.9))
@@ -220,7 +208,8 @@ def shared(light: float, motion: float) -> JointChains:
         streams=(Shown(name="light", states=2, rate=light), Shown(name="motion", states=2, rate=motion)),
         period_us=1_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
-        transitions=((distribution,) * 4,),
+        odds_ratio=1.0,
+        transition=(distribution,) * 4,
     )
 
 
@@ -229,7 +218,7 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     loud, two = flips(0.25, 0.25), Categories(categories={"off": 0, "on": 1}, states=("off", "on"))  # log 3 a tick
     light = stream("light", loud, shared(1.1, 0.1), "ignorant", discretiser=two)
     motion = stream("motion", loud, shared(0.1, 1.1), "ignorant", discretiser=two)
-    distribution, (right, wrong) = np.array(shared(1, 1).transitions[0][0]).reshape(2, 2), (0.75, 0.25)
+    distribution, (right, wrong) = np.array(shared(1, 1).typical[0][0]).reshape(2, 2), (0.75, 0.25)
     told = (
         distribution / distribution.sum(axis=1, keepdims=True) @ np.array([right, wrong])
     )  # Pr(motion shows 0 | light)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import covered_start, started
 from fugu.privacy.accountant.accountant import known_chains as started_members
@@ -88,7 +88,7 @@ def test_any_start_is_accounted_for(adversary: str, seed: int) -> None:
 
 def test_the_start_that_a_class_covers() -> None:
     point, box = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))
-    few = FiniteChains(transitions=(((0.9, 0.1), (0.3, 0.7)),))
+    few = (MarkovChain.stationary(((0.9, 0.1), (0.3, 0.7))),)
     bounded = BoundedChains(states=2, odds_ratio=13.5)
     given = (MarkovChain(P1, np.array([1.0, 0.0])),)
     for chains, words in ((point, "stationary"), (box, "stationary"), (few, "stationary"), (given, "as given")):

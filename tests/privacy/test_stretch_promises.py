@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.leakage import Adversary
@@ -201,10 +201,10 @@ def moved_history(seed: int, adversary: Adversary) -> tuple[Stream, ChainClass, 
         stays = rng.choice([0.05, 0.5, 0.9])
         step = stays * np.eye(states) + (1 - stays) * rng.dirichlet(np.full(states, 2.0), size=states)
         steps, evidence[0] = [step] * (TICKS - 1), np.linalg.matrix_power(step, 5000)[0]
-        chains = FiniteChains(transitions=(tuple(map(tuple, step.tolist())),))
-        if states == 2:
-            q, r = float(step[0, 1]), float(step[1, 0])
-            chains = BinaryChains(q=(q, q), r=(r, r))
+        q, r = float(step[0, 1]), float(step[1, 0])
+        chains = BinaryChains(q=(q, q), r=(r, r))
+        if states > 2:
+            chains = BoundedChains(states=states, odds_ratio=odds_ratio(tuple(map(tuple, step.tolist()))))
     weights = evidence[np.arange(TICKS), paths].prod(axis=1)
     weights *= np.array([math.prod(step[a, b] for step, (a, b) in zip(steps, pairwise(p), strict=True)) for p in paths])
     skipped = np.where(rng.random(TICKS) < 0.5, rng.integers(0, 12, TICKS), 0)

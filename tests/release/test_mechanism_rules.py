@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from fugu.contract.windows import Mechanism
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain
 from fugu.privacy.quilts import mixing, quilt_accountant, quilt_rate_loss, width_influences
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
 from gateway.releases.allowance import (
@@ -41,8 +41,8 @@ ROOMS = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.2, 0.7))
 QUILTS: tuple[Mechanism, ...] = ("mqm-exact", "mqm-approx")
 
 
-def class_of(*transitions: tuple[tuple[float, ...], ...]) -> ChainClass:
-    return FiniteChains(transitions=transitions)
+def class_of(*transitions: tuple[tuple[float, ...], ...]) -> ListedChains:
+    return ListedChains(transitions=transitions)
 
 
 class Enumeration:
@@ -173,8 +173,8 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
         allowance(BoundedChains(states=2, odds_ratio=2.0), 1.0, "ignorant", mechanism)
     assert allowance(BoundedChains(states=2, odds_ratio=2.0), 0.7, "universal", "group") == 700_000_000_000 - 1
     shown = tuple(Shown(name=name, states=2, rate=0.1) for name in ("light", "motion"))
-    shows, rows = ((0, 0), (0, 1), (1, 0), (1, 1)), (((0.4, 0.2, 0.2, 0.2),) * 4,)
-    together = JointChains(streams=shown, period_us=1_000_000, shows=shows, transitions=rows)
+    shows = ((0, 0), (0, 1), (1, 0), (1, 1))
+    together = JointChains(streams=shown, period_us=1_000_000, shows=shows, odds_ratio=1.0)
     with pytest.raises(ChainClassError, match="needs the chain of one stream"):
         allowance(together, 1.0, "ignorant", mechanism)
     with pytest.raises(ChainClassError, match="needs the chain of one stream"):

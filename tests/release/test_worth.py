@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.chains import BinaryChains, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
@@ -58,8 +58,8 @@ def test_a_guess_is_off_by_what_all_paths_say(tmp_path: Path) -> None:
             mean, square = mean + p * path.count(1), square + p * path.count(1) ** 2
         moments.append((mean, square - mean**2))
     (first, spread), (second, other) = moments
-    chains = FiniteChains(transitions=rows)
-    worth, *_ = judged(tmp_path, policy(1, chains=chains, table=TERNARY), length=6)
+    chains, own = BoundedChains(states=3, odds_ratio=90.0), [[list(row) for row in matrix] for matrix in rows]
+    worth, *_ = judged(tmp_path, policy(1, chains=chains, table=TERNARY), length=6, mechanism="mqm-exact", chains=own)
     assert worth is not None
     assert worth.guess == pytest.approx(np.sqrt(((first - second) / 2.0) ** 2 + max(spread, other)), rel=1e-9)
 

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.windows import ALONE, Mechanism, Window, covers
-from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.chain_class import ListedChains, MarkovChain
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
+from gateway.audit.ledger import audit_ledger
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
-from gateway.releases.allowance import charge, noise_problem, smallest_scale
+from gateway.releases.allowance import allowance, charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.config import Reader, ReleaseConfig, ReleaseConfigError
 from gateway.releases.entries import nats, units_above, units_below
@@ -329,9 +329,8 @@ COUNTS = (Window(name="w", length=10, stride=10, states=(1,), scale="400"),)
 SCARCE = policy(1, chains=CHAINS, table=TABLE).model_copy(update={"missing_share": 0.01})
 MEAN = Baseline(baseline_ticks=9, lowest=0, highest=9, compare="difference", edges=(0.0,), states=("below", "above"))
 WARMING = policy(1, chains=CHAINS, table=TABLE).model_copy(update={**COMPLETE, "discretiser": MEAN})
-WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)),))
+WHEEL = [[[0.1, 0.0, 0.9], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]
 """A part of its state is handed on without loss for a tick: no eigengap, but quilts."""
-IGNORANT = {"guarantee": Guarantee(epsilon=50.0, adversary="ignorant")}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +341,8 @@ IGNORANT = {"guarantee": Guarantee(epsilon=50.0, adversary="ignorant")}
             fleet_of(BoundedChains(states=2, odds_ratio=4.0)),
             "needs transition matrices, not a bound",
         ),
-        (planned("mqm-approx"), [one.model_copy(update=IGNORANT) for one in fleet_of(WHEEL, TERNARY)], "eigengap is 0"),
+        (planned("mqm-approx", chains=WHEEL), fleet_of(BoundedChains(states=3, odds_ratio=4.0), TERNARY), "gap is 0"),
+        (planned("mqm-exact", chains=WHEEL), fleet_of(CHAINS), "its own chains have 3 states"),
         (planned("wasserstein"), fleet_of(BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))), "needs chains, not an interval"),
         (
             planned("wasserstein", length=2000),
@@ -380,6 +380,39 @@ def test_what_the_policies_do_not_cover_is_refused_in_one_line(
         jobs(config, catalogue(fleet))
     assert "\n" not in str(refused.value)
     assert str(refused.value).startswith("release")
+
+
+ROOMS = [[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]]
+
+
+@pytest.mark.parametrize("mechanism", ["mqm-exact", "mqm-approx", "wasserstein"])
+def test_a_release_about_three_states_has_chains_of_its_own(tmp_path: Path, mechanism: Mechanism) -> None:
+    """Its policies declare odds ratios only, of which these mechanisms know nothing; the ledger names the chains."""
+    fleet = fleet_of(BoundedChains(states=3, odds_ratio=60.0), TERNARY)
+    bench = Bench(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY, fleet=fleet)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.work()
+    listed = ListedChains(transitions=tuple(tuple(map(tuple, rows)) for rows in ROOMS))
+    (account,) = bench.ledger.accounts()
+    assert account.allowance == allowance(listed, 1.0, "ignorant", mechanism)
+    assert {frame.mechanism for frame in bench.frames} == {mechanism}
+    assert verify(bench.ledger, policies=TrustedPolicies(fleet)).problems == ()
+    audit = audit_ledger(bench.ledger)
+    assert [one.wrong for one in audit.streams] == [False]
+    both = Reader(name="anna", audiences=("public", "press"), epsilon=9.0, adversary="ignorant")
+    press = NOBODY.replace("public", "press")
+    config = ReleaseConfig.load(write_config(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY + press))
+    with pytest.raises(ReleaseConfigError, match="no audience beside public, whose release active about watch/hr has"):
+        both.check(config, catalogue(fleet))
+    assert both.model_copy(update={"audiences": ("public",)}).check(config, catalogue(fleet))[0].epsilon == 1.0
+
+
+@pytest.mark.parametrize("mechanism", ["chain", "auto", "group"])
+def test_chains_of_a_release_are_for_mechanisms_that_take_them(tmp_path: Path, mechanism: str) -> None:
+    with pytest.raises(ReleaseConfigError, match=f"mechanism {mechanism} takes the classes of policies: no chains"):
+        ReleaseConfig.load(write_config(tmp_path, planned(mechanism, chains=ROOMS), audiences=NOBODY))
+    with pytest.raises(ReleaseConfigError, match="every row of transition must sum to 1"):
+        ReleaseConfig.load(write_config(tmp_path, planned("mqm-exact", chains=[[[0.5, 0.4], [0.5, 0.5]]])))
 
 
 def test_symbols_of_two_tables_are_two_numbers(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fugu.contract.chains import JointChains
+from fugu.contract.chains import JointChains, odds_ratio, two_steps
 from fugu.contract.class_of_chains import Shown
 from fugu.contract.discretisers import Categories
 from fugu.contract.frames import SymbolFrame, WindowFrame
@@ -179,9 +179,9 @@ def of_order_2(one: Policy) -> Policy:
     """The policy with a chain of pairs of states, and what it then loses at most."""
     shown = Shown(name=one.stream, states=2, rate=nextafter(float(one.outputs.rate), inf))
     moves = ((0.7, 0.3, 0.0, 0.0), (0.0, 0.0, 0.4, 0.6), (0.6, 0.4, 0.0, 0.0), (0.0, 0.0, 0.3, 0.7))
-    chains = JointChains(
-        streams=(shown,), period_us=one.clock.period_us, shows=((0,), (1,), (0,), (1,)), transitions=(moves,)
-    )
+    shows = ((0,), (1,), (0,), (1,))
+    odds, period_us = odds_ratio(two_steps(moves, shows)), one.clock.period_us
+    chains = JointChains(streams=(shown,), period_us=period_us, shows=shows, odds_ratio=odds, steps=2, transition=moves)
     epsilon = chains.joint_loss("universal").epsilon
     return one.model_copy(update={"chains": chains, "guarantee": Guarantee(epsilon=epsilon, adversary="universal")})
 

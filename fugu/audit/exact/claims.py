@@ -15,7 +15,6 @@ from fugu.audit.exact.points import point_losses
 __all__ = ["Claim", "recompute", "stream_loss", "tick_ratios", "window_rate"]
 
 Ratios = tuple[Fraction, Fraction]  # of a tick's outputs, state 0 over 1 and 1 over 0; of more states the largest twice
-ChainsLoss = Callable[[Mapping[str, Any], Fraction, str], Fraction]
 PointsLoss = Callable[[Mapping[str, Any]], Fraction]
 _MANY = 12  # states, above which the other certificate may have found a smaller bound
 
@@ -30,12 +29,10 @@ class Claim(NamedTuple):
     why: str = ""
 
 
-def recompute(
-    policy: Mapping[str, Any], known: ChainsLoss | None = None, all_points: PointsLoss | None = None
-) -> list[Claim]:
+def recompute(policy: Mapping[str, Any], all_points: PointsLoss | None = None) -> list[Claim]:
     """All claims of a policy: of all that it releases, of windows alone, of points.
 
-    What known chains, and all points of a stream, lose is told by `fugu.audit.exact.chains`.
+    What all points of a stream lose is told by `fugu.audit.exact.chains`.
     """
     if policy.get("kind") == "points":
         near, far, whole = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
@@ -62,7 +59,7 @@ def recompute(
         symbols = Fraction(0)
         if "symbols" in of:
             symbols = log_up(max(tick_ratios({**policy, "windows": (), "sums": ()})))
-        loss = partial(_stretch_loss, policy, each, ratios, stated, symbols, known)
+        loss = partial(_stretch_loss, policy, each, ratios, stated, symbols)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
     return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
 
@@ -73,23 +70,20 @@ def _stretch_loss(
     ratios: Ratios,
     stated: Mapping[str, Any],
     symbols: Fraction,
-    known: ChainsLoss | None,
 ) -> Fraction:
     """At least the loss about `stretch_ticks` in a row: what one tick loses, and what the others add by themselves.
 
-    Of chains whose past and future have different bounds each leakage may be all that a tick's own outputs leave; of
-    joint chains all of it, as states may differ that show the same.
+    Of joint chains past and future may each be all of what one tick loses, as states may differ that show the same.
     """
     ticks: int = stated.get("stretch_ticks", 1)
-    one = stream_loss(chains, ratios, stated["adversary"], known)
+    one = stream_loss(chains, ratios, stated["adversary"])
     if ticks == 1:
         return one
     told = symbols + window_rate(policy)  # of any tick, whichever windows a change of policy or of a clock puts it into
     if chains["kind"] == "joint":
         rates = [Fraction(stream["rate"]) for stream in chains["streams"]]
         return Fraction(2 * one + ticks * (told if len(rates) == 1 else sum(rates)))
-    sides = 2 if chains["kind"] == "finite" and stated["adversary"] != "universal" else 1
-    return Fraction(sides * (one - told) + ticks * told)
+    return Fraction(one + (ticks - 1) * told)
 
 
 def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:
@@ -128,17 +122,13 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
     return own + sum((log_up(1 / (1 - Fraction(g["noise"], 1 << 32) ** g["honest"])) for g in groups), Fraction(0))
 
 
-def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str, known: ChainsLoss | None = None) -> Fraction:
+def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str) -> Fraction:
     """At least the loss of an endless stream (of joint chains all), in nats."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
         return log_up(binary_loss((q, p), (r, s), most, adversary))
-    if (alpha := chains.get("odds_ratio")) is None:
-        if known is None:
-            raise NotRecomputed("known chains: see fugu.audit.exact.chains")
-        return log_up(known(chains, max(most), adversary))
-    if chains["kind"] == "joint":
+    if chains["kind"] == "joint":  # ticks that its odds ratios are of are one, and may all differ
         rates, shows = [Fraction(stream["rate"]) for stream in chains["streams"]], chains["shows"]
         apart = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
-        most = (exp_up(Fraction(max(apart))),) * 2
-    return log_up(odds_ratio_loss(Fraction(alpha), max(most)))
+        most = (exp_up(chains["steps"] * Fraction(max(apart))),) * 2
+    return log_up(odds_ratio_loss(Fraction(chains["odds_ratio"]), max(most)))

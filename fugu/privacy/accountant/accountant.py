@@ -6,8 +6,7 @@ mechanisms add. The accountant adds what the chain lets an adversary infer from 
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
-Chains whose states show those of one or several streams: what all of these lose together. The accountant follows known
-ones for those who know no state; for other side information the bound is that of the device's own check.
+Chains whose states show those of one or several streams: what all of these lose together, by the device's own check.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
@@ -26,9 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from fugu.contract.errors import GuaranteeError
-from fugu.contract.finite_leakage import informed_loss, soft_loss
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
 from fugu.contract.leakage import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant.bounded import DecimationError, IntervalChains, OddsRatioChains
@@ -46,35 +43,32 @@ __all__ = [
     "covered_start",
     "known_chains",
     "started",
-    "stream_losses",
 ]
 
 
-SOFT_EVIDENCE = "soft evidence"
-KNOWN_STATES = "known states"
-_NOT_FOLLOWED = "needs the chain of one stream, not of several or of a higher order"
-_ONE_PERIOD = "joint chains are of one period, that of all their streams"
-
-
-def _secrets(chains: JointChains) -> Floats:
-    return np.array([[a != b for b in chains.shows] for a in chains.shows], dtype=np.float64)
-
-
-def _words(chains: JointChains, words: str) -> str:
-    return f"{words}, which show {' and '.join(stream.name for stream in chains.streams)}"
-
-
-class ShownBoundedChains(OddsRatioChains):
+class ShownChains(OddsRatioChains):
     """Every chain with bounded odds ratios, by the states that it shows; see `ClassOfChains`."""
 
     def __init__(self, chains: JointChains) -> None:
-        super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio or 1.0))
+        super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio))
         self._joint = chains
-        self.secrets, self.words = _secrets(chains), _words(chains, self.words)
+        self.secrets = np.array([[a != b for b in chains.shows] for a in chains.shows], dtype=np.float64)
+        self.words += f", which show {' and '.join(stream.name for stream in chains.streams)}"
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """The device's own check: the ticks that odds ratios are of count as one."""
+        return super().endless(rate * self._joint.steps, adversary)
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """As for an endless stream with the largest rates, where odds ratios are of two steps."""
+        if self._joint.steps == 1:
+            return super().tick_by_tick(rates, adversary)
+        epsilon, bound = self.endless(rates.max(axis=0), adversary)
+        return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """As the class says."""
-        return self._joint.equal_leakages(adversary)
+        """Not of states that may differ and show the same."""
+        return False
 
     def started(self, start: Start | None) -> Chains:
         """The class itself, which has every start."""
@@ -82,83 +76,11 @@ class ShownBoundedChains(OddsRatioChains):
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
         """Raise a ChainClassError."""
-        raise ChainClassError(_NOT_FOLLOWED)
+        raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
 
     def decimated(self, step: int) -> ChainClass:
         """Raise a DecimationError."""
-        raise DecimationError(_ONE_PERIOD)
-
-
-class ShownChains(KnownChains):
-    """A few known chains, by the states that they show; see `ClassOfChains`."""
-
-    def __init__(self, chains: JointChains) -> None:
-        super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
-        self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
-        self._shows = chains.shows
-        self._told, self._joint = _words(chains, super().words), chains
-
-    @property
-    def words(self) -> str:
-        """The class in words."""
-        return self._told
-
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """The accountant's, and for those who may know states of single streams that of any side information."""
-        if adversary == "ignorant":
-            return super().endless(rate, adversary)
-        rates = rate.tolist()
-        try:
-            if adversary == "universal":
-                return soft_loss(self._transitions, rates), SOFT_EVIDENCE
-            of_whole = super().endless
-            return informed_loss(
-                self._transitions, rates, self._shows, lambda: of_whole(rate, adversary)[0]
-            ), KNOWN_STATES
-        except GuaranteeError as error:
-            raise ChainClassError(str(error)) from None
-
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """As for an endless stream with the largest rates, for those who may know states."""
-        if adversary == "ignorant":
-            return super().tick_by_tick(rates, adversary)
-        epsilon, bound = self.endless(rates.max(axis=0), adversary)
-        return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
-
-    def follows(self, length: int, adversary: Adversary) -> bool:
-        """Not for those who may know states."""
-        return adversary == "ignorant" and super().follows(length, adversary)
-
-    def started(self, start: Start | None) -> Chains:
-        """The class itself, which starts stationary."""
-        if start == "any":
-            raise ChainClassError("known joint chains start stationary; for any start give their odds_ratio instead")
-        return self._joint
-
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """Raise a ChainClassError."""
-        raise ChainClassError(_NOT_FOLLOWED)
-
-    def decimated(self, step: int) -> ChainClass:
-        """Raise a DecimationError."""
-        raise DecimationError(_ONE_PERIOD)
-
-
-def stream_losses(chains: JointChains) -> tuple[float, ...]:
-    """Loss of each stream of joint chains through all of them, in nats, for adversaries who know no state.
-
-    The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
-    depend on one another it is the sum of what each loses, while each loses little more than it would alone. Every tick
-    of a stream tells at most what the class allows. Raises ChainClassError without a bound.
-    """
-    rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams]))
-    if chains.odds_ratio is not None:
-        whole = ShownBoundedChains(chains).endless(rate, "ignorant")[0]
-        return (whole,) * len(chains.streams)
-    known = ShownChains(chains)
-    whole = known.endless(rate, "ignorant")[0]
-    columns = np.array(chains.shows).T
-    return tuple(min(known.of_group(rate, column), whole) for column in columns)
+        raise DecimationError("joint chains are of one period, that of all their streams")
 
 
 ClassOfChains: TypeAlias = KnownChains | OddsRatioChains
@@ -174,16 +96,7 @@ def class_of(chains: Chains) -> ClassOfChains:
 class_of.register(tuple, KnownChains)
 class_of.register(BinaryChains, IntervalChains)
 class_of.register(BoundedChains, OddsRatioChains)
-
-
-@class_of.register
-def _(chains: FiniteChains) -> ClassOfChains:
-    return KnownChains(tuple(MarkovChain.stationary(transition) for transition in chains.transitions))
-
-
-@class_of.register
-def _(chains: JointChains) -> ClassOfChains:
-    return ShownBoundedChains(chains) if chains.changes else ShownChains(chains)
+class_of.register(JointChains, ShownChains)
 
 
 def started(chains: Chains, start: Start | None) -> Chains:

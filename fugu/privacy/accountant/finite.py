@@ -6,15 +6,13 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
+from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.leakage import Adversary
 from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
@@ -22,14 +20,13 @@ from fugu.privacy.accountant.bounded import (
     ODDS_RATIO_BOUND,
     DecimationError,
     IntervalChains,
-    decimated_transition,
     followed,
     odds_ratio_above,
     odds_ratio_loss,
     odds_ratio_losses,
 )
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
-from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, step
 from fugu.privacy.accountant.walks import losses, past_leakages, reversed_stationary
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 
@@ -85,14 +82,6 @@ class KnownChains:
                 raise
             return every
 
-    def of_group(self, rate: Floats, group: Ints) -> float:
-        """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
-
-        Everything published has a density given the state, whose logarithm is within rate + past + future of any two
-        states. Given the group it is the mean of that density under the stationary distribution inside: one more step.
-        """
-        return max(member.groups(rate, group) for member in self._members)
-
     changes = False
 
     def equal_leakages(self, adversary: Adversary) -> bool:
@@ -119,10 +108,8 @@ class KnownChains:
         return tuple(chain.anyhow if start == "any" else MarkovChain.stationary(chain.transition) for chain in chains)
 
     def decimated(self, step: int) -> ChainClass:
-        """The powers of the members."""
-        if self.covered_start != "stationary":
-            raise DecimationError("chains that are seen less often start stationary")
-        return _decimated_known([member.chain.transition for member in self._members], step)
+        """Raise a DecimationError."""
+        raise DecimationError("known chains are of one period")
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
@@ -157,15 +144,6 @@ class KnownChains:
         return odds_ratio_above(max(float((table + table.T).max()) for table in forward))
 
 
-def _decimated_known(transitions: Sequence[NDArray[np.float64]], step: int) -> FiniteChains:
-    """Return the powers of known chains, as good as floats are; DecimationError if one does not visit all states."""
-    powers = [decimated_transition(transition, step).tolist() for transition in transitions]
-    try:
-        return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
-    except ValueError:
-        raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
-
-
 class _Member:
     """One chain of a class, with its start and what endless streams need of it."""
 
@@ -198,16 +176,6 @@ class _Member:
         joint = (distribution[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
         return EndlessLeakage(backward, reversal_error(len(inside)))
-
-    def groups(self, rate: Floats, group: Ints) -> float:
-        rate = rate[np.ix_(self._support, self._support)]
-        bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
-        weights = (
-            np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_distribution[self._support]
-        )
-        distributions = np.ascontiguousarray(weights / weights.sum(axis=1, keepdims=True))
-        error = reversal_error(len(bounds)) * (1.0 - np.eye(len(distributions)))
-        return _upward(float((step(distributions, ratio_order(distributions), bounds) + error).max()))
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         if self.rates is not None:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel, part
-from fugu.contract.inner_maximum import Tree, largest_ratio, widening
 from fugu.contract.rounding import SIXTEEN_ROUNDINGS, UNIT
+from fugu.privacy.accountant.simplex import Tree, largest_ratio, widening
 
 __all__ = [
     "EXACT_STATES",
@@ -372,7 +372,7 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
 
 @kernel
 def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """The maximum, by the simplex method of `fugu.contract.inner_maximum`, from closed bounds M (b, b).
+    """The maximum, by the simplex method of `fugu.privacy.accountant.simplex`, from closed bounds M (b, b).
 
     Valid bounds `start` (a, a) are returned where nothing better is found.
     """

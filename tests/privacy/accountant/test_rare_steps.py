@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.leakage import Adversary
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
@@ -54,7 +54,7 @@ def test_an_allowance_loses_no_more_than_epsilon() -> None:
 @pytest.mark.long
 def test_a_joint_bound_of_pico_nats_is_one() -> None:
     for step in (1e-4, 5e-8):
-        chains = FiniteChains(transitions=(((1.0 - step, step), (step, 1.0 - step)),))
+        chains = BinaryChains(q=(step, step), r=(step, step))
         for charge in (1, 30):
             truth = lost(step, step, charge / PER_NAT, "informed")
             assert truth <= joint_loss(chains, charge, "informed") <= truth * 1.1

@@ -1,4 +1,4 @@
-"""Known chains: what each adversary learns of a tick from all ticks, before it and after it.
+"""All points of a stream, by its chain: what each adversary learns of a tick from all ticks, before it and after it.
 
 The past is the future of the chain that runs backward, K[x][y] = distribution[y] P[y][x] / distribution[x].
 Proofs: docs/proofs/second-certificate.md.
@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
-from itertools import combinations
 from operator import mul
 from typing import Any
 
@@ -30,7 +29,7 @@ from fugu.audit.exact.guesses import guessed_limit, guessed_ratio, useful_distan
 from fugu.audit.exact.numbers import BITS, ONE, NotRecomputed, ceil_of, exp_up, sqrt_of
 from fugu.audit.exact.points import joined
 
-__all__ = ["recompute", "stream_loss"]
+__all__ = ["all_points_loss", "known_loss", "recompute"]
 
 Matrix = list[list[int]]
 Rows = Sequence[Sequence[Any]]
@@ -103,9 +102,9 @@ class Kernel:
                 power, error = _product(power, self.up), (len(power) + 2) * (error + 1)
         return _ratios(turned(power), error)
 
-    def soft(self, known: Sequence[Any]) -> list[tuple[int, int, int, int, int]]:
-        """x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), at least 1, where the same is known."""
-        pairs = [(x, y) for x in self.size for y in self.size if x != y and known[x] == known[y]]
+    def soft(self) -> list[tuple[int, int, int, int, int]]:
+        """x, y, a, b and the root of K[x][a] K[y][b] / (K[x][b] K[y][a]), at least 1."""
+        pairs = [(x, y) for x in self.size for y in self.size if x != y]
         found = []
         for x, y, a, b in ((x, y, a, b) for x, y in pairs if x > y for a, b in pairs):
             high = self.up[x][a] * self.up[y][b]
@@ -127,7 +126,7 @@ def soft_step(odds: Sequence[tuple[int, int, int, int, int]], wide: Matrix) -> M
 
 def _of_two(kernel: Kernel, wide: Matrix, apart: Matrix) -> Matrix:
     """The same for two states whose weights have ratios w within those of distributions: rises with w, then falls."""
-    found = soft_step(kernel.soft([0, 0]), wide)
+    found = soft_step(kernel.soft(), wide)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
         u, low, high = (Fraction(*v) for v in ((wide[a][1 - a], ONE), (ONE, apart[1 - a][a]), (apart[a][1 - a], ONE)))
         (p, q), (r, s) = ((row[a], row[1 - a]) for row in (kernel.up[x], kernel.up[1 - x]))
@@ -194,7 +193,7 @@ def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[M
     for those at whose end nothing is known. One tick more makes K n of n. What is bounded is the ratio of h[a] n[a] and
     h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later ones are.
     """
-    (cap, quilt, ignorant), odds = bounds, kernel.soft([0] * len(tick)) if any_of else []
+    (cap, quilt, ignorant), odds = bounds, kernel.soft() if any_of else []
     leakage = worst = each(lambda _: ONE, tick)
     error, apart = 1, _ratios(distributions, 1)
     for ticks in range(1, _MOST_FOLLOWED):
@@ -233,10 +232,10 @@ def known_odds(chain: Rows) -> Fraction | None:
     return max(max(row) / min(row) for row in quotients)
 
 
-def least_loss(chains: Sequence[Rows], most: Fraction, loss: Callable[[], Fraction]) -> Fraction:
+def least_loss(chain: Rows, most: Fraction, loss: Callable[[], Fraction]) -> Fraction:
     """The less of the bound by odds ratios, if no step is impossible, and of another, if there is one."""
-    odds = [known_odds(chain) for chain in chains]
-    found = [odds_ratio_loss(max(one for one in odds if one), most)] if all(odds) else []
+    odds = known_odds(chain)
+    found = [odds_ratio_loss(odds, most)] if odds else []
     with suppress(NotRecomputed) if found else nullcontext():
         found.append(loss())
     return min(found)
@@ -257,11 +256,10 @@ def stationary(chain: Rows) -> list[Fraction]:
     return [row[k] for row in rows]
 
 
-def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None, *, bridges: bool = True) -> Fraction:
+def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None) -> Fraction:
     """At least the e^epsilon of an endless stream; two states for which a tick has the ratio 1 are no secret.
 
-    It starts with a distribution, "any", or None, if it has run for ever. With `bridges` known states are followed tick
-    by tick.
+    It starts with a distribution, "any", or None, if it has run for ever.
     """
     if adversary == "universal":
         raise NotRecomputed("known chains with impossible steps, and the universal adversary")
@@ -272,16 +270,16 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None, *, br
         if start is not None:
             raise NotRecomputed("a start in states that are never returned to")
         inside, bounds = ([[rows[x][y] for y in keep] for x in keep] for rows in (future, tick))
-        return known_loss(inside, bounds, adversary, bridges=bridges)
+        return known_loss(inside, bounds, adversary)
     past = [[distribution[y] * future[y][x] / distribution[x] for y in keep] for x in keep]
     if start not in (None, "any"):  # a density by the stationary distribution, at most 1
         density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
     kinds = ((Kernel(future), None), (Kernel(past), start))
-    return _of_secrets(tick, *(_leakage(kernel, tick, one, adversary == "informed", bridges) for kernel, one in kinds))
+    return _of_secrets(tick, *(_leakage(kernel, tick, one, adversary == "informed") for kernel, one in kinds))
 
 
-def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool, bridges: bool) -> Matrix:
+def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool) -> Matrix:
     most, few = max(map(max, tick)), len(tick) <= _FEW
     quilt = quilts(kernel, most, lambda paid, near, _: each(partial(times, paid), near))
     ignorant = limit(lambda leakage, proof: each(min, quilt, kernel.step(each(times, tick, leakage), proof)), len(tick))
@@ -295,7 +293,7 @@ def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool, bridges: bo
             )
     if informed and start != "any":  # a state that is known is a start
         known = quilts(kernel, most, lambda paid, near, far: each(partial(times, paid), near, turned(far)))
-        if few and bridges:
+        if few:
             ends = [followed(kernel, tick, [one], (known, quilt, ignorant), False) for one in turned(kernel.up)]
             known = each(min, known, each(lambda *values: max(values), *ends))
         leakage = each(max, leakage, known)
@@ -314,55 +312,6 @@ def _of_secrets(tick: Rows, *leakages: Matrix) -> Fraction:
     return Fraction(loss, ONE)
 
 
-def joint_loss(chains: Sequence[Rows], tick: Matrix, shows: Rows, adversary: str) -> Fraction:
-    """At least the e^epsilon of all streams that the states of a chain show.
-
-    The universal have any evidence on the states of any ticks. The informed know all states of some streams, and have
-    any evidence on the others; or know at some ticks the states of the chain, if these are the states of the streams.
-    """
-    if adversary == "ignorant":
-        return max(known_loss(chain, tick, adversary) for chain in chains)
-    columns, every = sorted({*zip(*shows, strict=True)}), _soft_loss(chains, tick, [()] * len(tick))
-    if adversary == "universal" or len(columns) == 1 or len({*map(tuple, shows)}) < len(shows):
-        return every
-    some = [one for size in range(1, len(columns)) for one in combinations(columns, size)]
-    least = max(_soft_loss(chains, tick, list(zip(*one, strict=True))) for one in some)
-    for bridges in (False, True) if least < every else ():  # quilts are quick, and may do
-        with suppress(NotRecomputed):
-            whole = max(known_loss(chain, tick, adversary, bridges=bridges) for chain in chains)
-            if bridges or whole <= least:
-                return min(every, max(least, whole))
-    return every
-
-
-def _soft_loss(chains: Sequence[Rows], tick: Matrix, known: Sequence[Any]) -> Fraction:
-    """At least the e^epsilon for any evidence on states that show the same of streams that are known at all ticks."""
-    kernels, size = [[[Fraction(p) for p in row] for row in chain] for chain in chains], range(len(tick))
-    before = [[x for x in size if any(rows[x][y] for rows in kernels)] for y in size]
-    nothing = each(lambda _: ONE, tick)
-    told = nothing
-    if not known[0] and all(tick[x][y] == ONE for past in before for x in past for y in past):
-        # a state tells what the one before it showed: that counts with it, and two ticks are one step
-        told = [[tick[x[0]][y[0]] for y in before] for x in before]
-        kernels = [
-            [[sum(map(mul, row, column), Fraction(0)) for column in turned(two)] for row in one]
-            for one in kernels
-            for two in kernels
-        ]
-    future = _soft_leakage([Kernel(rows).soft(known) for rows in kernels], each(times, told, tick), nothing)
-    past = _soft_leakage([Kernel(turned(rows)).soft(known) for rows in kernels], tick, told)
-    secret = [[one if known[x] == known[y] else ONE for y, one in enumerate(row)] for x, row in enumerate(tick)]
-    return _of_secrets(secret, future, past)
-
-
-def _soft_leakage(tables: Sequence[Any], tick: Matrix, nearer: Matrix) -> Matrix:
-    def step(leakage: Matrix, _: bool) -> Matrix:
-        wide = each(times, tick, leakage)
-        return each(lambda near, *steps: times(near, max(steps)), nearer, *(soft_step(table, wide) for table in tables))
-
-    return limit(step, len(tick))
-
-
 def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
     """At least the e^epsilon that a policy claims in `stream_loss`."""
     if policy.get("changes"):
@@ -376,7 +325,7 @@ def all_points_loss(policy: Mapping[str, Any]) -> Fraction:
     told = [exp_up(Fraction(policy["epsilon"]) * count) for count in range(max(map(max, accepted)) + 1)]
     tick = [[ceil_of(told[accepted[x][y]]) for y in shows] for x in shows]
     begins = {"stationary": None, "any": "any", "given": initial}[start]
-    return least_loss([chain], told[-1], lambda: known_loss(chain, tick, adversary, begins))
+    return least_loss(chain, told[-1], lambda: known_loss(chain, tick, adversary, begins))
 
 
 def _accepted(policy: Mapping[str, Any]) -> list[list[int]]:
@@ -399,27 +348,4 @@ def _accepted(policy: Mapping[str, Any]) -> list[list[int]]:
 
 def recompute(policy: Mapping[str, Any]) -> list[claims.Claim]:
     """All claims of a policy, see `fugu.audit.exact`."""
-    return claims.recompute(policy, chains_loss, all_points_loss)
-
-
-def stream_loss(chains: Mapping[str, Any], most: tuple[Fraction, Fraction], adversary: str) -> Fraction:
-    """At least the loss of an endless stream, see `fugu.audit.exact`."""
-    return claims.stream_loss(chains, most, adversary, chains_loss)
-
-
-def chains_loss(chains: Mapping[str, Any], most: Fraction, adversary: str) -> Fraction:
-    """At least the e^epsilon of known chains, `most` bounding the ratio of a tick's outputs if they are not joint."""
-    known, shows = chains["transitions"], chains.get("shows") or [(x,) for x in range(len(chains["transitions"][0]))]
-    told = [exp_up(Fraction(one["rate"])) for one in chains["streams"]] if chains["kind"] == "joint" else [most]
-    tick = [[Fraction(1) for _ in shows] for _ in shows]
-    for x, y in ((x, y) for x in range(len(shows)) for y in range(len(shows))):
-        for ratio, a, b in zip(told, shows[x], shows[y], strict=True):
-            tick[x][y] *= ratio if a != b else 1
-    bounds = [[ceil_of(value) for value in row] for row in tick]
-
-    def loss() -> Fraction:
-        if chains["kind"] == "joint":
-            return joint_loss(known, bounds, shows, adversary)
-        return max(known_loss(chain, bounds, adversary) for chain in known)
-
-    return least_loss(known, max(map(max, tick)), loss)
+    return claims.recompute(policy, all_points_loss)
