@@ -33,10 +33,9 @@ def of_class(version: int, chains: ChainClass, stream: str = "hr") -> Policy:
 
 def same_states(chains: BinaryChains) -> JointChains:
     """Two streams that always have the same state: what either tells is told of both."""
-    (q, _), (r, _) = chains.q, chains.r
     streams = (Shown(name="hr", states=2, rate=1.5), Shown(name="steps", states=2, rate=1.5))
-    step = ((1 - q, q), (r, 1 - r))
-    return JointChains(streams=streams, period_us=1_000_000, shows=((0, 0), (1, 1)), transitions=(step,))
+    odds = chains.odds_bound
+    return JointChains(streams=streams, period_us=1_000_000, shows=((0, 0), (1, 1)), odds_ratio=odds)
 
 
 def released(scene: Bench, stream: str = "hr") -> list[int]:
