@@ -85,9 +85,9 @@ def changed_class(folder: Path, stream: str) -> tuple[Bench, Key, int]:
 
 
 def test_where_no_tick_is_known_to_have_been_drawn_since_no_wait_is_enough() -> None:
-    assert quiet_from(History(), [WIDE], 59, None, Fraction(1, 1024)) is None
+    assert quiet_from(History(), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) is None
     ends = [
-        quiet_from(History(spans), [WIDE], 59, None, Fraction(1, 1024)) or 0
+        quiet_from(History(spans), [WIDE.worst_odds], 59, None, Fraction(1, 1024)) or 0
         for spans in ((Span(1, None, 0),), (Span(1, None, 0, 99), Span(1, None, 700)))
     ]
     assert ends[1] - ends[0] == 600  # of the same number of ticks, 40 were drawn before numbers skipped
