@@ -100,9 +100,11 @@ class Ledger:
         rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
         """
         with self.transaction():
-            entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
+            entry, promises = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0], set[tuple[str, Promise]]()
             for one in allowances:
-                self._keep_promise(one)
+                if (promise := (one.key.audience, one.promise)) not in promises:
+                    self._keep_promise(*promise)
+                    promises.add(promise)
                 row = self._one(
                     "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, seconds, period_us, "
                     "accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
@@ -182,16 +184,16 @@ class Ledger:
         self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
         return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
 
-    def _keep_promise(self, wanted: Allowance) -> None:
+    def _keep_promise(self, audience: str, wanted: Promise) -> None:
         before = self._one(
             "SELECT epsilon, adversary, seconds FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
             "AND (epsilon, adversary, seconds)<>(?, ?, ?) LIMIT 1",
-            *(wanted.key.audience, *wanted.promise),
+            *(audience, *wanted),
         )
         if before is not None:
             raise LedgerError(
-                f"audience {wanted.key.audience} was promised epsilon {Promise(*before)} and cannot be given "
-                f"{wanted.promise} now: give the new audience another name"
+                f"audience {audience} was promised epsilon {Promise(*before)} and cannot be given {wanted} now: give "
+                "the new audience another name"
             )
 
     def reserve(
