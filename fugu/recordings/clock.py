@@ -48,6 +48,7 @@ _DAY = r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})"
 _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})([.,]\d+)?)?(?:\s*([AaPp])\.?(?:[Mm]\.?)?)?"
 _DATE = re.compile(rf"{_DAY}(?:[ T,]+{_TIME})?")
 _DAY_ONLY, _TIME_OF_DAY = re.compile(_DAY), re.compile(_TIME)
+_ZONE = re.compile(r"(?<=\d)(Z|[-+]\d\d:\d\d)$")
 _OFFSET = re.compile(r"\s+([-+]\d\d:?\d\d)(\s+[A-Z]{3,4})?$")
 _SPELLED = re.compile(
     r"(?:[A-Za-z]{3,9},? +)?(?:(\d{1,2})[ -]([A-Za-z]{3})[a-z]*[ ,-]+|([A-Za-z]{3})[a-z]* +(\d{1,2}),? +)(\d{4})"
@@ -56,6 +57,8 @@ _SPELLED = re.compile(
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _COMPACT = re.compile(r"((?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))((?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?")
 """Dates in digits alone, which are no seconds or milliseconds of these years."""
+_COMMA = re.compile(r"\d{9,},\d+")
+"""Seconds or milliseconds since 1970 with a decimal comma."""
 _LAST_MONTH, _FOUR, _HOUR, _DAY_SECONDS = 12, 4, 3600.0, 86_400
 _RISES, _MOST, _LOOKED_AT = 0.9, 0.5, 200
 
@@ -82,6 +85,8 @@ def looks_like_time(cells: Sequence[str]) -> bool:
     some = [cell for cell in cells if cell.strip()]
     numbers = floats(some)
     usable = np.isfinite(numbers)
+    if some and _COMMA.fullmatch(some[0]):
+        return looks_like_time([cell.replace(",", ".") for cell in some])
     if usable.sum() >= _MOST * len(some):
         steps = np.diff(numbers[usable])
         return bool(max((steps >= 0.0).mean(), (steps <= 0.0).mean()) >= _RISES) if steps.size else bool(some)
@@ -119,7 +124,7 @@ def is_date(cell: str) -> bool:
 
 def is_time_of_day(cell: str) -> bool:
     """Return whether a cell is a time of day without a date."""
-    return _TIME_OF_DAY.fullmatch(cell.strip()) is not None
+    return _TIME_OF_DAY.fullmatch(_ZONE.sub("", cell.strip())) is not None
 
 
 def clock_of(
@@ -139,6 +144,9 @@ def clock_of(
         if unit is not None or np.isfinite(numbers).mean() >= _MOST:
             return _numbers(numbers, unit)
     first = next((cell.strip() for cell in cells if cell.strip()), "")
+    if _COMMA.fullmatch(first):
+        clock = _numbers(floats([cell.replace(",", ".") for cell in cells]), unit)
+        return clock._replace(unit=f"{clock.unit} with a decimal comma")
     if _spelled(first):
         return _iso_clock([*map(_spelled, cells)], zone)
     match = _DATE.fullmatch(first)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fugu.recordings.options import ReadOptions
 
 __all__ = [
+    "AMOUNT",
     "BOUNDARIES",
     "Chosen",
     "Key",
@@ -37,11 +38,12 @@ BOUNDARIES = ("seg", "subject")
 """Columns in which a new cell begins a new stretch."""
 _TIMES = (
     *("timestamp", "time", "datetime", "date_time", "date-time", "date", "last_changed", "last_updated", "ts"),
-    *("epoch", "unixtime", "unix_time", "t"),
+    *("epoch", "unixtime", "unix_time", "zeitstempel", "zeitpunkt", "datum", "zeit", "horodate", "fecha", "tijd", "t"),
 )
 """Usual names of a column that says when, in small letters and without an underscore before; the best come first."""
 _UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
-_UNSURE = ("t", "ts", "date", "epoch")
+_UNSURE = ("t", "ts", "date", "epoch", "datum", "zeit", "fecha", "tijd")
+_LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
 """Names that are of other things as well: they are taken for times only if their cells look like times."""
 _VALUES = ("value", "state")
 _KEY = re.compile(
@@ -50,6 +52,12 @@ _KEY = re.compile(
     r"([ _-]?(id|name|no|nr|number))?|.*[ _-]id"
 )
 _HHMM, _YYYYMMDD = re.compile(r"([01]\d|2[0-3])([0-5]\d){1,2}"), re.compile(r"(19|20)\d\d(0\d|1[0-2])[0-3]\d")
+AMOUNT = re.compile(
+    r"[\[(<~≈]?\s*([-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?)\s*"
+    r"([^\d\s.,:/\])>-][^\d,:\])>]{0,11})?[\])>]?",
+    re.IGNORECASE,
+)
+"""A number with its unit, as a panel shows it, or in brackets."""
 _MISSING = ("", "nan", "none", "null", "unknown", "unavailable", "?", "na", "n/a", "#n/a", "-", "--")
 _UNITS = (*UNITS, "dd/mm", "mm/dd")
 _LOOKED_AT = 200
@@ -139,6 +147,8 @@ def time_of(table: Table, file: str, wanted: str | None) -> TimeCells | None:
                 written = _unit_of_name(name)
                 return _joined(table, file, name, written if written and _all(cells, _is_number) else None)
     dates = [name for name, cells in columns.items() if _all(cells, is_date)]
+    like = [name for name in columns if _LIKE_TIME.fullmatch(_plain(name))]
+    dates = dates or [name for name in like if _all(columns[name], _is_number) and looks_like_time(columns[name])]
     if len(dates) > 1 and table.changes is None:
         options = [Option(("--time", name), "its times") for name in dates]
         raise QuestionError("time", f"{file} has {len(dates)} columns of times", options)
@@ -153,7 +163,10 @@ def _joined(table: Table, file: str, name: str, unit: str | None) -> TimeCells:
     of_day = _all(cells, is_time_of_day)
     other = _beside(table, name, is_date if of_day else is_time_of_day) if of_day or _all(cells, _is_day) else None
     if of_day and other is None:
-        raise RecordingError(f"{file}: column {name} has times of day, and no column has dates: name one by --time")
+        raise RecordingError(
+            f"{file}: column {name} has times of day, and no column has dates: add one, or leave the times out "
+            "and give --period"
+        )
     if other is None:
         return TimeCells(name, cells, unit, (name,))
     day, time = (other, name) if of_day else (name, other)
@@ -226,7 +239,10 @@ def value_of(table: Table, file: str, wanted: str | None, others: Sequence[str])
     rest = [
         name
         for name, cells in table.columns.items()
-        if name not in others and _plain(name) not in BOUNDARIES and not _all(cells, is_date)
+        if name not in others
+        and _plain(name) not in BOUNDARIES
+        and not _all(cells, is_date)
+        and not _all(cells, is_time_of_day)
     ]
     values = [name for name in rest if not _KEY.fullmatch(_plain(name))] or rest
     values = [name for name in values if not all(map(is_missing, table.columns[name]))]
@@ -280,7 +296,7 @@ def _tells_apart(
     if _all(cells, is_date):
         return False
     interleaved = moves >= number
-    if named or not _all(cells, _is_number):
+    if named or not _all(cells, _is_amount):
         if times is None or interleaved:
             return interleaved
         if named:
@@ -318,7 +334,12 @@ def _steady(steps: Floats) -> float:
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        float(cell.replace(",", "."))
     except ValueError:
         return False
     return True
+
+
+def _is_amount(cell: str) -> bool:
+    """Return whether a cell is a number, also with a decimal comma or a unit."""
+    return _is_number(cell) or AMOUNT.fullmatch(cell.strip()) is not None

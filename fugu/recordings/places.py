@@ -122,7 +122,7 @@ def read_traces(recording: Recorded, options: ReadOptions) -> Traces:
         sorting, notes = _in_order(moments[at], trace, Evidence(file, "places", options, [], None, time, clock), notes)
         at, trace = at[sorting], trace[sorting]
     missing = int(absent.sum())
-    facts = facts_of(loaded, len(absent), " and ".join(names), only, time, clock, options)
+    facts = facts_of(loaded, table, " and ".join(names), only, time, clock, options)
     found = Traces(
         places=places.T[at],
         trace=trace,

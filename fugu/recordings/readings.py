@@ -15,6 +15,7 @@ from fugu.recordings.columns import (
     Chosen,
     TimeCells,
     codes_of,
+    is_missing,
     keys_of,
     no_time,
     selected,
@@ -53,7 +54,7 @@ _ENTITY = "entity_id"
 """The column of the name of a sensor, as home automation exports it."""
 _SIMPLE = ("seconds", "ISO 8601")
 """Units of times that an agent reads as well."""
-_SAME_PERIOD = 0.05
+_SAME_PERIOD, _LOOKED_AT = 0.05, 200
 _YEAR, _MOST_OF_ALL = 366 * 86_400.0, 0.9
 AS_FOUND = ReadOptions()
 """Nothing is said of how a recording is to be read."""
@@ -197,7 +198,7 @@ def read_readings(recording: Recorded, options: ReadOptions = AS_FOUND) -> Readi
 
 def facts_of(
     loaded: Loaded,
-    rows: int,
+    table: Table,
     column: str,
     chosen: Chosen,
     time: TimeCells | None,
@@ -210,7 +211,7 @@ def facts_of(
         zone = str(options.zone or "UTC, as none is written") if clock.naive else ", ".join(clock.offsets) or "UTC"
     return Facts(
         form=loaded.table.form,
-        rows=rows,
+        rows=len(table.lines),
         rows_in_file=len(loaded.table.lines),
         column=column,
         only=chosen,
@@ -218,7 +219,7 @@ def facts_of(
         unit="" if clock is None else clock.unit,
         zone=zone,
         missing={},
-        replayable=loaded.table.plain,
+        replayable=table.plain,
         codes=options.missing_values,
         period_seconds=options.period,
     )
@@ -229,6 +230,13 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     time = time_of(table, loaded.name, options.time)
     taken = () if time is None else time.columns
     column = value_of(table, loaded.name, options.column, (*taken, *table.keys))
+    if time is not None and (empty := _without_all(time.cells, table.columns[column])):
+        table = table.at([row for row in range(len(table.lines)) if row not in empty])
+        table = table._replace(
+            plain=False, notes=(*table.notes, f"{len(empty)} rows without a time and a reading: left out")
+        )
+        time = time_of(table, loaded.name, options.time)
+        assert time is not None
     parts = _parts_of(table)
     clock = None if time is None else clock_of(time.cells, time.unit, options.zone, time.halves)
     if time is not None and clock is not None and np.isnan(clock.times).any():
@@ -238,8 +246,12 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     ask(evidence._replace(clock=None))  # before cells of several sensors are read as one's
     label = next((cell for _, cell in only), None) or _only_name(table) or column
     values = values_of(table, column, loaded.name, options.missing_values)
+    units = (f"column {column} is in {values.unit}",) if values.unit else ()
+    table = table._replace(plain=table.plain and values.plain, notes=(*table.notes, *units))
+    if isinstance(values.readings, list):
+        evidence = evidence._replace(words=frozenset(word.casefold() for word in values.readings if word is not None))
     unused = tuple(name for name in table.columns if name not in (column, *taken, *BOUNDARIES, *dict(only)))
-    facts = facts_of(loaded, len(table.lines), column, only, time, clock, options)
+    facts = facts_of(loaded, table, column, only, time, clock, options)
     facts = facts._replace(missing=values.missing, unused=unused)
     found = Readings(
         *(values.readings, parts, options.period, options.period is not None, False, "numbers"),
@@ -252,6 +264,14 @@ def _understood(loaded: Loaded, options: ReadOptions) -> Readings:
     else:
         found = _timed(found, table, values, clock, evidence)
     return found._replace(kind=kind_of_values(found), missing_share=float((~found.present[~found.absent]).mean()))
+
+
+def _without_all(times: Sequence[str], values: Sequence[str]) -> set[int]:
+    """Rows that have neither a time nor a reading, if others do."""
+    if not any(map(is_missing, {*times[:_LOOKED_AT], *times[-_LOOKED_AT:]})):
+        return set()
+    rows = {row for row, time in enumerate(times) if is_missing(time) and is_missing(values[row])}
+    return rows if len(rows) < len(times) else set()
 
 
 class _Rows(NamedTuple):

@@ -27,14 +27,14 @@ _DAY = 86_400.0
 _LATEST = 4_102_444_800.0
 """The year 2100."""
 _LARGE = ("microseconds", "nanoseconds")
-_MOST_SHOWN, _MOST_CODES = 12, 8
+_MOST_SHOWN, _MOST_CODES, _MOST_NAMES = 12, 8, 32
 
 
 class Evidence(NamedTuple):
     """A recording, as far as it was understood: rows in the order of their times, None where there are no times.
 
-    `backward` is the share of rows, as they came, that are earlier than the one before, and `reversed_order` says that
-    all are. `readings` are (n,) numbers, NaN without one; None for names. `kind` is None if rows may be of several.
+    `backward` is the share of rows, as they came, that are earlier than the one before. `readings` are (n,) numbers,
+    NaN without one; None for names, which are `words`. `kind` is None if rows may be of several.
     """
 
     file: str
@@ -51,6 +51,7 @@ class Evidence(NamedTuple):
     backward_rows: int = 0
     kind: RowKind | None = None
     works: Ints | None = None
+    words: frozenset[str] = frozenset()
 
 
 class _Asked(NamedTuple):
@@ -166,6 +167,17 @@ def _codes(evidence: Evidence) -> _Asked | None:
     )
 
 
+def _names(evidence: Evidence) -> _Asked | None:
+    """Many different words with numbers in them: amounts that were not read as such."""
+    numbered = sum(any(map(str.isdigit, word)) for word in evidence.words)
+    if len(evidence.words) <= _MOST_NAMES or 2 * numbered <= len(evidence.words):
+        return None
+    return _Asked(
+        f"column {evidence.column} has {len(evidence.words)} different words with numbers in them",
+        [Option(("--column", "NAME"), "another column"), Option(("--as-it-is", "names"), "they are names of states")],
+    )
+
+
 def _quartiles(values: Floats, counts: Ints) -> tuple[float, float]:
     """The quartiles of values (n,), increasing, that come so often."""
     reached = np.cumsum(counts) / counts.sum()
@@ -236,6 +248,7 @@ RULES: dict[str, _Rule] = {
     "order": _order,
     "rows": _rows,
     "codes": _codes,
+    "names": _names,
     "hold": _hold,
     "zone": _zone,
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fugu.host.codes import Codes
 from fugu.recordings.clock import some_floats
-from fugu.recordings.columns import is_missing
+from fugu.recordings.columns import AMOUNT, is_missing
 from fugu.recordings.errors import Option, QuestionError, RecordingError
 from fugu.recordings.table import Table
 
@@ -31,20 +31,30 @@ _GROUPED = re.compile(
 """Numbers with signs between their thousands that can be read in one way."""
 _WITH_DECIMALS = re.compile(rf"[{_SPACES}]\d{{3}}[.,]|\..*,|,.*\.")
 _THREE = re.compile(r"\d{1,3}(\.\d{3})?")
-_MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST = 8, 3, 200, 10
+_MOST_WORDS, _AGAIN, _LOOKED_AT, _FEWEST, _FEWEST_AMOUNTS = 8, 3, 200, 10, 0.1
 _THOUSANDS = re.compile(r"[-+]?\d{1,3},\d{3}")
+
+
+_PREFIXES = {"p": 1e-12, "n": 1e-9, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_SCALES = {"Mil": 1e6, "Bil": 1e9, "Tri": 1e12, "K": 1e3}
+"""How Grafana shortens numbers without a unit."""
+_PREFIXED = re.compile(r"[^\W\d](W|Wh|V|A|VA|VAR|Hz|B|b|bit|bytes|g|m|s|J|Pa|Ω|l|L|lx|eV|N)(/\w+)?")
+"""Units that take prefixes, with one."""
 
 
 class Values(NamedTuple):
     """Readings of rows.
 
     `readings` are (n,) numbers, NaN where there is none, or names, None where there is none; `works` (n,) says whether
-    the source worked; `missing` counts the cells of each word, or code, for no reading.
+    the source worked; `missing` counts the cells of each word, or code, for no reading; `unit` is in the cells.
+    `plain` numbers are written as an agent reads them.
     """
 
     readings: Floats | list[str | None]
     works: NDArray[np.bool_]
     missing: dict[str, int]
+    unit: str = ""
+    plain: bool = True
 
 
 def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Values:
@@ -76,8 +86,19 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             raise _thousands(file, column)
         known |= {cell: float(cell.replace(",", ".")) for cell in wrong}
         wrong = set()
+    amounts = {cell: match for cell in wrong if (match := AMOUNT.fullmatch(cell))}
+    unit = ""
+    present = len(cells) - sum(words.values())
+    if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * present, min(_AGAIN, present)):
+        scaled = {cell: _scaled(match) for cell, match in amounts.items()}
+        if len(units := {unit for _, unit in scaled.values()}) > 1:
+            raise RecordingError(
+                f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit"
+            )
+        known |= {cell: number for cell, (number, _) in scaled.items()}
+        wrong, unit = wrong - amounts.keys(), units.pop()
     refused = sum(counts[cell] for cell in wrong)
-    if 2 * refused > len(cells) - sum(words.values()):
+    if 2 * refused > present:
         return Values([None if cell in missing else cell for cell in cells], works, words)
     numbers = np.array([known[cell] for cell in cells], dtype=np.float64)  # NaN for None, too
     no_number = (
@@ -90,7 +111,18 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
             words_of = Option(("--missing-values", ",".join(sorted(wrong))), f"{refused} cells that are no readings")
             raise QuestionError("words", where, [words_of])
         raise RecordingError(f"{where}: say what means no reading by --missing-values" if wrong else where)
-    return Values(numbers, works, words)
+    plain = all(_number(cell) is not None for cell in counts.keys() - missing)
+    return Values(numbers, works, words, unit, plain)
+
+
+def _scaled(match: re.Match[str]) -> tuple[float, str]:
+    """A number without the prefix of its unit, and that unit."""
+    number, unit = float(match[1].replace(",", ".")), (match[2] or "").strip()
+    if unit in _SCALES:
+        return float(f"{number * _SCALES[unit]:.12g}"), ""
+    if unit[:1] in _PREFIXES and _PREFIXED.fullmatch(unit):
+        return float(f"{number * _PREFIXES[unit[0]]:.12g}"), unit[1:]
+    return number, unit
 
 
 def _may_be_thousands(cells: Sequence[str]) -> bool:

@@ -275,7 +275,7 @@ class RecordingOptions:
     ] = None
     as_it_is: Annotated[
         list[str] | None,
-        Option(metavar="RULE", help="Do not ask: keys, step, order, codes, hold or zone; again for more."),
+        Option(metavar="RULE", help="Do not ask: keys, step, order, codes, names, hold or zone; again for more."),
     ] = None
 
     def words(self) -> dict[str, Any]:

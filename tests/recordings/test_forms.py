@@ -46,7 +46,6 @@ FOUND = {
     "google-fit.json": ("Google Fit's export", "value", ()),
     "lines.json": ("lines of JSON", "value", ()),
     "export.xml": ("Apple Health's export", "value", ("type", "source")),
-    "grafana.csv": ("Grafana's CSV", "power", ()),
 }
 
 
@@ -197,6 +196,8 @@ def pickled() -> bytes:
         (b"<rows><row/></rows>", "XML that is neither"),
         (b'{\n "rows": 3}\n', "JSON in no form"),
         (b'[[{"entity_id": "a"}]]', "JSON in no form"),
+        (b'{"data": [' + b'{"time": 1, "state": 2},' * 40 + b"{}]}", "JSON in no form"),
+        (b"[10:00:00] sensor: 21.5\n[10:00:05] sensor: 21.6\n", "no comma"),
     ],
 )
 def test_all_else_is_refused_in_a_line_that_says_what_converts_it(tmp_path: Path, content: bytes, said: str) -> None:
@@ -309,16 +310,6 @@ def test_line_protocol_with_quotes_escapes_and_no_time(tmp_path: Path) -> None:
     assert table.columns["room"] == ["the,hall", "bath"]
     assert (table.columns["on"], table.columns["count"]) == (["true", "false"], ["7", "8"])
     assert table.columns["text"] == ["x, y=1 z", 'said "no"']
-
-
-def test_numbers_of_grafana_in_different_units_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "panel.csv").write_text("Time,a\n2026-03-01 00:00:00,1.5 min\n2026-03-01 00:01:00,30 s\n")
-    with pytest.raises(RecordingError, match="column a has numbers in 2 units"):
-        read(tmp_path / "panel.csv")
-    (tmp_path / "panel.csv").write_text('sep=,\n"Time","a"\n2026-03-01 00:00:00,21.5 °C\n2026-03-01 00:01:00,45 °C\n')
-    assert read(tmp_path / "panel.csv").columns["a"] == ["21.5", "45"]
-    assert read(tmp_path / "panel.csv").notes == ("column a is in °C",)
-    assert [*read(tmp_path / "panel.csv").lines] == [3, 4]
 
 
 def test_gadgetbridge_without_a_heart_rate_and_several_kinds(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ TIMES: dict[str, Callable[[int], str]] = {
     "weeks": at("%G-W%V-%uT%H:%M:%SZ"),
     "milliseconds with a point": lambda time: f"{time}000.0",
     "an exponent": lambda time: f"{time * 1000:.9e}",
+    "a decimal comma": lambda time: f"{time},000",
 }
 
 
@@ -105,14 +106,20 @@ NUMBERS: dict[str, Callable[[float], str]] = {
     "narrow spaces": lambda value: f"{value:,.2f}".replace(",", "\u202f"),
     "apostrophes": lambda value: f"{value:,.2f}".replace(",", "'"),
     "points": lambda value: f"{value:,.2f}".replace(",", " ").replace(".", ",").replace(" ", "."),
+    "a decimal comma": lambda value: f"{value}".replace(".", ","),
+    "a unit": lambda value: f"{value} °C",
+    "brackets": lambda value: f'"[{value}]"',
+    "prefixes": lambda value: f"{value / 1000:.5f} kW" if value > 2_000.0 else f"{value} W",
     "quoted commas": lambda value: f'"{value:,.2f}"',
 }
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_signs_between_thousands_are_no_decimals(tmp_path: Path, name: str) -> None:
+def test_numbers_are_read_as_they_are_written(tmp_path: Path, name: str) -> None:
     file = written(tmp_path, "time;W", lambda time, value: f"{time};{NUMBERS[name](value - 1_000.0)}")
-    assert np.array_equal(read(file).values, np.array(VALUES) - 1_000.0)
+    readings = read(file)
+    assert np.array_equal(readings.values, np.array(VALUES) - 1_000.0)
+    assert readings.rows is None, "an agent reads plain numbers only"
 
 
 def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_path: Path) -> None:
@@ -121,6 +128,45 @@ def test_points_before_three_digits_are_thousands_or_decimals_and_refused(tmp_pa
 
     with pytest.raises(RecordingError, match="a sign before three digits, for thousands or decimals"):
         read(written(tmp_path, "time;W", lambda time, value: f"{time};{german(value)}"))
+
+
+@pytest.mark.parametrize("unit", ["s", "O"])
+def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Path, unit: str) -> None:
+    """One letter behind a number is no unit."""
+    wrong = {MINUTES[7]} if unit == "O" else {*MINUTES[::2]}
+    file = written(
+        tmp_path,
+        "time;W",
+        lambda time, value: f"{time};{value} {unit if time in wrong else 'min' if unit == 's' else ''}",
+    )
+    with pytest.raises(RecordingError, match="column W has numbers in 2 units" if unit == "s" else "line 9, column W"):
+        read(file)
+
+
+def test_many_words_with_numbers_are_a_question(tmp_path: Path) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};heat {value}")
+    rule, options = question(file)
+    assert (rule, options) == ("names", [("--column", "NAME"), ("--as-it-is", "names")])
+    assert read(file, as_it_is="names").kind == "names"
+    few = written(tmp_path, "time;W", lambda time, value: f"{time};room {int(value) % 32}")
+    assert read(few).kind == "names"
+
+
+def test_rows_without_a_time_and_a_reading_are_left_out_and_told(tmp_path: Path) -> None:
+    file = written(tmp_path, "time;W;who", lambda time, value: f"{time};{value};")
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:5], ";;Ann", ";;Bee", *lines[5:], ""]))
+    readings = read(file, column="W")
+    assert np.array_equal(readings.values, VALUES)
+    assert ("2 rows without a time and a reading: left out" in readings.notes, readings.rows) == (True, None)
+    file.write_text("\n".join([*lines[:5], ";7;Ann", *lines[5:], ""]))
+    with pytest.raises(RecordingError, match="line 6, column time is no time"):
+        read(file, column="W")
+
+
+def test_columns_with_decimal_commas_are_no_keys_of_sensors(tmp_path: Path) -> None:
+    file = written(tmp_path, "time;a;b", lambda time, value: f"{time};{int(value) % 50},5;{int(value) % 20},0")
+    assert read(file, column="a").kind == "numbers"
 
 
 def test_words_among_numbers_are_a_question_with_the_option_that_settles_it(tmp_path: Path) -> None:

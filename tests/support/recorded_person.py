@@ -79,6 +79,20 @@ TABLES: dict[str, _Table] = {
     ),
     "excel": _Table(("sep=;", "time;value"), lambda t, v: f"{t};{v}", lambda text: text.encode("utf-16")),
     "zipped": _Table(_PLAIN, lambda t, v: f"{t},{v}", lambda text: gzip.compress(text.encode("utf-8-sig"))),
+    "units": _Table(
+        ("sep=,", '"Time","power"'),
+        lambda t, v: f"{_date(t, '%Y-%m-%d %H:%M:%S')},{f'{v} W' if t % 7 else f'{float(v) / 1000} kW'}",
+    ),
+    "rows of units": _Table(
+        ('"TOA5","CR1000"', '"TIMESTAMP","RECORD","W"', '"TS","RN","Watt"', '"","","Avg"'),
+        lambda t, v: f'"{_date(t, "%Y-%m-%d %H:%M:%S")}",{t % 9_973},{v}',
+        options={"column": "W"},
+    ),
+    "a sign behind": _Table(
+        ("a.program,6312003,2", "start_time,offset,W"),
+        lambda t, v: f"{_date(t, '%Y-%m-%d %H:%M:%S')}.000,UTC+0000,{v}.0,",
+        options={"column": "W"},
+    ),
     "header later": _Table(
         ("Meter;Kind;From;To", "000;load;01/03/2026;28/07/2026", "Horodate;Valeur"),
         lambda t, v: f"{_date(t, '%Y-%m-%dT%H:%M:%S+00:00')};{v}",

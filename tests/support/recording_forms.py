@@ -176,12 +176,6 @@ def _health(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
     _lines(path, [*head, *records, "</HealthData>"])
 
 
-def _grafana(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
-    stamps = [datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S") for time in times]
-    cells = [f"{float(value) / 1000:g} kW" if place % 2 else f"{value} W" for place, value in enumerate(values)]
-    _lines(path, ['"Time","power"', *(f"{stamp},{cell}" for stamp, cell in zip(stamps, cells, strict=True))])
-
-
 def _zipped(path: Path, times: Sequence[int], values: Sequence[str]) -> None:
     plain = path.with_name("plain.csv")
     _history(plain, times, values)
@@ -206,7 +200,6 @@ FORMS: dict[str, Writer] = {
     "google-fit.json": _google_fit,
     "lines.json": _json_lines,
     "export.xml": _health,
-    "grafana.csv": _grafana,
 }
 """By the name of the file."""
 

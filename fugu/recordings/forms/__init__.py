@@ -5,7 +5,6 @@ from __future__ import annotations
 from fugu.recordings.errors import RecordingError
 from fugu.recordings.file import File
 from fugu.recordings.forms.delimited import DELIMITED
-from fugu.recordings.forms.grafana import GRAFANA
 from fugu.recordings.forms.home_assistant import HISTORY_EXPORT, HISTORY_RESPONSE, STATISTICS_EXPORT
 from fugu.recordings.forms.influx import ANNOTATED_CSV, LINE_PROTOCOL
 from fugu.recordings.forms.json_files import JSON_DOCUMENTS, JSON_LINES, JSON_LIST
@@ -21,7 +20,7 @@ FORMS: tuple[Form, ...] = (
     *(SQLITE, APPLE_HEALTH, GPX),
     *(*JSON_DOCUMENTS, HISTORY_RESPONSE, MQTT_JSON_LOG, JSON_LINES, JSON_LIST),
     *REFUSED,
-    *(HISTORY_EXPORT, STATISTICS_EXPORT, ANNOTATED_CSV, MQTT_LOG, LINE_PROTOCOL, GRAFANA),
+    *(HISTORY_EXPORT, STATISTICS_EXPORT, ANNOTATED_CSV, MQTT_LOG, LINE_PROTOCOL),
     DELIMITED,
 )
 """In the order in which they are asked; a delimited table, which is most general, comes last."""

@@ -45,10 +45,16 @@ def read_delimited(file: File, least: int | None = None) -> Table:
                 )
             if {len(row) for row in body} == {len(header) + 1} and not any(row[-1].strip() for row in body):
                 header.append("")  # a sign behind the last cell
+            units = _rows_of_units(body)
+            body = body[units:]
             if is_data(header, body):
                 raise RecordingError(f"{file.name} has no header: write the names of its columns in a first line")
-            notes = list[str]()
-            table = table_of("a delimited table", file, _blocks(text, lines, at, sign, header, least, file, notes))
+            notes = [f"{units} rows below the header have no numbers, as rows of units: left out"] * bool(units)
+            filled = [place for place in range(at + 1, len(lines)) if lines[place].strip()]
+            begin = filled[units - 1] + 1 if units else at + 1
+            table = table_of(
+                "a delimited table", file, _blocks(text, lines, at, begin, sign, header, least, file, notes)
+            )
         except csv.Error as error:
             raise RecordingError(f"{file.name} is no CSV file: {cause(error)}") from None
     signed = next((known for known in ",;\t" if known in lines[at]), ",")
@@ -73,7 +79,9 @@ def _layout(lines: list[str]) -> tuple[str, int]:
         return sign, first
     width = _usual([len(row) for row in cells.values()])
     body = [place for place, row in cells.items() if len(row) == width]
-    first = next(iter(cells))
+    first, before = next(iter(cells)), body[0] - 1
+    if len(cells.get(before, ())) == width - 1 > 0 and _is_header(cells[before]) and not _is_header(cells[body[0]]):
+        return sign, before  # each row has a sign behind its last cell
     return sign, body[0] if _is_header(cells[body[0]]) or not _is_header(cells[first]) else first
 
 
@@ -129,6 +137,19 @@ def is_data(header: list[str], body: list[list[str]]) -> bool:
     return any(cell and cell in cells for cell, cells in zip(header, below, strict=True))
 
 
+def _rows_of_units(body: list[list[str]]) -> int:
+    """How many of the first two rows have no amount, and a mark of units, where all others have amounts."""
+    columns = [
+        place
+        for place in range(min(map(len, body), default=0))
+        if sum(_is_amount(row[place]) for row in body[2:]) > 0.9 * len(body[2:])
+    ]
+    rows = 0
+    while rows < 2 < len(body) and columns and not any(_is_amount(body[rows][place]) for place in columns):
+        rows += 1
+    return rows
+
+
 def _names(header: list[str]) -> list[str]:
     """Names of columns, which are all different: an empty one, or one that comes again, gets its number."""
     names: list[str] = []
@@ -141,14 +162,15 @@ def _blocks(
     text: TextIO,
     lines: list[str],
     at: int,
+    begin: int,
     sign: str,
     header: list[str],
     least: int | None,
     file: File,
     notes: list[str],
 ) -> Iterator[Block]:
-    """Blocks of the rows below the header, which is `at` a place of the first lines."""
-    line, chunk, names = at + 2, "".join(lines[at + 1 :]), _names(header)
+    """Blocks of the rows below the header, which is `at` a place of the first lines, from the line `begin` on."""
+    line, chunk, names = begin + 1, "".join(lines[begin:]), _names(header)
     while True:
         chunk += text.read(_CHUNK) + text.readline()
         if not chunk:

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _BLOCK = 1 << 16
-_MOST_ITEM, _MOST_DEPTH, _MOST_CELLS = 1 << 22, 32, 500
-"""Characters of an item of a list, depth of a document, and cells of a value that is no whole column."""
+_MOST_ITEM, _MOST_DEPTH, _MOST_CELLS, _MOST_OBJECTS = 1 << 22, 32, 500, 20
+"""Characters of an item of a list, depth of a document, and cells, or objects, of a value that is no whole column."""
 _MOST_DAY = 1 << 24
 """Characters of a document of one day."""
 _E7 = 1e7
@@ -270,9 +270,16 @@ def _text_of(line: str) -> str:
 
 def _are_json_lines(file: File) -> bool:
     document = parsed(_text_of(file.head.partition(b"\n")[0].decode(errors="replace")))
-    return isinstance(document, dict) and not any(
-        isinstance(value, list | dict) and len(value) > _MOST_CELLS for value in document.values()
-    )
+    return isinstance(document, dict) and not any(map(_has_series, document.values()))
+
+
+def _has_series(value: Any) -> bool:
+    """Tell whether a document holds a whole series, in a list or under keys, at any depth."""
+    if not isinstance(value, list | dict):
+        return False
+    if isinstance(value, list) and value and isinstance(value[0], list | dict):
+        return len(value) > _MOST_OBJECTS
+    return len(value) > _MOST_CELLS or any(map(_has_series, value.values() if isinstance(value, dict) else value))
 
 
 def _read_json_lines(file: File, only: Only) -> Table:

@@ -46,7 +46,11 @@ _TEXT = (
     (rb"\s*(<\?xml.{0,400}?>\s*)?<(\w+:)?TrainingCenterDatabase", "TCX of a sports watch", "export GPX instead"),
     (rb"\s*(<\?xml.{0,400}?>\s*)?<(\w+:)?kml", "KML", "convert it by gpsbabel -i kml -o gpx"),
     (rb"\s*<", "XML that is neither Apple Health's nor GPX", "export CSV, or GPX for places"),
-    (rb"\s*[\[{]", "JSON in no form that is known", "write an object a line, as by jq -c '.[]'"),
+    (
+        rb"\s*(\{\s*[\"}]|\[\s*([\[{\"\]]|-?[\d.]+\s*[,\]]))",
+        "JSON in no form that is known",
+        "write an object a line, as by jq -c '.[]', or '.key[]' of a list under a key",
+    ),
 )
 REFUSED = (*(_refused(*row) for row in _BINARY), *(_refused(*row, text=True) for row in _TEXT))
 """In the order in which they are asked, after the forms that begin alike and are read."""
