@@ -83,7 +83,7 @@ class Clock(NamedTuple):
 def looks_like_time(cells: Sequence[str]) -> bool:
     """Return whether most cells are dates, or numbers that nearly always rise, or nearly always fall."""
     some = [cell for cell in cells if cell.strip()]
-    numbers = floats(some)
+    numbers = some_floats(some)
     usable = np.isfinite(numbers)
     if some and _COMMA.fullmatch(some[0]):
         return looks_like_time([cell.replace(",", ".") for cell in some])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,25 +43,6 @@ def test_rows_without_times_are_ticks(tmp_path: Path) -> None:
         _ = found.period
     found = read_readings(csv(tmp_path, "value\n3.5\n\n4.5\n5\n"), ReadOptions(period=60.0))
     assert (found.period, found.steady, found.moments) == (60.0, True, None)
-
-
-def test_compressed_rows_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "sensor.csv.gz"
-    file.write_bytes(gzip.compress(b"t,value\n0,1\n1,2\n2,1\n"))
-    assert list(read_readings(file).values) == [1.0, 2.0, 1.0]
-
-
-@pytest.mark.parametrize("sign", [";", "\t"])
-def test_a_header_tells_what_is_between_cells(tmp_path: Path, sign: str) -> None:
-    found = read_readings(csv(tmp_path, f"t{sign}value\n" + "".join(f"{t * 5}{sign}{t % 7}.5\n" for t in range(30))))
-    assert (len(found.values), found.period_seconds, found.column) == (30, 5.0, "value")
-
-
-@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.000+00:00"])
-def test_iso_times_are_read_with_and_without_a_zone(tmp_path: Path, form: str) -> None:
-    rows = "".join(f"{(MONDAY + timedelta(minutes=m)).strftime(form)},{m % 7}.5\n" for m in range(50))
-    found = read_readings(csv(tmp_path, "time,value\n" + rows))
-    assert (found.period_seconds, len(found.values), found.steady) == (60.0, 50, True)
 
 
 def test_a_zone_is_heeded(tmp_path: Path) -> None:
@@ -178,9 +158,3 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, words: str
     assert message.startswith("sensor.csv")
     assert "\n" not in message
     assert "9O" not in message
-
-
-@pytest.mark.soak
-def test_a_million_rows_are_read(tmp_path: Path) -> None:
-    file = csv(tmp_path, "t,value\n" + "".join(f"{n},{n % 977}.5\n" for n in range(1_000_000)))
-    assert len(read_readings(file).values) == 1_000_000

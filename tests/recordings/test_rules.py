@@ -219,14 +219,6 @@ def test_days_of_a_spreadsheet_are_a_question(tmp_path: Path) -> None:
     assert readings.moments[0] == pytest.approx(START, abs=0.01)
 
 
-@pytest.mark.parametrize(("unit", "size"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
-def test_the_size_of_a_time_says_its_unit(tmp_path: Path, unit: str, size: int) -> None:
-    states = walk(2, 300, 0.1, 0.2)
-    rows = [f"{(START + 60 * k) * size},{state}" for k, state in enumerate(states)]
-    readings = read_readings(write(tmp_path / f"{unit}.csv", "time,value", rows))
-    assert (readings.period_seconds, len(readings.segments)) == (60.0, 300)
-
-
 def test_a_temperature_is_no_time(tmp_path: Path) -> None:
     rng = random.Random(5)
     rows = [
@@ -239,28 +231,6 @@ def test_a_temperature_is_no_time(tmp_path: Path) -> None:
     assert (readings.facts[0].time, readings.period_seconds) == ("timestamp", 60.0)
     alone = write(tmp_path / "t.csv", "T,value", [",".join(row.split(",")[1:]) for row in rows])
     assert read_readings(alone).facts[0].time is None
-
-
-def test_means_of_hours_before_changes_are_left_out(tmp_path: Path) -> None:
-    hourly = [f"sensor.power,{100 + hour % 7}.5,{START + 3600 * hour}" for hour in range(200)]
-    rng, time, raw = random.Random(7), START + 200 * 3600, list[str]()
-    for _ in range(600):
-        time += rng.randrange(20, 900)
-        raw.append(f"sensor.power,{rng.uniform(90, 120):.2f},{time}")
-    both = read_readings(write(tmp_path / "both.csv", "entity_id,state,last_changed", [*hourly, *raw]))
-    alone = read_readings(write(tmp_path / "raw.csv", "entity_id,state,last_changed", raw))
-    assert np.array_equal(both.values, alone.values)
-    assert both.notes[0].startswith("200 means of hours before the first change were left out")
-    assert both.rows is None, "an agent that replays the file would begin with the means"
-
-
-def test_rows_before_the_clock_was_set_are_left_out(tmp_path: Path) -> None:
-    rows = changes(4, 5 * 1440)
-    booted = [(t - START + 40 if place < 20 else t, s) for place, (t, s) in enumerate(rows)]
-    early = read_readings(write(tmp_path / "boot.csv", "time,value", (f"{t},{s}" for t, s in booted)))
-    alone = read_readings(write(tmp_path / "set.csv", "time,value", (f"{t},{s}" for t, s in rows[20:])))
-    assert np.array_equal(early.values, alone.values)
-    assert early.notes[0].startswith("20 rows are of before 2000")
 
 
 def test_parts_of_the_day_need_a_zone(tmp_path: Path) -> None:
@@ -289,32 +259,12 @@ def test_a_local_hour_that_comes_twice_is_told_apart_and_said(tmp_path: Path) ->
     assert any(note.startswith("12 rows are in local hours that come twice") for note in readings.notes)
 
 
-@pytest.mark.parametrize(
-    ("form", "rule"),
-    [("%d/%m/%Y %H:%M", None), ("%d.%m.%Y %H:%M:%S", None), ("%m/%d/%Y %I:%M %p", None), ("%Y/%m/%d %H:%M", None)],
-)
-def test_dates_are_read_as_people_write_them(tmp_path: Path, form: str, rule: str | None) -> None:
-    times = [datetime(2026, 3, 10, tzinfo=UTC) + timedelta(hours=k) for k in range(200)]
-    rows = [f"{time.strftime(form)};{k * 7 % 11},5" for k, time in enumerate(times)]
-    readings = read_readings(write(tmp_path / "d.csv", "when;use", rows))
-    assert readings.moments is not None
-    assert readings.moments.tolist() == [time.timestamp() for time in times]
-    assert list(readings.values)[:3] == [0.5, 7.5, 3.5]
-
-
 def test_dates_that_may_be_either_are_a_question(tmp_path: Path) -> None:
     file = write(tmp_path / "d.csv", "when,use", (f"01/03/2026 {k // 60:02d}:{k % 60:02d},{k % 9}" for k in range(300)))
     question = asked(file)
     assert question.rule == "dates"
     moments = [answered(file, question, option).moments for option in (0, 1)]
     assert [datetime.fromtimestamp(float(some[0]), UTC).month for some in moments if some is not None] == [3, 1]
-
-
-def test_a_date_and_a_time_of_day_may_be_two_columns(tmp_path: Path) -> None:
-    times = [datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=k) for k in range(3000)]
-    rows = [f"{time:%Y-%m-%d},{time:%H:%M:%S},{k % 9}.5" for k, time in enumerate(times)]
-    readings = read_readings(write(tmp_path / "two.csv", "date,time,value", rows))
-    assert (readings.facts[0].time, readings.period_seconds, len(readings.values)) == ("date and time", 60.0, 3000)
 
 
 OURS = [*sorted(DATA.glob("*.csv.gz")), *sorted(RECORDINGS.glob("*.csv.gz"))]

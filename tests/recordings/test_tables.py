@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -54,6 +53,7 @@ TABLES = {
     "a date and a time of day": table(at("%d.%m.%Y;%H:%M"), comma, head="Datum,Uhrzeit,Wert", sign=";"),
     "the day first": table(at("%d.%m.%Y %H:%M"), sign=";"),
     "the day first, two digits": table(at("%d.%m.%y %H:%M"), sign=";"),
+    "the day first, slashes": table(at("%d/%m/%Y %H:%M")),
     "the month first": table(at("%m/%d/%Y %I:%M:%S %p")),
     "the year first": table(at("%Y/%m/%d %H:%M")),
     "digits alone": table(at("%Y%m%d%H%M%S")),
@@ -80,21 +80,6 @@ def test_times_and_values_come_out_as_they_were_written(tmp_path: Path, name: st
     moments, values = understood(tmp_path / "mine.csv")
     assert moments.tolist() == TIMES
     assert values.tolist() == VALUES
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        TABLES["seconds"].encode("utf-8-sig"),
-        TABLES["tabs"].encode("utf-16"),
-        gzip.compress(TABLES["seconds"].encode()),
-        gzip.compress(TABLES["tabs"].encode("utf-16")),
-    ],
-)
-def test_an_encoding_is_known_by_its_first_bytes(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "mine.txt").write_bytes(content)
-    moments, values = understood(tmp_path / "mine.txt")
-    assert (moments.tolist(), values.tolist()) == (TIMES, VALUES)
 
 
 def test_a_question_mark_is_a_missing_reading(tmp_path: Path) -> None:
