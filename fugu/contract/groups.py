@@ -13,6 +13,7 @@ provided that the helper opens one set of each window once, and that so many in 
 from __future__ import annotations
 
 import hashlib
+import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Literal, Self
@@ -78,6 +79,8 @@ class GroupDocument(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if re.search("-[0-9]+$", self.name):
+            raise ValueError("a group's name does not end in - and digits: the sums of a group's blocks are called so")
         if len(set(self.states)) != len(self.states):
             raise ValueError("two states have the same name")
         if len(set(self.count)) != len(self.count) or not set(self.count) < set(self.states):

@@ -276,7 +276,7 @@ def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
     states = [list(group) for group in frame.asked.groups(frame.states)]
     names = (
         *("name", "stream", "audience", "query", "devices", "first", "length", "observed", "confidence", "epsilon"),
-        *("adversary", "stretch_ticks", "mechanism", "noise", "scale", "charge", "entry", "useful"),
+        *("adversary", "stretch_ticks", "mechanism", "noise", "scale", "charge", "entry", "useful", "helper", "honest"),
     )
     whole = {name: getattr(frame, name) for name in names} | {
         "time": unix_us(frame.time),

@@ -69,7 +69,7 @@ TABLES: dict[str, Any] = {
             *[("high", pa.float64()), ("standard_error", pa.float64()), ("unit", _NAME), ("confidence", pa.float64())],
             *[("epsilon", pa.float64()), ("adversary", _NAME), ("stretch_ticks", pa.int64()), ("mechanism", _NAME)],
             *[("noise", _NAME), ("scale", pa.string()), ("charge", pa.float64()), ("entry", pa.int64())],
-            ("useful", pa.bool_()),
+            *[("useful", pa.bool_()), ("helper", pa.string()), ("honest", pa.int64())],
         ]
     ),
 }

@@ -23,7 +23,8 @@ from gateway.parts.part import Part
 from gateway.releases.entries import SITE
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
 from gateway.releases.setup import open_releases
-from gateway.releases.sums import OpenedSum, release_sum
+from gateway.releases.statistics import ReleaseError
+from gateway.releases.sums import OpenedSum, release_sum, sum_names
 from gateway.releases.worth import compared
 from gateway.store.engine import Lease
 from gateway.store.journal import Heard
@@ -117,6 +118,8 @@ class Releasing(Part):
 
     def release(self, opened: OpenedSum) -> None:
         """Have an opened sum released, unless it was before. Raises LedgerError, ReleaseError or DatabaseError."""
+        if (name := sum_names(opened.document)[opened.place]) in {job.plan.name for job in self._releases.jobs}:
+            raise ReleaseError(f"a release of releases.toml is called {name} as well: give it another name")
         if release_sum(self._releases.maker, opened) is not None:
             self._schedule.made()
 

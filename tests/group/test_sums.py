@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from fugu.contract.envelope import Envelope, sign
 from fugu.contract.frames import sequence_name
 from fugu.contract.group_frames import OpeningAnswer, Report, SealedMasks, packed
 from fugu.contract.topics import topic_of
 from gateway.parts.part import Message
+from gateway.releases.sums import sum_names
 from gateway.store.engine import LedgerError
 from gateway.store.location import Server
 from tests.support.groups import HELPER, group
@@ -59,6 +61,33 @@ def test_a_window_is_settled_at_its_deadline_and_opens_as_the_sum(site: Site, he
     assert (frame.devices, frame.observed, frame.honest, frame.charge) == (5, 50, 3, 0.0)
     assert site.store.sums.reports(DOCUMENT.digest, NUMBER) == []
     assert site.store.sums.asked() == []
+
+
+def test_blocks_of_a_day_are_released_each_under_a_name_that_no_group_has(tmp_path: Path) -> None:
+    blocks = {"zone": "UTC", "seconds": 21_600, "offsets": ((0, 0),)}
+    document = group(blocks=blocks, length=86_400)
+    names = sum_names(document)
+    assert names == ("street-0", "street-1", "street-2", "street-3")
+    for name in names:
+        with pytest.raises(ValidationError, match="does not end in - and digits"):
+            group(name=name)
+    homes = [home.name for home in HOMES[:3]]
+    with closing(Site(tmp_path, document, homes)) as site:
+        site.now_us = document.begins_us(NUMBER + 1)
+        for place, name in enumerate(homes):
+            sealed = SealedMasks(name, bytes(32), place.to_bytes(32, "big"), bytes(1168), bytes(64))
+            parts = packed([place, 10 * place, 0, 1])
+            report = Report(1, document.name, -1, NUMBER, document.digest, (9, 9, 9, 9), parts, sealed)
+            site.reports.heard(Message(topic_of("report", "home", name, "power"), report.encode()))
+        site.reports.pump()
+        site.now_us = document.due_us(NUMBER)
+        (asked,) = site.round()
+        window = document.digest, NUMBER, asked.request
+        answer = OpeningAnswer("home", document.name, *window, "", b"\xe0", packed([0, 5, 0, 0]))
+        site.answer(sign("answer", answer.encode(), [HELPER]).encode())
+        assert [(frame.name, frame.values) for frame in site.released()] == [
+            *(("street-0", (3.0,)), ("street-1", (35.0,)), ("street-2", (0.0,)), ("street-3", (3.0,)))
+        ]
 
 
 @pytest.mark.processes
