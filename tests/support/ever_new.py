@@ -10,7 +10,7 @@ from fugu.contract.frames import PolicyStatus, Status, StreamStatus, SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
 from tests.support.example_frames import REPORT
-from tests.support.loop_driver import DEVICES, START
+from tests.support.loop_driver import DEVICES, PLACED, START, STREET
 
 __all__ = ["GENERATORS", "MESSAGES"]
 
@@ -76,13 +76,19 @@ def counts() -> Messages:
 
 
 def reports() -> Messages:
-    """Reports to groups, of new windows, streams, versions and numbers."""
+    """Reports to groups, of new windows, streams, versions and numbers; some are of a group that there is, and kept."""
+    group = STREET.group
+    newest = START // group.length
     for number in range(MESSAGES):
-        stream = f"made-up-{number}" if number % 7 == 6 else "hr"
-        version = 10 + number if number % 13 == 12 else 1
-        group = f"made-up-{number}" if number % 3 else "street"
-        report = replace(REPORT, policy_version=version, window=group, previous=number - 1, number=number)
-        yield topic_of("report", "home", _device(number), stream), report.encode()
+        device, stream = f"d{number % PLACED}", group.stream
+        of = replace(REPORT.sealed, device=device, ciphertext=REPORT.sealed.ciphertext[:-8] + number.to_bytes(8, "big"))
+        report = replace(REPORT, policy_version=4, document=group.digest, observed=(group.length,), sealed=of)
+        if number % 2:
+            device = _device(number)
+            stream = f"made-up-{number}" if number % 7 == 6 else stream
+            report = replace(report, policy_version=10 + number, window=f"made-up-{number}", document=bytes(32))
+        at = newest - number // 4 % 300
+        yield topic_of("report", "home", device, stream), replace(report, previous=at - 1, number=at).encode()
 
 
 GENERATORS: dict[str, Callable[[], Messages]] = {

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.fleet_documents import Address
+from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from gateway.config import FleetFiles, GatewaySettings, Listen
@@ -24,16 +25,19 @@ from gateway.loop.gateway import Gateway
 from gateway.parts import describe, home_assistant
 from tests.support.brokers import free_port
 from tests.support.enrolled import write_gateway_files
+from tests.support.groups import member_policy, shared
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 
-__all__ = ["DEVICES", "START", "Driver", "largest_containers"]
+__all__ = ["DEVICES", "PLACED", "START", "STREET", "Driver", "largest_containers"]
 
 DEVICES = 300
 PLACED = 3
 START = 1_800_000_000
 """Unix time at which the virtual clock begins."""
+STREET = shared(deadline=3_600)
+"""A window of those that are placed, who are homes of a group; its reports have an hour to come."""
 _RELEASES = """
 [audiences.street]
 epsilon = 5.0
@@ -95,8 +99,13 @@ class Driver:
             for version in (1, 2):
                 for group in ("others", "placed"):
                     number = 2 * version - (group == "others")
-                    places = [measure_policy(2, delta=0.05, version=number)] if group == "placed" else []
-                    document = policy_document(symbols, *places, version=number, to=Address(group=group))
+                    more: list[Policy] = []
+                    if group == "placed":
+                        more = [
+                            measure_policy(2, delta=0.05, version=number),
+                            member_policy("d0", STREET, version=number),
+                        ]
+                    document = policy_document(symbols, *more, version=number, to=Address(group=group))
                     signed = keys.envelope(document)
                     registry.add_document(
                         Document(number, Target("group", group), signed.digest, signed.encode(), "test", "", 0, None),
