@@ -219,9 +219,9 @@ SLOW = {4, 6, 11, 17, 24, 31}
         (check_accountant, set(range(28)) - SLOW),
         (check_mechanisms, {1, 2, 3}),
         (check_classes, range(8)),
-        pytest.param(check_accountant, range(150), marks=pytest.mark.soak),
-        pytest.param(check_mechanisms, range(25), marks=pytest.mark.soak),
-        pytest.param(check_classes, range(400), marks=pytest.mark.soak),
+        pytest.param(check_accountant, range(60), marks=pytest.mark.soak),
+        pytest.param(check_mechanisms, range(12), marks=pytest.mark.soak),
+        pytest.param(check_classes, range(200), marks=pytest.mark.soak),
     ],
 )
 def test_no_enumeration_exceeds_a_claim(

@@ -18,8 +18,10 @@ from fugu.contract.dating import Dated, dated
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.leakage import Adversary
+from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.timeline import Drawn, Timeline
+from fugu.contract.windows import Window
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
 from gateway.parts.describe import Described, InForce
@@ -45,15 +47,21 @@ FRAME, WINDOW = 8, 8
 
 
 @cache
+def mechanism(
+    chains: BinaryChains, epsilon: float, adversary: Adversary, ticks: int, *, counted: bool
+) -> tuple[NoiseTable | None, tuple[Window, ...]]:
+    """The table or the windows of a promise, which take a tenth of a second."""
+    if not counted:
+        return calibrate(chains, epsilon, adversary, stretch_ticks=ticks, slack=True).table, ()
+    wanted = [WantedWindow("eight", WINDOW, (1,))]
+    return None, joint_plan(chains, epsilon, adversary, wanted, stretch_ticks=ticks).windows
+
+
+@cache
 def made(
     version: int, chains: BinaryChains, epsilon: float, adversary: Adversary, ticks: int, *, counted: bool
 ) -> Policy:
-    windows, table = (), None
-    if counted:
-        wanted = [WantedWindow("eight", WINDOW, (1,))]
-        windows = joint_plan(chains, epsilon, adversary, wanted, stretch_ticks=ticks).windows
-    else:
-        table = calibrate(chains, epsilon, adversary, stretch_ticks=ticks, slack=True).table
+    table, windows = mechanism(chains, epsilon, adversary, ticks, counted=counted)
     return Policy(
         fleet="home",
         device="watch",

@@ -146,7 +146,7 @@ def linked(home: Path, wanted: str) -> None:
 def test_the_package_works_without_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Callable[[Path, str], None]
 ) -> None:
-    """As the first line of the manual installs it; where it is downloaded, the demo runs with the embedded broker."""
+    """As the first line of the manual installs it; that demos run is shown elsewhere, where kernels are compiled."""
     monkeypatch.setenv("PIP_COMPILE", "no")  # most of what is installed is never imported
 
     def run(*words: str | Path) -> str:
@@ -171,11 +171,4 @@ def test_the_package_works_without_the_repository(
     assert Path(where.strip()).is_relative_to(home)
     shows_its_page(fugu)
     install(home, f"{wheel}[demo]")
-    if install is linked:  # its kernels would be compiled for more than a minute
-        run(home / "bin" / "python", "-c", "import amqtt.broker")
-        return
-    said = run(fugu, "demo", "--no-browser", "--broker-kind", "embedded", "--out", "demo")
-    assert re.search(r"^212 of 212 numbers came\b", said, re.MULTILINE)
-    assert (tmp_path / "demo" / "watch-N10.svg").read_text().startswith("<svg")
-    run(fugu, "demo", "walk", "--seconds", "8", "--out", "walk")
-    assert "<svg" in (tmp_path / "walk" / "report.html").read_text()
+    run(home / "bin" / "python", "-c", "import amqtt.broker")
