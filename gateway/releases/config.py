@@ -9,7 +9,7 @@ gateway whose configuration names the broker's `readers.json` refuses configurat
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from fugu.host.toml_file import read_toml
 from fugu.privacy.chain_class import ChainClassError, ListedChains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.entries import SITE, Key, Promise, units_above
+from gateway.releases.entries import NO_PAST, SITE, Key, Past, Promise, Stream, units_above
 
 __all__ = ["Audience", "Bound", "Reader", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_readers"]
 
@@ -244,11 +244,18 @@ class Reader(Document):
             raise ValueError("an account of the site reads symbols, and belongs to no other audience")
         return self
 
-    def check(self, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()) -> list[Bound]:
+    def check(
+        self,
+        config: ReleaseConfig,
+        catalogue: Catalogue,
+        alone: Collection[Key] = (),
+        past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
+    ) -> list[Bound]:
         """Compute what a reader may be told about each stream. ReleaseConfigError, one line, if it is above its limit.
 
         Every stream of symbols counts for every audience, whether or not something is released about it today; `alone`
-        are accounts of a ledger that have had their only release, whether or not it is still configured.
+        are accounts of a ledger that have had their only release, whether or not it is still configured, and `past` has
+        what else it knows of streams.
         """
         for name in self.audiences:
             config.audience_of(self.name, name)
@@ -258,7 +265,7 @@ class Reader(Document):
                     f"account {self.name} may belong to no audience beside {key.audience}, which has had a release "
                     f"about {key.device}/{key.stream} that does not compose"
                 )
-        bounds = [_bound(self, config, catalogue, device, stream) for device, stream in catalogue.symbol_streams()]
+        bounds = [_bound(self, config, catalogue, *stream, past([stream])) for stream in catalogue.symbol_streams()]
         return [bound for bound in bounds if bound is not None]
 
 
@@ -292,7 +299,9 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     return found.readers
 
 
-def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str) -> Bound | None:
+def _bound(
+    reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str, past: Past
+) -> Bound | None:
     """The largest of the bounds that the versions of a stream's policy give; `None` if none of them allows anything.
 
     What a later version allows is no bound of what was told about the ticks of an earlier one: its class may leave
@@ -303,11 +312,15 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     audiences = [config.audience_of(reader.name, name) for name in reader.audiences]
     found = _alone(reader, config, device, stream)
     try:
-        policies = catalogue.charged(device, stream)
-        several = len({policy.chains for policy in policies}) > 1
+        classes = [
+            (policy.chains, policy.clock.period_us, units_above(policy.window_rate))
+            for policy in catalogue.charged(device, stream)
+        ]
+        base = max((each for *_, each in classes), default=0)
+        classes += [(each, period, base) for each, period in past.classes if not isinstance(each, ListedChains)]
+        several = len({each[:2] for each in classes}) > 1 or past.lost
         leaks = float_up(sum((SLACK * Fraction(one.epsilon) for one in audiences), Fraction(0))) if several else 0.0
-        for policy in policies:
-            chains, period = policy.chains, policy.clock.period_us
+        for chains, period, base in classes:
             for slack in {False, several}:
                 allowances = [
                     allowance(
@@ -318,7 +331,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
                     )
                     for one in audiences
                 ]
-                if charge := _joint_charge(allowances, units_above(policy.window_rate)):
+                if charge := _joint_charge(allowances, base):
                     bound = joint_loss(chains, charge, reader.adversary, reader.limit.ticks(period))
                     found.append(float_up(Fraction(bound) + Fraction(leaks)) if slack else bound)
     except ChainClassError as error:

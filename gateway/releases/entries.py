@@ -35,6 +35,7 @@ from gateway.store.engine import Database, Kind, LedgerError, Rows
 __all__ = [
     "CHARGED_BEFORE",
     "KIND",
+    "NO_PAST",
     "PER_NAT",
     "SITE",
     "Account",
@@ -45,6 +46,7 @@ __all__ = [
     "Key",
     "LedgerRows",
     "Louder",
+    "Past",
     "Promise",
     "Release",
     "ReleaseClass",
@@ -254,6 +256,21 @@ class Promise(NamedTuple):
         """As it is said in a sentence."""
         about = f" about any {self.seconds} seconds" if self.seconds else ""
         return f"{self.epsilon:.10g}{about} ({self.adversary})"
+
+
+class Past(NamedTuple):
+    """Facts of streams that policies do not say.
+
+    Attributes:
+        classes: classes with periods that were in force when a store may have been lost.
+        lost: whether charges may be.
+    """
+
+    classes: frozenset[tuple[ReleaseClass, int]] = frozenset()
+    lost: bool = False
+
+
+NO_PAST = Past()
 
 
 class Allowance(NamedTuple):

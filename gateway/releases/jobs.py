@@ -20,9 +20,11 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import (
+    NO_PAST,
     SITE,
     Allowance,
     Key,
+    Past,
     ReleaseClass,
     Stream,
     named_streams,
@@ -33,7 +35,7 @@ from gateway.releases.entries import (
 from gateway.releases.inputs import Question, classes_of_release
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 
-__all__ = ["Counted", "Job", "Past", "allowances", "answers", "jobs", "release_window", "streams_together"]
+__all__ = ["Counted", "Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
 
 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
@@ -66,19 +68,6 @@ def together_with(groups: list[frozenset[Stream]], device: str, stream: str) -> 
     return next((each for each in groups if own in each), frozenset([own]))
 
 
-class Past(NamedTuple):
-    """Facts of streams that policies do not say.
-
-    Attributes:
-        classes: classes with periods that were in force when a store may have been lost.
-        lost: whether charges may be.
-    """
-
-    classes: frozenset[tuple[ReleaseClass, int]] = frozenset()
-    lost: bool = False
-
-
-_NO_PAST = Past()
 _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6
 
@@ -252,7 +241,7 @@ def _least_noise(allowed: Mapping[Mechanism, int]) -> Mechanism:
     return max(allowed, key=lambda name: allowed[name])
 
 
-def _classes(plan: Scheduled, policies: Sequence[Policy], past: Past = _NO_PAST) -> list[tuple[ReleaseClass, int]]:
+def _classes(plan: Scheduled, policies: Sequence[Policy], past: Past = NO_PAST) -> list[tuple[ReleaseClass, int]]:
     """Classes with periods that a release is held to; those of its own or of policies, and such ones of the past."""
     period = min(policy.clock.period_us for policy in policies)
     own = classes_of_release(plan.chains, policies)
@@ -262,7 +251,7 @@ def _classes(plan: Scheduled, policies: Sequence[Policy], past: Past = _NO_PAST)
 
 
 def _allowance(
-    classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = _NO_PAST
+    classes: Sequence[tuple[ReleaseClass, int]], audience: Audience, mechanism: Mechanism, past: Past = NO_PAST
 ) -> int:
     """The least that any class allows, for the most ticks that a stretch has by any of them.
 
@@ -345,7 +334,7 @@ def allowances(
     config: ReleaseConfig,
     made: Iterable[Job],
     catalogue: Catalogue,
-    past: Callable[[Iterable[Stream]], Past] = lambda _streams: _NO_PAST,
+    past: Callable[[Iterable[Stream]], Past] = lambda _streams: NO_PAST,
 ) -> tuple[list[Allowance], dict[str, str]]:
     """Largest charge to each stream for each audience, the least that any of its policies allows; and impossible jobs.
 

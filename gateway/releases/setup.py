@@ -32,8 +32,8 @@ from fugu.mqtt.probe import listen
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import classes_of
 from gateway.releases.config import ReleaseConfig, ReleaseConfigError, load_readers
-from gateway.releases.entries import KIND, Allowance, Entry, State, Stream
-from gateway.releases.jobs import Job, Past, allowances, jobs, streams_together
+from gateway.releases.entries import KIND, Allowance, Entry, Past, State, Stream
+from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.maker import Maker
 from gateway.releases.worth import not_useful
@@ -290,11 +290,12 @@ def open_releases(
     impossible: dict[str, str] = {}
 
     def renewed(known: Ledger | None = None) -> tuple[list[Allowance], dict[str, str]]:
+        past = partial(_past, known)
         if plan.readers is not None:
             alone = known.alone() if known else []
             for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
-                reader.check(plan, catalogue, alone)
-        return allowances(plan, wanted, catalogue, *([] if known is None else [partial(_past, known)]))
+                reader.check(plan, catalogue, alone, past)
+        return allowances(plan, wanted, catalogue, past)
 
     useless = not_useful(wanted, renewed()[0], catalogue)
     record = ReleaseRecord(store)
@@ -319,8 +320,8 @@ def open_releases(
     return Releases(opened, maker, record, wanted, impossible, useless, renew)
 
 
-def _past(ledger: Ledger, streams: Iterable[Stream]) -> Past:
-    rows, lost = ledger.past(streams)
+def _past(ledger: Ledger | None, streams: Iterable[Stream]) -> Past:
+    rows, lost = ledger.past(streams) if ledger else ([], False)
     return Past(frozenset((chains, period) for text, period in rows for chains in classes_of(text)), lost)
 
 

@@ -12,10 +12,10 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from gateway.estimates.catalogue import Catalogue
-from gateway.releases.allowance import allowance
+from gateway.releases.allowance import allowance, joint_loss
 from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import Allowance, Promise, named_streams, together_name, units_above
-from gateway.releases.jobs import Past, allowances, jobs, streams_together, together_with
+from gateway.releases.entries import Allowance, Past, Promise, named_streams, together_name, units_above
+from gateway.releases.jobs import allowances, jobs, streams_together, together_with
 
 PERIOD = 1_000_000
 ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))
@@ -146,3 +146,19 @@ def test_a_reader_of_two_audiences_is_bound_by_the_joint_class() -> None:
     assert bounds["hr"] == bounds["steps"] > 1.0
     with pytest.raises(ReleaseConfigError, match="its limit is 1 "):
         reader.model_copy(update={"epsilon": 1.0}).check(CONFIG, known)
+
+
+def test_a_reader_s_bound_counts_classes_of_a_lost_store_and_what_leaks_of_lost_charges() -> None:
+    known = catalogue(made("hr", ALONE))
+    reader = Reader(name="news", audiences=("public", "press"), epsilon=9.0, adversary="universal")
+
+    def bound(past: Past) -> float:
+        return reader.check(CONFIG, known, (), lambda _: past)[0].epsilon
+
+    loose, leaks = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)), 1.5 / 1024
+    spare = [allowance(ALONE, with_slack(epsilon), "universal") for epsilon in (1.0, 0.5)]
+    base = units_above(made("hr", ALONE).window_rate)
+    assert bound(Past(lost=True)) >= joint_loss(ALONE, sum(spare) - base, "universal") + leaks
+    least = [max(allowance(loose, with_slack(epsilon), "universal") - base, 0) for epsilon in (1.0, 0.5)]
+    assert bound(Past(frozenset([(loose, PERIOD)]))) >= joint_loss(loose, sum(least) + base, "universal") + leaks
+    assert bound(Past(frozenset([(ALONE, PERIOD)]))) == bound(Past())
