@@ -37,9 +37,12 @@ from fugu.mqtt.broker import Broker
 from fugu.planning.auto import AutoPlan, auto_policy, plan_auto
 from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.candidates import Candidate
+from fugu.planning.errors import TooShortError
 from fugu.planning.policy_builder import Whose, replacing
 from fugu.planning.question import Question, Want
 from fugu.recordings.options import ReadOptions, read_options
+from fugu.recordings.readings import Facts
+from fugu.recordings.summary import summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -487,21 +490,31 @@ def planner(
     file = Path(sources[0]) if isinstance(sources[0], str | Path) else None
     tables = [recorded(one, options)[0] for one in sources]
     find: Callable[..., AutoPlan | PlacePlan]
+    facts: tuple[Facts, ...]
     if question.of_places(tables[0], options.column or options.time):
         if len(sources) > 1:
             raise UsageError("a plan for places takes one recording")
         traces = read_places(tables[0], options)
+        facts, source = (traces[0].facts,), traces[0].source
 
         def find(*words: Any, **progress: Any) -> PlacePlan:
             return plan_places(*traces, *words, **progress)
     else:
         file_tables = [table if table.path else one for table, one in zip(tables, sources, strict=True)]
         readings = readings_of(file_tables, options)
+        facts, source = readings.facts, readings.source
 
         def find(*words: Any, **progress: Any) -> AutoPlan:
             return plan_auto(readings, *words, **progress)
 
-    return lambda asked, seed=1, **told: Plan(find(asked, np.random.default_rng(seed), **told), file, whose)
+    def planned(asked: Question, seed: int = 1, **progress: Any) -> Plan:
+        try:
+            return Plan(find(asked, np.random.default_rng(seed), **progress), file, whose)
+        except TooShortError as error:
+            error.lines = tuple(line for each in facts for line in summary(source, each))
+            raise
+
+    return planned
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:

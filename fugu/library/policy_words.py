@@ -78,10 +78,16 @@ def _rows(policy: Policy, bound: StretchBound | None) -> tuple[Stretch, ...]:
 
 
 def _recorded(recorded: RecordedClass) -> str:
-    """Give the verdict on somebody's recording, in two digits."""
+    """Give the verdict on somebody's recording, in two digits, or in as many as tell its epsilon from the promise."""
+    digits = next((d for d in range(2, 9) if f"{recorded.epsilon:.{d}g}" != f"{recorded.claimed:.{d}g}"), 2)
     needed, declared, epsilon, claimed = (
-        f"{float(f'{number:.2g}'):g}"
-        for number in (recorded.odds_ratio, recorded.declared, recorded.epsilon, recorded.claimed)
+        f"{float(f'{number:.{places}g}'):g}"
+        for number, places in (
+            (recorded.odds_ratio, 2),
+            (recorded.declared, 2),
+            (recorded.epsilon, digits),
+            (recorded.claimed, digits),
+        )
     )
     steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
     if recorded.inside:

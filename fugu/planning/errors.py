@@ -12,7 +12,13 @@ class PlanningError(FuguError):
 
 
 class TooShortError(PlanningError):
-    """A recording has too few ticks for states that look back so far; those with a shorter baseline need fewer."""
+    """A recording has too few ticks for states that look back so far; those with a shorter baseline need fewer.
+
+    Attributes:
+        lines: how it was read.
+    """
+
+    lines: tuple[str, ...] = ()
 
     def __init__(self, message: str, baseline_ticks: int) -> None:
         super().__init__(message)

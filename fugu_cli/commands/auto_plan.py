@@ -75,14 +75,18 @@ def plan_recordings(
     whose = whose_of(options.fleet, options.device, options.stream, options.epoch)
     broker = None if options.broker is None else broker_of(options.broker)
     plan: Plan | None = None
-    short = ""
+    short, read = "", tuple[str, ...]()
     with working("planning", measured=True) as progress:
         progress("reading", 0.0)
         find = planner(files, question, whose, reading)
         try:
             plan = find(question, progress=progress)
         except TooShortError as error:
-            short, offers = str(error), offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress)
+            short, read, offers = (
+                str(error),
+                error.lines,
+                offers_of(find, _shorter(error.baseline_ticks, _capped(options)), progress),
+            )
         else:
             offers = [] if answers(plan) else offers_of(find, other_options(plan.details, options), progress)
     named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
@@ -94,7 +98,8 @@ def plan_recordings(
     if plan is None:
         verdict = f"Not useful: {short}"
         document = {"useful": False, "recommended": {"kind": "none"}, "candidates": [], "verdict": [verdict]}
-        return Result(document | {"offers": lines}, map(Line, (verdict, *lines)), NOTHING)
+        said = [*read, ""] if read else []
+        return Result(document | {"offers": lines}, map(Line, (*said, verdict, *lines)), NOTHING)
     found = plan.document() | {"offers": lines}
     if not answers(plan) and not lines:
         lines = [_NOTHING_ELSE]

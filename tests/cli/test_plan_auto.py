@@ -348,7 +348,8 @@ def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less
         rows.append(f"{rng.gauss(10.0 * state, 1.0):.2f}")
     (tmp_path / "night.csv").write_text("\n".join(rows) + "\n")
     done = fugu(*AUTO, tmp_path / "night.csv", "--period", 60, "--epsilon", 4, "-o", tmp_path / "plan")
-    told, *offers = done.out.splitlines()
+    read, _, _, told, *offers = done.out.splitlines()
+    assert read.startswith("night.csv: a delimited table, 5000 rows; readings in column value")
     assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
     assert offers[0].endswith("--period 60.0 --epsilon 3.0 --protect tick --baseline 50")
     assert fugu(*shlex.split(offers[0].partition(": fugu ")[2])).code == 0
