@@ -43,8 +43,8 @@ _TIMES = (
 """Usual names of a column that says when, in small letters and without an underscore before; the best come first."""
 _UNIT_OF_NAME = re.compile(r"[ _]?[(\[_ ](s|ms|us|ns|utc|unix)[)\]]?$")
 _UNSURE = ("t", "ts", "date", "epoch", "datum", "zeit", "fecha", "tijd")
-_LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
 """Names that are of other things as well: they are taken for times only if their cells look like times."""
+_LIKE_TIME = re.compile(r"(?!.*(up|run|life|down)time).*(time|timestamp|date|datetime|_at|zeit)")
 _VALUES = ("value", "state")
 _KEY = re.compile(
     r"(sensor|topic|device|entity|node|channel|room|location|station|source|host|id|name|label|address|addr|mac|metric"
@@ -53,8 +53,8 @@ _KEY = re.compile(
 )
 _HHMM, _YYYYMMDD = re.compile(r"([01]\d|2[0-3])([0-5]\d){1,2}"), re.compile(r"(19|20)\d\d(0\d|1[0-2])[0-3]\d")
 AMOUNT = re.compile(
-    r"[\[(<~≈]?\s*([-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?)\s*"
-    r"([^\d\s.,:/\])>-][^\d,:\])>]{0,11})?[\])>]?",
+    r"\[?\s*([-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?)\s*"
+    r"([^\d\s.,:/\]>-][^\d,:\]>]{0,11})?\]?",
     re.IGNORECASE,
 )
 """A number with its unit, as a panel shows it, or in brackets."""

@@ -91,12 +91,14 @@ def values_of(table: Table, column: str, file: str, codes: Sequence[str]) -> Val
     present = len(cells) - sum(words.values())
     if amounts and sum(counts[cell] for cell in amounts) >= max(_FEWEST_AMOUNTS * present, min(_AGAIN, present)):
         scaled = {cell: _scaled(match) for cell, match in amounts.items()}
-        if len(units := {unit for _, unit in scaled.values()}) > 1:
+        units = {unit for _, unit in scaled.values()}
+        if len(units) == 1:
+            known |= {cell: number for cell, (number, _) in scaled.items()}
+            wrong, unit = wrong - amounts.keys(), units.pop()
+        elif len(amounts) > _MOST_WORDS:  # few may be names, as 1st and 2nd
             raise RecordingError(
                 f"{file}: column {column} has numbers in {len(units)} units: write all of them in one unit"
             )
-        known |= {cell: number for cell, (number, _) in scaled.items()}
-        wrong, unit = wrong - amounts.keys(), units.pop()
     refused = sum(counts[cell] for cell in wrong)
     if 2 * refused > present:
         return Values([None if cell in missing else cell for cell in cells], works, words)

@@ -143,6 +143,14 @@ def test_numbers_in_several_units_and_slips_of_the_pen_are_refused(tmp_path: Pat
         read(file)
 
 
+@pytest.mark.parametrize(
+    "name", [lambda value: f"{int(value) % 4 + 1}{'AB'[int(value) % 2]}", lambda value: f"({value})"]
+)
+def test_floors_and_amounts_of_an_account_are_no_numbers(tmp_path: Path, name: Callable[[float], str]) -> None:
+    file = written(tmp_path, "time;W", lambda time, value: f"{time};{name(value)}")
+    assert read(file, as_it_is="names").kind == "names"
+
+
 def test_many_words_with_numbers_are_a_question(tmp_path: Path) -> None:
     file = written(tmp_path, "time;W", lambda time, value: f"{time};heat {value}")
     rule, options = question(file)
