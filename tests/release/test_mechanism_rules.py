@@ -25,6 +25,7 @@ from gateway.releases.allowance import (
     allowance,
     charge,
     counted_symbols,
+    joint_loss,
     moved_by_all,
     smallest_scale,
 )
@@ -169,6 +170,8 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
     for adversary in ("informed", "universal"):
         with pytest.raises(ChainClassError, match="protects against the ignorant adversary only"):
             allowance(one, 1.0, adversary, mechanism)
+    with pytest.raises(ChainClassError, match="no bound beside other releases"):
+        joint_loss(class_of(ROOMS), 10, "ignorant")
     with pytest.raises(ChainClassError, match="needs transition matrices"):
         allowance(BoundedChains(states=2, odds_ratio=2.0), 1.0, "ignorant", mechanism)
     assert allowance(BoundedChains(states=2, odds_ratio=2.0), 0.7, "universal", "group") == 700_000_000_000 - 1
