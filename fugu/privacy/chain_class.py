@@ -31,8 +31,10 @@ __all__ = [
     "Covered",
     "ListedChains",
     "MarkovChain",
+    "ReleaseClass",
     "Start",
     "follow",
+    "followed",
     "read_chains",
 ]
 
@@ -151,6 +153,15 @@ class ListedChains(Document):
             return Fraction(max(map(odds_ratio, self.transitions)))
         except ValueError:
             return None
+
+
+ReleaseClass: TypeAlias = ChainClass | ListedChains
+"""Of a policy, or a release's own chains."""
+
+
+def followed(chains: ReleaseClass) -> Chains:
+    """The same, as mechanisms take them."""
+    return chains.chains if isinstance(chains, ListedChains) else chains
 
 
 def follow(reach: Bools, possible: Bools) -> Bools:

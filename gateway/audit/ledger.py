@@ -27,13 +27,13 @@ from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.accountant.bounded import stretch_losses
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, ReleaseClass, followed
 from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Account
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
 from gateway.releases.audit import Told, TrustedPolicies, verify
-from gateway.releases.entries import PER_NAT, Key, Promise, ReleaseClass, Stream, followed, together_name, units_below
+from gateway.releases.entries import PER_NAT, Key, Promise, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]

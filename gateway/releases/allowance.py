@@ -76,16 +76,14 @@ from fugu.contract.rounding import OUTWARD, float_up
 from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError, ListedChains
+from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass, followed
 from fugu.privacy.quilts import mqm_approx, mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
 from fugu.privacy.window_mechanisms import only_chains
 from gateway.releases.entries import (
     PER_NAT,
     Promise,
-    ReleaseClass,
     Stream,
-    followed,
     named_streams,
     nats,
     units_above,

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fugu.contract.chains import ChainClass
 from fugu.contract.errors import TopicError
 from fugu.contract.leakage import Adversary
 from fugu.contract.reports import Noise
@@ -29,8 +28,10 @@ from fugu.contract.stretches import stretch_ticks
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import ALONE, Mechanism
 from fugu.host.database import LEDGER
-from fugu.privacy.chain_class import Chains, ListedChains
 from gateway.store.engine import Database, Kind, LedgerError, Rows
+
+if TYPE_CHECKING:
+    from fugu.privacy.chain_class import ReleaseClass  # the page, which reads entries, has no numerical library
 
 __all__ = [
     "CHARGED_BEFORE",
@@ -49,14 +50,12 @@ __all__ = [
     "Past",
     "Promise",
     "Release",
-    "ReleaseClass",
     "State",
     "Stream",
     "beside",
     "canonical",
     "clipped",
     "digest",
-    "followed",
     "inputs_digest",
     "last_above",
     "named_streams",
@@ -74,13 +73,6 @@ __all__ = [
 
 Stream = tuple[str, str]
 """A device and one of its streams."""
-ReleaseClass: TypeAlias = ChainClass | ListedChains
-"""Of a policy, or a release's own chains."""
-
-
-def followed(chains: ReleaseClass) -> Chains:
-    """The same, as mechanisms take them."""
-    return chains.chains if isinstance(chains, ListedChains) else chains
 
 
 def named_streams(chains: ReleaseClass, device: str) -> frozenset[Stream]:

@@ -29,8 +29,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.reports import Noise
 from fugu.contract.windows import Mechanism, Window
-from fugu.privacy.chain_class import ChainClassError, ListedChains
-from gateway.releases.entries import ReleaseClass, canonical, digest
+from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
+from gateway.releases.entries import canonical, digest
 from gateway.releases.statistics import (
     Estimates,
     Part,

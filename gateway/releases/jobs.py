@@ -15,7 +15,7 @@ from fugu.contract.leakage import Adversary
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
-from fugu.privacy.chain_class import ChainClassError, ListedChains
+from fugu.privacy.chain_class import ChainClassError, ListedChains, ReleaseClass
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
@@ -25,7 +25,6 @@ from gateway.releases.entries import (
     Allowance,
     Key,
     Past,
-    ReleaseClass,
     Stream,
     named_streams,
     standing_problem,

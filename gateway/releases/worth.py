@@ -22,11 +22,11 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import ALONE, Window
 from fugu.privacy.accountant.accountant import known_chains
-from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, ListedChains, MarkovChain, ReleaseClass, followed
 from fugu.privacy.quilts import corner_chains
 from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import moved_by_all, smallest_scale
-from gateway.releases.entries import Allowance, Key, ReleaseClass, followed, nats
+from gateway.releases.entries import Allowance, Key, nats
 from gateway.releases.inputs import symbols_variances
 from gateway.releases.jobs import Job, answers
 from gateway.releases.statistics import Part, ReleaseError, noise_variance, rows_of
