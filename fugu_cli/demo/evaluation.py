@@ -163,7 +163,7 @@ class Replay:
     @property
     def drawn(self) -> str:
         """Words for the picture of what leaves."""
-        return f"share of {self.tick}s {self.of} · dashes: truth, drawn here only"
+        return f"share of {self.tick}s {self.of} · band: 95 % · dashes: truth, drawn here only"
 
     @property
     def parts(self) -> tuple[str, ...]:

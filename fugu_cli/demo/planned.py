@@ -57,7 +57,7 @@ __all__ = ["plan_and_replay", "prepared_plan", "show_stretches"]
 _DAY = 86_400.0
 _MESSAGES = 90
 """At most so many of a replay of symbols."""
-_PLANNED = "The plan is below. If it is what you want, write the configuration."
+_PLANNED = "The plan is below. If it is what you want, write the files."
 _PREPARED = "What would leave"
 _NEAREST = "What would be nearest to useful"
 _NO_ANSWER = "there is no answer to this question"
@@ -113,7 +113,7 @@ def plan_and_replay(
         else:
             draw_replay(page, 0, replay, 0)
             results, missing = _replayed(page, replay, numbers)
-            stage = "all of it has been sent and attacked"
+            stage = "all of it was sent on this machine, and attacked"
             for sentence in summary(results):
                 say(sentence)
     if numbers is None:
@@ -182,7 +182,8 @@ def show_stretches(
                 if other.verdict == plan.verdict:
                     continue
                 drawn = other.useful and _draw_prepared(page, at, other, name)
-                cards = [*cards, _card(other, name, at if drawn else None, {"protect": protect})]
+                chosen = {"protect": protect} if other.useful else {}
+                cards = [*cards, _card(other, name, at if drawn else None, chosen)]
                 page.show(stretches=cards)
 
 

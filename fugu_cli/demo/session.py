@@ -92,7 +92,7 @@ def run(out: Path, broker: str, *, browser: bool) -> int:
         say(f"\n{came} of {expected} numbers came in {seconds:.0f} s by {name}; pictures of all are in {out}")
         for sentence in missing:
             say(f"missing: {sentence}")
-        page.show(stage="all of it has been sent and attacked", ended=True)
+        page.show(stage="all of it was sent on this machine, and attacked", ended=True)
         page.stay()
     return 1 if missing else 0
 
