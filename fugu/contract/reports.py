@@ -241,7 +241,12 @@ class WindowCount(JsonMessage):
     unit: Annotated[str, Word({one.unit: None for one in WINDOW_QUERIES.values()}), "Of the values."]
     epsilon: Epsilon
     adversary: Against
-    useful: Useful
+    useful: Annotated[
+        bool,
+        Flag(),
+        "Whether the plan found answers like this one twice as good as guessing; false if nobody compared, and if the "
+        "device was running for less than half of the window.",
+    ]
 
     def labels(self) -> Sequence[str]:
         """The states, if each has a number."""

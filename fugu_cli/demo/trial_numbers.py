@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import JsonValue
 
@@ -103,10 +103,12 @@ class TrialNumbers:
         documents[available_topic(DEVICE, DEVICE)] = "online"
         others = len([*self.file.parent.glob(f"trial-{self._recording}-*.json")]) - 1
         say(
-            f"\n{len(values)} numbers of a real recording leave this machine now, for {self._broker.address}.",
+            f"\n{len(values)} message(s) with numbers of a real recording leave this machine now, for "
+            f"{self._broker.address}.",
             style="bold",
         )
         say(f"They are the same at each trial, and kept in {self.file}.")
+        say("An agent that replays the recording draws noise of its own: what both tell adds up.")
         if others:
             say(f"{others} other trial(s) of this recording had noise of their own: what they told adds up.")
         link = Link(
@@ -127,8 +129,7 @@ class TrialNumbers:
             with suppress(KeyboardInterrupt):
                 for index, (topic, payload) in enumerate(values):
                     self._send(link, {topic: payload})
-                    number = json.loads(payload)
-                    say(f"{index + 1} of {len(values)}: {number.get('time', '')} {number.get('value', '')}")
+                    say(f"{index + 1} of {len(values)}: {_words(json.loads(payload))}")
                     time.sleep(min(_MOST_SECONDS, _SECONDS / len(values)))
                 say("Home Assistant has them as the device 'trial', until Ctrl-C.")
                 while True:
@@ -151,6 +152,13 @@ class TrialNumbers:
                 time.sleep(0.01)
             if not self._answers.pop(number):
                 raise DemoError(f"{self._broker.address} does not take {topic}: its access list has to allow it")
+
+
+def _words(report: dict[str, Any]) -> str:
+    """A message with numbers in one line."""
+    numbers = [f"{name.removeprefix('value_')}: {each:g}" for name, each in report.items() if name.startswith("value")]
+    of = f" of {report['observed']} {report.get('unit', 'ticks')}" if "observed" in report else ""
+    return f"{report.get('time', '')} {', '.join(numbers) or report.get('state', '')}{of}"
 
 
 def _is_value(topic: str) -> bool:

@@ -331,7 +331,7 @@ def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
         unit=window.query.unit,
         epsilon=policy.guarantee.epsilon,
         adversary=policy.guarantee.adversary,
-        useful=policy.useful_for == "share",
+        useful=policy.useful_for == "share" and 2 * frame.observed >= frame.length,
     )
 
 

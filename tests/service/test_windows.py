@@ -20,6 +20,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.counts_and_points import window_count
 from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import Ingest
 from gateway.parts.part import Message
@@ -264,3 +265,10 @@ def test_a_stream_that_had_symbols_still_answers_for_them(tmp_path: Path) -> Non
         is None
     )
     assert counters["wrong_kind"] == 1
+
+
+@pytest.mark.parametrize(("observed", "useful"), [(6, True), (5, True), (4, False), (1, False)])
+def test_a_count_of_less_than_half_a_window_is_not_useful(observed: int, useful: bool) -> None:
+    made = POLICIES[0].model_copy(update={"useful_for": "share"})
+    assert window_count(made, frame(0, observed=observed)).useful is useful
+    assert not window_count(POLICIES[0], frame(0)).useful, "nobody compared"

@@ -95,7 +95,9 @@ def test_numbers_that_were_drawn_before_are_sent_again_and_taken_back(
         assert heard.newest[DOCUMENT] == "{}"
         assert json.loads(heard.newest[topic_of("health", DEVICE)]) == {"online": True}
         text = ended(process)
-        assert f"3 numbers of a real recording leave this machine now, for 127.0.0.1:{broker.port}" in text
+        assert (
+            f"3 message(s) with numbers of a real recording leave this machine now, for 127.0.0.1:{broker.port}" in text
+        )
         wait_until(lambda: not any(heard.newest.values()), "all is taken back")
     assert heard.values[:3] == heard.values[3:]
     heard.link.stop()
