@@ -67,7 +67,6 @@ from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass
 from fugu.contract.leakage import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.queries import QUERIES, QueryKind
@@ -459,6 +458,7 @@ def allowance_problem(allowed: int, mechanism: str, promise: Promise, period_us:
     return ""
 
 
+@lru_cache(maxsize=1024)
 def classes_of(chains: str) -> tuple[ReleaseClass, ...]:
     """The classes of chains that an allowance was computed for, from JSON; a `ValidationError` if it holds none."""
     return _CLASSES.validate_json(chains)
@@ -472,12 +472,11 @@ def classes_written(chains: str) -> tuple[ReleaseClass, ...]:
         return ()
 
 
-def with_classes(chains: str, more: Iterable[ChainClass]) -> str:
-    """Add classes of policies to those in JSON, if these are not a release's own."""
+def with_classes(chains: str, more: Iterable[ReleaseClass]) -> str:
+    """Add classes to those in JSON: of policies, or to a release's own only such ones."""
     known = classes_written(chains)
-    if any(isinstance(one, ListedChains) for one in known):
-        return chains
-    every = tuple(dict.fromkeys((*known, *more)))
+    own = any(isinstance(one, ListedChains) for one in known)
+    every = tuple(dict.fromkeys((*known, *(one for one in more if isinstance(one, ListedChains) == own))))
     return chains if every == known else _CLASSES.dump_json(every).decode()
 
 

@@ -34,7 +34,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.rounding import float_up
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import ALONE
-from fugu.privacy.chain_class import ListedChains
+from fugu.privacy.chain_class import ListedChains, ReleaseClass
 from gateway.releases.allowance import (
     SAME,
     WholeWindow,
@@ -399,6 +399,13 @@ class _Account:
             first = first if told.first < 0 else min(told.first, first)
             self.told[-1] = told._replace(first=first, last=max(told.last, last))
 
+    def hold(self, more: Iterable[tuple[ReleaseClass, int]]) -> None:
+        """Hold what is told under the allowance to classes with periods, too."""
+        if self.told and (every := list(more)):
+            told = self.told[-1]
+            chains = with_classes(told.chains, (chains for chains, _ in every))
+            self.told[-1] = told._replace(chains=chains, period_us=min(told.period_us, *(each for _, each in every)))
+
     def history(self) -> list[Told]:
         """The releases under each allowance, with all charges if there is nothing else."""
         told = [one._replace(shifted=self.shifted) for one in self.told if one.charge >= 0]
@@ -447,6 +454,9 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
     for group, device, charged, shift in rows.members():
         members[group][device] = charged
         shifts[group, device] = shift
+    outlived: dict[Stream, list[tuple[int, ReleaseClass, int]]] = defaultdict(list)
+    for device, stream, chains, period_us, after in rows.outlived():
+        outlived[device, stream] += [(after, each, period_us) for each in classes_written(chains)]
     together = _Together(rows, accounts.values())
     together.change(0)
     problems += _change(accounts, changes.pop(0, []), policies, 0)
@@ -491,6 +501,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
             account.reach_ticks(first, last)
             if problem := _period_problem(account, row["payload"]):
                 problems.append(f"entry {number}: {account.key}: {problem}")
+            for member in together.members(account.key) if outlived else ():
+                account.hold((each, period) for after, each, period in outlived.get(member, ()) if number > after)
             if policies and (problem := _made_by(account, policies, row["inputs"], paid)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             if reached > account.allowance:
@@ -521,12 +533,7 @@ def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: 
     if not makers:
         what = "of the table that was counted" if charge else "that releases windows"
         return f"no policy of {account.key.device}/{account.key.stream} {what} was given"
-    if account.told:
-        told = account.told[-1]
-        account.told[-1] = told._replace(
-            chains=with_classes(told.chains, (policy.chains for policy in makers)),
-            period_us=min(told.period_us, *(policy.clock.period_us for policy in makers)),
-        )
+    account.hold((policy.chains, policy.clock.period_us) for policy in makers)
     return policies.base_problem(own, makers, account.base)
 
 

@@ -258,7 +258,7 @@ class Past(NamedTuple):
         lost: whether charges may be.
     """
 
-    classes: frozenset[tuple[ReleaseClass, int]] = frozenset()
+    classes: tuple[tuple[ReleaseClass, int], ...] = ()
     lost: bool = False
 
 
@@ -470,7 +470,7 @@ CREATE TABLE beginnings (
     PRIMARY KEY (device, stream)) WITHOUT ROWID;
 CREATE TABLE outlived (
     device TEXT NOT NULL, stream TEXT NOT NULL, class INTEGER NOT NULL, period_us INTEGER NOT NULL,
-    PRIMARY KEY (device, stream, class, period_us)) WITHOUT ROWID;
+    after_entry INTEGER NOT NULL, PRIMARY KEY (device, stream, class, period_us)) WITHOUT ROWID;
 """
 KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
 _ENTRY = (*Entry._fields, "in_group", "question", "inputs", "inputs_digest")
@@ -495,6 +495,11 @@ class LedgerRows:
         return self._db.execute(
             f"SELECT {columns} FROM intact_allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
         )
+
+    def outlived(self) -> Rows:
+        """Device, stream, chains, period, and after which entry they count for whatever is told of the stream."""
+        columns = "device, stream, chains, period_us, after_entry"
+        return self._db.execute(f"SELECT {columns} FROM intact_outlived LEFT JOIN classes ON classes.id=class")
 
     def together(self) -> Rows:
         """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""

@@ -410,8 +410,9 @@ class Ledger:
             )
             if begins:
                 self._db.execute(
-                    "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us FROM allowances "
-                    "JOIN accounts ON account=accounts.id "
+                    "INSERT INTO outlived SELECT DISTINCT device, stream, class, period_us, "
+                    "(SELECT COALESCE(MAX(number), 0) FROM entries) "
+                    "FROM allowances JOIN accounts ON account=accounts.id "
                     "WHERE serial IN (SELECT MAX(serial) FROM allowances GROUP BY account) ON CONFLICT DO NOTHING"
                 )
             self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
@@ -427,7 +428,8 @@ class Ledger:
 
         Their classes of chains, as JSON with periods, and if they may have been charged without a trace of it here.
         """
-        query = "SELECT chains, period_us FROM intact_outlived JOIN classes ON class=id WHERE (device, stream)=(?, ?)"
+        query = "SELECT chains, period_us FROM intact_outlived JOIN classes ON class=id WHERE (device, stream)=(?, ?) "
+        query += "ORDER BY class, period_us"
         members = self._members(streams)
         classes = [(row[0], row[1]) for member in members for row in self._db.execute(query, member)]
         return classes, bool(self.not_before_us) or any(self._beginning(member)[1] for member in members)

@@ -322,7 +322,7 @@ def open_releases(
 
 def _past(ledger: Ledger | None, streams: Iterable[Stream]) -> Past:
     rows, lost = ledger.past(streams) if ledger else ([], False)
-    return Past(frozenset((chains, period) for text, period in rows for chains in classes_of(text)), lost)
+    return Past(tuple(dict.fromkeys((chains, period) for text, period in rows for chains in classes_of(text))), lost)
 
 
 @contextmanager

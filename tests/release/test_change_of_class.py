@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,16 +11,18 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass, JointChains
 from fugu.contract.class_of_chains import Shown
-from fugu.contract.dating import quiet_from
+from fugu.contract.dating import quiet_from, with_slack
 from fugu.contract.history import History, Span
 from fugu.contract.policy import Policy
 from gateway.audit.ledger import StreamLoss, audit_ledger
-from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.entries import PER_NAT, Key
+from gateway.releases.allowance import allowance, classes_of, joint_loss
+from gateway.releases.entries import PER_NAT, Allowance, Key, Promise
 from gateway.releases.ledger import Ledger
 from gateway.releases.maker import Maker
 from gateway.releases.setup import histories_in, resume_ledger
+from gateway.store.location import Location
 from tests.support.changing_noise import Array, leakages, stretch_losses
+from tests.support.ledgers import release, reserve
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import frames, policy
 
@@ -31,9 +34,9 @@ def of_class(version: int, chains: ChainClass, stream: str = "hr") -> Policy:
     return policy(version, chains=chains, stream=stream)
 
 
-def same_states(chains: BinaryChains) -> JointChains:
-    """Two streams that always have the same state: what either tells is told of both."""
-    streams = (Shown(name="hr", states=2, rate=1.5), Shown(name="steps", states=2, rate=1.5))
+def same_states(chains: BinaryChains, *names: str) -> JointChains:
+    """Streams, `hr` and `steps` by default, that always have the same state: what either tells is told of both."""
+    streams = tuple(Shown(name=name, states=2, rate=1.5) for name in names or ("hr", "steps"))
     odds = chains.odds_bound
     return JointChains(streams=streams, period_us=1_000_000, shows=((0, 0), (1, 1)), odds_ratio=odds)
 
@@ -156,6 +159,51 @@ def test_an_audit_counts_what_leaks_from_before_a_wider_class(
     scene.ledger.close()
 
 
+def allow(ledger: Ledger, chains: ChainClass, *devices: str) -> int:
+    """Allow each tick of devices what their class does beside another one."""
+    allowed, promise = allowance(chains, with_slack(1.0), "informed"), Promise(1.0, "informed")
+    keys = [KEY._replace(device=device) for device in devices]
+    accounts = [Allowance(key, allowed, 0, promise, 10**6, "chain", (chains,)) for key in keys]
+    ledger.set_allowances(accounts, time_us=1)
+    return allowed
+
+
+@pytest.mark.parametrize(("wall", "shift"), [(600, 0), (300, 9000)])
+def test_between_devices_whose_clocks_were_set_an_audit_takes_no_numbers_for_a_wait(
+    tmp_path: Path, wall: int, shift: int
+) -> None:
+    """What one device tells at a wall tick leaks from what the other told before, whose numbers are far behind."""
+    narrow, wide = (same_states(chains, "ring/hr", "watch/hr") for chains in (NARROW, WIDE))
+    first = wall + shift
+    history = History((Span(1, None, first - 300, first - 1), Span(2, None, first)))
+    with closing(Ledger(tmp_path / "l.sqlite")) as ledger:
+        ledger.charge_together([(("ring", "hr"), ("watch", "hr"))], time_us=1)
+        before = allow(ledger, narrow, "ring", "watch")
+        reserve(ledger, release(0, 299, before, "ring"))
+        after = allow(ledger, wide, "ring", "watch")
+        reserve(ledger, release(wall, wall + 99, after, "watch", shifts={"watch": shift}))
+        losses_told = audit_ledger(ledger, history=lambda *_: history).streams
+    found = next(loss for loss in losses_told if loss.key == KEY)
+    truth = float(losses(0.05, (300, before), (wall - 300, 0), (300, after))[wall:].max())
+    assert found.epsilon is not None
+    assert truth <= found.epsilon
+    assert found.wrong is (shift > 0)
+    assert (truth > 1.0) is found.wrong
+
+
+def test_a_class_that_outlived_a_store_counts_for_nothing_that_was_told_before_it(location: Location) -> None:
+    history = History((Span(1, None, 0, 599), Span(2, None, 600)))
+    with closing(Ledger(location)) as ledger:
+        for chains, first in ((NARROW, 0), (WIDE, 600), (WIDE, 700)):
+            reserve(ledger, release(first, first + 59, allow(ledger, chains, "watch")))
+            if first == 600:
+                ledger.begin([("watch", "hr", 660)], "new", "store")
+        (found,) = audit_ledger(ledger, history=lambda *_: history).streams
+        (outlived,), lost = ledger.past([KEY[:2]])
+    assert (classes_of(outlived[0]), lost) == ((WIDE,), False)
+    assert not found.wrong
+
+
 def test_before_anything_is_released_a_start_keeps_no_class(tmp_path: Path) -> None:
     scene = Bench(tmp_path, scheduled(), fleet=(of_class(1, WIDE),))
     go_on(scene, of_class(1, NARROW))
@@ -198,12 +246,11 @@ def test_a_narrower_class_that_follows_a_lost_store_takes_nothing_from_ticks_bef
         following = scene.ledger.account(KEY._replace(audience=audience)).allowance
         truth = losses(0.05, (60, before), (2000, following))[:60].max()
         assert (truth > 1.0) is not obeys
-        if audience == "public":
-            for with_store in (True, False):
-                found = audited(scene, with_store=with_store)
-                assert found.epsilon is not None
-                assert truth <= found.epsilon
-                assert found.wrong is not obeys
+        for with_store in (True, False):
+            found = audited(scene, with_store=with_store, key=KEY._replace(audience=audience))
+            assert found.epsilon is not None
+            assert truth <= found.epsilon
+            assert found.wrong is not obeys
     scene.ledger.close()
 
 
