@@ -183,14 +183,6 @@ def charge(table: NoiseTable, spread: float) -> float:
     return _capped(curve, spread)
 
 
-def largest_spread(table: NoiseTable, loss: float) -> float:
-    """The inverse of `amplified_loss`, not rounded: the most spread of one release whose loss is within a bound.
-
-    The loss is above 0; the spread is infinite if the table alone does not lose more.
-    """
-    return float(_inverse(_thresholds(table), loss).min())
-
-
 def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) -> Fraction:
     """The least scale of discrete Laplace noise whose charge is within a budget, for symbols of any of the tables.
 
@@ -280,14 +272,13 @@ def _inverse(sets: _Thresholds, loss: float) -> Floats:
     gain = math.expm1(min(loss, _MOST_SPREAD))
     slack = sets.above - sets.below - sets.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
-    return np.append(spread, np.inf)
+        return np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
 
 
 def _composable_inverse(sets: _Thresholds, loss: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         straight = np.where(sets.slope > 0.0, loss / sets.slope, np.inf)
-    curved = _inverse(sets, loss)[:-1]
+    curved = _inverse(sets, loss)
     spread = np.where(straight < sets.touch, np.minimum(straight, np.inf), np.maximum(curved, 0.0))
     return float(np.append(spread, np.inf).min())
 
