@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from glob import escape
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -34,6 +34,7 @@ __all__ = [
     "private_database",
     "private_file",
     "randomness",
+    "some_names",
     "unit",
     "versions",
 ]
@@ -42,6 +43,7 @@ __all__ = [
 Verdict = Literal["ok", "warn", "FAIL"]
 CERTIFICATE_DAYS = 30
 _DAY = 86_400
+_NAMED = 5
 _BEGAN = 1_704_067_200  # of 2024, before which there was no such program
 _LOW_BYTES, _NO_BYTES = 256 << 20, 16 << 20
 _FEW_FILES = 100
@@ -70,6 +72,12 @@ class Finding(NamedTuple):
 def failed(findings: Iterable[Finding]) -> bool:
     """True if something has to be done before the installation works."""
     return any(finding.verdict == "FAIL" for finding in findings)
+
+
+def some_names(names: Sequence[str]) -> str:
+    """The first of many names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 from typer import Argument
 
 from fugu.contract.errors import FuguError
-from fugu.host.checks import Finding, failed, lines
+from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
 from fugu_cli.app import command
 from fugu_cli.view.terminal import say_waiting, working
@@ -21,7 +21,7 @@ __all__ = ["of_gateway"]
 
 doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
-_NAMED, _AT_ONCE = 5, 8
+_AT_ONCE = 8
 
 
 @command(doctor, shows=True)
@@ -77,8 +77,7 @@ def _devices(folders: list[Path]) -> Result:
                 shared.setdefault(finding, []).append(name)
     report = []
     for finding, names in shared.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        report.append(Line(f"{lines([finding])[0]} [{', '.join(names[:_NAMED])}{more}]"))
+        report.append(Line(f"{lines([finding])[0]} [{some_names(names)}]"))
     report.append(Line(f"{len(findings) - len(failures)} of {len(findings)} devices work"))
     document = {name: [one._asdict() for one in of_device] for name, of_device in findings.items()}
     return Result(document, report, 1 if failures else 0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.errors import FuguError
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, instant_text
+from fugu.host.checks import some_names
 from fugu.library.report import Line, Part, Result, Table, newest
 from fugu_cli.view.fleet import counted, moment_text
 from gateway.releases.entries import Account, Entry, nats, standing_problem
@@ -41,12 +42,14 @@ def show_status(found: Mapping[str, Any]) -> Iterator[Part]:
     if found.get("shards", {}).get("missing"):
         yield Line(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
     if found["alarms"]:
+        alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for alarm in found["alarms"]:
-            name, detail = f" {alarm['name']}" * bool(alarm["name"]), f" ({alarm['detail']})" * bool(alarm["detail"])
-            since = datetime.fromtimestamp(alarm["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            yield Line(
-                f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", bold=True
-            )
+            alike.setdefault((alarm["code"], alarm["detail"], alarm["advice"]), []).append(alarm)
+        for (code, what, advice), alarms in alike.items():
+            names, detail = some_names([one["name"] for one in alarms]), f" ({what})" * bool(what)
+            since = datetime.fromtimestamp(min(one["since"] for one in alarms), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            count = sum(one["count"] for one in alarms)
+            yield Line(f"ALARM {code}{f' {names}' * bool(names)}{detail}, {count} x since {since}: {advice}", bold=True)
     else:
         yield Line("no alarms")
     devices = sorted(found["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)

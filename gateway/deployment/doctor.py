@@ -26,7 +26,7 @@ from typing import Any
 from fugu.contract.errors import FuguError, printable
 from fugu.contract.topics import topic_of
 from fugu.host import checks
-from fugu.host.checks import Finding, Verdict
+from fugu.host.checks import Finding, Verdict, some_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost
 from fugu.host.files import read_text
@@ -244,8 +244,11 @@ def _asked(store: Location) -> dict[str, Any] | None:
 
 
 def _alarms(report: dict[str, Any]) -> Iterator[Finding]:
+    named: dict[tuple[str, str], list[str]] = {}
     for alarm in report["alarms"]:
-        yield Finding("gateway", "FAIL", f"alarm {alarm['code']} {alarm['name']}: {alarm['advice']}")
+        named.setdefault((alarm["code"], alarm["advice"]), []).append(alarm["name"])
+    for (code, advice), names in named.items():
+        yield Finding("gateway", "FAIL", f"alarm {code} {some_names(names)}: {advice}")
     if not report["alarms"]:
         yield Finding("gateway", "ok", "it runs, without alarms")
 

@@ -105,6 +105,7 @@ class EnrolledOptions:
 
 
 _ENROLMENT = "enrolment.json"
+_KINDS = ("replay", "call", "command", "mqtt", "gpio", "bluetooth-heart-rate")
 
 
 def sensor_table(text: str) -> dict[str, str]:
@@ -115,6 +116,8 @@ def sensor_table(text: str) -> dict[str, str]:
     """
     if text == "stdin":
         return {"kind": "stdin"}
+    if text in _KINDS:
+        raise DeploymentError(f"a sensor of kind {text} has more to say: take stdin here, then edit agent.toml")
     if "/" in text:
         topic, _, path = text.partition("#")
         return {"kind": "mqtt", "topic": topic, **({"path": path} if path else {})}
@@ -231,6 +234,8 @@ def _gateway_toml(
         lines += [
             f'# registry = "{folder}fleet.sqlite"',
             f'# roots = ["{"" if in_place else GATEWAY.config + "/"}root.envelope"]',
+            '# key = "gateway.key"                 # a copy of keys/gateway-*.key; without it no time is signed',
+            '# passphrase_file = "gateway-secret"  # of that key, mode 0600',
             "# trusted_clock = true  # if no time server sets the clock of this host, and it is right",
         ]
         lines += ["# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))]

@@ -11,6 +11,8 @@ import pytest
 from edge_agent.local_control import LocalStatusError, ask_status
 from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.deployment.broker_files import BrokerFolder
+from gateway.deployment.folders import sensor_table
+from gateway.deployment.units import DeploymentError
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.command import Fugu
@@ -123,3 +125,9 @@ def test_a_wrong_row_is_named_and_nothing_is_written(fugu: Fugu, broker: Shipped
     assert not (broker.root / "devices").exists()
     with closing(Registry(registry)) as opened:
         assert [device.name for device in opened.devices()] == ["enrolled"]
+
+
+def test_a_kind_of_sensor_that_has_more_to_say_is_no_function() -> None:
+    with pytest.raises(DeploymentError, match="a sensor of kind replay has more to say"):
+        sensor_table("replay")
+    assert sensor_table("house.meter:read") == {"kind": "call", "target": "house.meter:read"}
