@@ -67,6 +67,8 @@ def _add_client(out: Path, opened: BrokerFolder, account: Account, *, renew: boo
     new_folder(out)
     folders.write_client(out, opened, _add(opened, account, renew=renew))
     _report(out, opened, f"{account.name}, role {account.role}", None)
+    (file,) = out.glob("*.toml")
+    print(f"commands connect so: --broker {file}")
 
 
 def _show_ends(files: list[Path]) -> None:
@@ -81,11 +83,9 @@ def _show_ends(files: list[Path]) -> None:
 
 
 def _report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
-    """Say what was written, how to connect with it, and that the broker must learn of it."""
+    """Say what was written, and that the broker must learn of it."""
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
     _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
-    (file,) = out.glob("*.toml")
-    print(f"commands connect so: --broker {file}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
 
 
