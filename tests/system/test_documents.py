@@ -392,11 +392,11 @@ def test_the_readme_says_what_its_picture_shows() -> None:
     assert shown is not None, said
     off, measured, promised, learning, beyond, ordinary, broken = shown.groups()
     for sentence in (
-        f"It is off by {off} percentage points on average",
-        f"an attacker who already knows this sleeper's habits becomes, from 50 %, at most {promised} sure",
-        f"**Measured** on that night: {measured} at most",
-        f"ordinary noise with the same promise lets him get to {ordinary}, and above {promised} on {broken} of",
-        f"he got to {learning}, and above {promised} on {beyond} of them",
+        f"As a share it is off by {off} percentage points on average",
+        f"attacker who already knows this sleeper's habits gets from 50 % to at most {promised} sure",
+        f"**Measured** on that night: at most {measured}.",
+        f"With it he gets up to {ordinary} sure, and passes {promised} for {broken} of heartbeats",
+        f"From 50 % he got up to {learning} sure, and passed {promised} for {beyond} of them",
     ):
         assert sentence in readme, sentence
 
