@@ -207,7 +207,7 @@ def _joint(model: JointModel, left_out: int) -> Iterator[Part]:
     if model.attacked is not None:
         yield from show_attacked(model.attacked)
     if model.odds_ratio is None:
-        yield Line(f"No class that covers every stretch: {model.refused}.")
+        yield Line(f"No class that covers the stretches: {model.refused}.")
         return
     lengths = [each.ticks for each in model.stretches]
     over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"

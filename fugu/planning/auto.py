@@ -1,9 +1,8 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-The class of chains covers all of each recording and is widened until attackers stay below their ceiling on a first set.
-Candidates are compared on a second one; a third one can only take the recommendation away. How useful an answer is
-plays no part in the class.
-"""
+The class of chains is fitted to the whole of each recording, covers 98 % of its stretches at every length, and is
+widened until attackers stay below their ceiling on a first set. Candidates are compared on a second one; a third one
+can only take the recommendation away. How useful an answer is plays no part in the class. """
 
 from __future__ import annotations
 
@@ -160,7 +159,7 @@ class _Problem(NamedTuple):
         return self.by_period[every]
 
     def covered(self, every: int) -> tuple[Covered, ...]:
-        """The class that covers all of each donor's recording; ModelError where one has too few readings."""
+        """The class that is fitted to all of each donor's recording; ModelError where one has too few readings."""
         if every not in self.by_class:
             self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
         return self.by_class[every]

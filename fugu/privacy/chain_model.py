@@ -16,7 +16,7 @@
     transition        k x k maximum-likelihood estimate, counts / row sums
     initial           its stationary distribution; null if there are several
     q, r              for k = 2: transition[0][1] and transition[1][0]; otherwise null
-    chains            the class that covers every stretch, and that attackers did not refute; null if there is none
+    chains            the class that covers the stretches, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
     stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
                       covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
@@ -43,7 +43,7 @@ beside the keys above, or otherwise:
     streams           name, source, column, discretiser, states k, missing_state and missing_share of each stream
     order             1; or 2, of one stream: a joint state is its state at the tick before and at this one
     shows             per joint state, the state of each stream; those that never occurred are left out
-    odds_ratio        of the class of chains that covers every stretch of the recording; null if there is none
+    odds_ratio        of the class of chains that covers the recording's stretches; null if there is none
     alone             per stream, the odds ratio of the class that covers it by itself; null if there is none
     attacked          what attackers reached on symbols of all streams; null if they were not run
     independent       likelihood-ratio test of independent streams against the joint chain; null for one stream

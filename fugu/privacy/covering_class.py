@@ -1,4 +1,4 @@
-"""The class of chains that covers a recording: every stretch of it, at every length, and not only its average.
+"""The class of chains that covers 98 % of a recording's stretches, at every length, and not only its average.
 
 Where no stretch scatters more than one chain would (`local_transitions`), and the state before the last tells nothing,
 the class is that chain within its intervals. Else probabilities change over time, and a class of changing chains is

@@ -84,7 +84,7 @@ def stream(
 
     What that costs, and what else could be done.
 
-    With --model the class of chains is the one that 'fugu plan model' found to cover every stretch of the recording; a
+    With --model the class of chains is the one that 'fugu plan model' found to cover the recording's stretches; a
     file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b

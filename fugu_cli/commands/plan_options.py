@@ -164,7 +164,7 @@ class JointOptions:
     epsilon: _EpsilonOption
     adversary: AdversaryOption = "universal"
     known: Annotated[
-        bool, Option("--known", help="Take the fitted chain as it is, not the class that covers every stretch.")
+        bool, Option("--known", help="Take the fitted chain as it is, not the class that covers the stretches.")
     ] = False
     share: Annotated[
         str | None,
