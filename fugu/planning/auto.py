@@ -2,7 +2,8 @@
 
 The class of chains is fitted to the whole of each recording, covers 98 % of its stretches at every length, and is
 widened until attackers stay below their ceiling on a first set. Candidates are compared on a second one; a third one
-can only take the recommendation away. How useful an answer is plays no part in the class. """
+can only take the recommendation away. How useful an answer is plays no part in the class.
+"""
 
 from __future__ import annotations
 
