@@ -91,7 +91,8 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         assert sent.payloads
         wait_until(lambda: len(smoothed(reports)) > 50)
         assert len(told := smoothed(reports)) == len(set(told)), "each tick once, as long as nothing is killed"
-        assert min(map(len, list(sent.payloads))) < 200, "a staircase, where the factor does not widen the hull"
+        # A staircase, where the factor does not widen the hull; on a busy machine others come first.
+        wait_until(lambda: min(map(len, list(sent.payloads))) < 200, "a staircase")
         for _ in range(3):
             agent.kill()
             agent = AgentProcess(config, tmp_path / "agent.log")
