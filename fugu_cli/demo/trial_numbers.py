@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 from pydantic import JsonValue
 
 from fugu.contract._document import Document
+from fugu.contract.errors import TopicError
 from fugu.contract.topics import available_topic, discovery_topic, parse_topic, topic_of
 from fugu.host.files import read_text, write_secret
 from fugu.mqtt import Broker, Link
@@ -96,7 +97,7 @@ class TrialNumbers:
         Raises:
             FuguError: there is no connection, the broker takes no such messages, or the file is none of ours.
         """
-        messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
+        messages = self._read()
         documents = {topic: str(payload) for topic, payload in messages if not _is_value(topic)}
         values = [(topic, str(payload)) for topic, payload in messages if _is_value(topic)]
         documents[topic_of("health", DEVICE)] = '{"online": true}'
@@ -118,6 +119,7 @@ class TrialNumbers:
             on_published=self._answers.__setitem__,
         )
         link.start()
+        sent: list[str] = []
         try:
             deadline = time.monotonic() + _CONNECTED_SECONDS
             while not link.connected:
@@ -125,6 +127,7 @@ class TrialNumbers:
                     raise DemoError(f"no connection to {self._broker.address}: {link.last_error or 'no answer'}")
                 link.maintain()
                 time.sleep(0.05)
+            sent = [*documents, *dict(values)]
             self._send(link, documents)
             with suppress(KeyboardInterrupt):
                 for index, (topic, payload) in enumerate(values):
@@ -136,8 +139,21 @@ class TrialNumbers:
                     link.maintain()
                     time.sleep(0.5)
         finally:
-            self._send(link, dict.fromkeys([*documents, *dict(values)], ""))
+            self._send(link, dict.fromkeys(sent, ""))
             link.stop()
+
+    def _read(self) -> tuple[tuple[str, JsonValue], ...]:
+        """The messages of the file. DemoError: it is damaged."""
+        try:
+            messages = _File.model_validate_json(read_text(self.file, "numbers of a trial")).messages
+            for topic, payload in messages:
+                if _is_value(topic):
+                    _words(json.loads(str(payload)))
+        except (TopicError, TypeError, AttributeError, ValueError):
+            raise DemoError(
+                f"{self.file} is damaged: without it the next trial draws new noise, whose epsilon adds up"
+            ) from None
+        return messages
 
     def _send(self, link: Link, messages: dict[str, str]) -> None:
         """Publish retained messages, and wait for the broker's answers."""

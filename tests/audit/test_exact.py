@@ -134,7 +134,7 @@ def random_chain(seed: int, k: int) -> list[list[float]]:
 
 
 def known_of(rows: Any, ratio: Fraction, adversary: Adversary) -> Fraction:
-    """What a known chain loses, in nats, as the claim about all points of a stream has it."""
+    """Loss of a known chain, in nats, as the claim about all points of a stream has it."""
     bound = ceil_of(ratio)
     ticks = [[bound if x != y else ONE for y in range(len(rows))] for x in range(len(rows))]
     return log_up(known_loss(rows, ticks, adversary))

@@ -17,7 +17,7 @@ from fugu_cli.app import command
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What noise there is."""
+    """Options about noise."""
 
     epsilon: Annotated[float, Option(metavar="E", help="In nats.")]
     rho: Annotated[str | None, Option("--rho0", help="Exactly, or nearly so.")] = None
@@ -25,7 +25,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What there is."""
+    """Options about a fleet."""
 
     fleet: Annotated[str, Option(help="Its name.")] = "home"
     device: Annotated[list[str] | None, Option("--device", "-d", metavar="NAME", help="Again for more.")] = None

@@ -72,7 +72,7 @@ ALL = [
 LEAVES = [one for one in ALL if not one.below]
 LIKELY = {float: "0.5", int: "1", str: "x"}
 ANSWERS = {"doctor", "deploy broker", "deploy schemas"}
-"""What has an answer to files that are not there, or that are empty: findings, or a new folder."""
+"""Commands with an answer to files that are not there, or that are empty: findings, or a new folder."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the page tells of attackers, from what came; and their process, which begins, ends and dies."""
+"""Attackers on the page, from what came; and their process, which begins, ends and dies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def frame(first: int, digits: str, version: int = 1, shift: int = 0) -> SymbolFr
 
 
 def update(view: AttackView) -> dict[str, Any]:
-    """What the page is told; attackers answer in this process."""
+    """Updates for the page; attackers answer in this process."""
     due = view.due()
     assert due is not None
     assert view.due() is None
@@ -180,7 +180,7 @@ def test_it_ends_with_the_page_which_has_no_numerical_library_by_asking() -> Non
 
 
 def gone(number: int) -> Callable[[], bool]:
-    """Whether a process has ended, or is a body that nobody has buried yet."""
+    """True of a process that has ended, or that its parent has not waited for yet."""
 
     def ended() -> bool:
         status = Path(f"/proc/{number}/stat")

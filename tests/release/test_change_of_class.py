@@ -172,7 +172,7 @@ def allow(ledger: Ledger, chains: ChainClass, *devices: str) -> int:
 def test_between_devices_whose_clocks_were_set_an_audit_takes_no_numbers_for_a_wait(
     tmp_path: Path, wall: int, shift: int
 ) -> None:
-    """What one device tells at a wall tick leaks from what the other told before, whose numbers are far behind."""
+    """A device's tick leaks from what the other told before, whose numbers are far behind."""
     narrow, wide = (same_states(chains, "ring/hr", "watch/hr") for chains in (NARROW, WIDE))
     first = wall + shift
     history = History((Span(1, None, first - 300, first - 1), Span(2, None, first)))

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.topics import discovery_topic, topic_of
-from fugu.mqtt import Link
+from fugu.mqtt import Broker, Link
 from fugu_cli.commands.plan_options import AutoOptions
+from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.trial import numbers_of
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -125,3 +126,14 @@ def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: P
     assert "Useful: the released shares" in text
     assert "on your sensor" not in text
     heard.link.stop()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": "fugu-trial/1", "messages": [["x/y", 1]]}'])
+def test_numbers_that_are_damaged_are_one_line(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "history.csv").write_text("1\n")
+    numbers = TrialNumbers(tmp_path / "history.csv", (), Broker())
+    numbers.file.parent.mkdir()
+    numbers.file.write_text(text)
+    with pytest.raises(DemoError, match="is damaged: without it the next trial draws new noise"):
+        numbers.publish()
