@@ -18,7 +18,7 @@ from fugu_cli.demo.processes import DemoError
 from fugu_cli.demo.trial import numbers_of
 from fugu_cli.demo.trial_numbers import DEVICE, TrialNumbers
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.replays import recorded
+from tests.support.replays import SECRET, recorded
 
 pytestmark = pytest.mark.processes
 COUNT = topic_of("count", DEVICE, DEVICE, "value")
@@ -125,6 +125,8 @@ def test_a_recording_is_planned_replayed_and_sent(broker: Mosquitto, tmp_path: P
     text = ended(process)
     assert "Useful: the released shares" in text
     assert "on your sensor" not in text
+    assert SECRET not in text
+    assert not [topic for topic, payload in heard.messages if SECRET in payload], "a reading"
     heard.link.stop()
 
 
