@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +17,7 @@ from fugu.contract.errors import FuguError
 from fugu.host.checks import Finding, failed, lines, some_names
 from fugu.library.report import Line, Result
 from fugu_cli.app import command
+from fugu_cli.errors import CommandError
 from fugu_cli.view.terminal import say_waiting, working
 
 __all__ = ["of_gateway"]
@@ -67,8 +70,12 @@ def _doctor(
 
 def _devices(folders: list[Path]) -> Result:
     """Look at folders that go onto other machines; findings that several devices share are one line."""
-    with get_context("fork").Pool(min(len(folders), _AT_ONCE)) as pool:  # a thread cannot fork as `examine` does
-        findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
+    # A thread cannot fork as `examine` does; and whoever waits for a pool is told if one of its processes dies.
+    with ProcessPoolExecutor(min(len(folders), _AT_ONCE), get_context("fork")) as pool:
+        try:
+            findings = dict(zip((folder.name for folder in folders), pool.map(_device, folders), strict=True))
+        except BrokenProcessPool:
+            raise CommandError("a process that looked at a device has died: try again, or look at one device") from None
     failures = [name for name, of_device in findings.items() if failed(of_device)]
     shared: dict[Finding, list[str]] = {}
     for name, of_device in findings.items():
