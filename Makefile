@@ -34,8 +34,8 @@ all-tests:
 	.venv/bin/python -m pytest $(FIVE) $(NO_FORM)
 
 plain-tests:
-	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chain tests/privacy/accountant/test_inner_maximum.py \
-	    --ignore tests/chain/test_kernel.py -k 'not recovers and not long_stream and not expects_to_win'
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(TWO) tests/chains tests/privacy/accountant/test_inner_maximum.py \
+	    --ignore tests/chains/test_kernel.py -k 'not recovers and not long_stream and not expects_to_win'
 
 # No broker, no other processes, nothing that takes long. With ROOM=gateway.releases, of that room and those above it.
 quick: setup-test

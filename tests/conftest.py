@@ -25,6 +25,7 @@ from tests.support.soak import LEFT_OUT, list_all, note
 
 if TYPE_CHECKING:
     from gateway.store.location import Location, Server
+    from tests.support.command import Fugu
     from tests.support.postgres import Postgres
 
 # The same examples in every run: a test that fails by chance is worse than one that finds its bug a day later.
@@ -78,8 +79,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
-_LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/system/test_documents.py")
-_WAIT = "tests/system/"
+_LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/docs/test_documents.py")
+_WAIT = ("tests/system/", _LONGEST[-1])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -280,3 +281,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     folder: Path = tmp_path_factory.mktemp("broker")
     with Mosquitto(folder) as running:
         yield running
+
+
+@pytest.fixture
+def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
+    """Run a command in this process."""
+    from tests.support.command import runner
+
+    return runner(capsys)

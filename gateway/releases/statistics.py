@@ -12,7 +12,8 @@ with its noise; a symbol is in one part only.
 An interval holds every truth m whose value is no farther from m than a quantile of the error that m would have, with
 whatever states give the largest. The error is that of randomised response, nearly normal, plus noise with heavier
 tails: the larger of the normal and the Laplace quantile is taken, and one step of the lattice of values is added. So
-coverage is at least what is stated (`tests/release/test_coverage.py` enumerates it); the standard error is an estimate.
+coverage is at least what is stated (enumerated by `tests/gateway/releases/test_coverage.py`); the standard error is an
+estimate.
 
 The inversion from counts of symbols to counts of states is unbiased, whatever the states were: E[symbol counts | state
 counts c] = c B, so a k x m matrix R with B R' = I gives E[R symbol counts] = c. For m > k there are many such; the one

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from functools import cache
+from pathlib import Path
 
-__all__ = ["FOLDERS", "ROOMS", "TOPS", "above", "folders", "room_of"]
+__all__ = ["ROOMS", "TOPS", "above", "folders", "room_of"]
 
 _EDGE = {"fugu.contract", "fugu.core", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
@@ -162,29 +163,8 @@ ROOMS: dict[str, set[str]] = {
 }
 """By full name: what a room may import; a name that goes on is a room of its own."""
 TOPS = ("edge_agent", "firmware_sim", "fugu", "fugu_cli", "fugu_helper", "gateway", "papers")
-# Only where the folder has another name than the room's last part.
-FOLDERS = {
-    "edge_agent": "edge",
-    "firmware_sim": "firmware",
-    "fugu.attackers": "attack",
-    "fugu.audit.exact": "audit",
-    "fugu.audit.exact.chains": "audit",
-    "fugu.audit.exact.guesses": "audit",
-    "fugu.chains": "chain",
-    "fugu_cli": "cli",
-    "fugu_helper": "group",
-    "fugu_cli.view": "cli",
-    "fugu.core": "firmware",
-    "fugu.mqtt": "link",
-    "fugu.places": "dphmm",
-    "fugu.svg": "cli",
-    "gateway.deployment": "deploy",
-    "gateway.page": "dashboard",
-    "gateway.releases": "release",
-}
-_LOOP = "service"
-"""The tests of all that the gateway's loop is made of are in one folder."""
-_EVERYWHERE = ("tests/test_structure.py", "tests/system", "tests/foreign")
+_TESTS = Path(__file__).parents[1]
+_EVERYWHERE = ("tests/test_structure.py", "tests/system", "tests/docs")
 
 
 @cache
@@ -204,9 +184,9 @@ def above(room: str) -> set[str]:
 
 
 def folder_of(room: str) -> str:
-    """The folder of a room's tests."""
-    own = {"gateway.audit", "gateway.cluster", "gateway.fleet", "gateway.history", *FOLDERS}
-    return _LOOP if room.startswith("gateway.") and room not in own else FOLDERS.get(room, room.rpartition(".")[2])
+    """The folder of a room's tests: its name without `fugu.`, or the nearest folder above."""
+    folder = _TESTS / room.removeprefix("fugu.").replace(".", "/")
+    return next(str(path.relative_to(_TESTS)) for path in (folder, *folder.parents) if path.is_dir())
 
 
 def folders(room: str) -> list[str]:

@@ -64,7 +64,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "Health": Health.decode,
 }
 OF_A_GROUP = {"report", "group_document", "group_key", "group_request", "group_answer"}
-"""Whose messages `tests/group` has on a broker."""
+"""Whose messages `tests/system/test_street.py` has on a broker."""
 ROOTS = "root"
 MALFORMED = "canary-c05a7e"
 """In messages that a gateway refuses, and says by whom."""

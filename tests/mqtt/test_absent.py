@@ -1,0 +1,112 @@
+"""A broker that is not there, or says nothing, is named once, with the fleet that is waited for."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.probe import probe
+from gateway.deployment.folders import clear_retained
+from gateway.deployment.units import DeploymentError
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_file
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds are a twentieth of what they are."""
+    monkeypatch.setattr("fugu.mqtt.link.ANSWER_SECONDS", 0.15)
+    monkeypatch.setattr("fugu.mqtt.probe.ANSWER_SECONDS", 0.15)
+    monkeypatch.setattr("fugu.mqtt.probe._PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.deployment.folders._ANSWER_SECONDS", 0.5)
+
+
+@pytest.fixture
+def silent() -> Iterator[Broker]:
+    """Something that takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield Broker(port=listening.getsockname()[1])
+
+
+def test_a_broker_that_says_nothing_is_named_once(silent: Broker) -> None:
+    said: list[str] = []
+    link = Link(silent, "one", on_absent=said.append)
+    link.start()
+    try:
+
+        def falls_back() -> bool:
+            link.maintain()
+            return link.protocol == "3.1.1"
+
+        wait_until(falls_back, what="the fall-back, which takes longer")
+    finally:
+        link.stop()
+    assert said == [f"no answer from the broker at {silent.address}"]
+
+
+def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
+    said: list[str] = []
+    broker = Broker(port=free_port())
+    link = Link(broker, "one", on_absent=said.append)
+    link.start()
+    try:
+        wait_until(lambda: link.last_error, what="the refusal")
+
+        def told() -> bool:
+            link.maintain()
+            return bool(said)
+
+        wait_until(told, what="the line")
+    finally:
+        link.stop()
+    assert said == [f"no broker at {broker.address}: Connection refused"]
+
+
+def test_of_a_broker_that_answers_nothing_is_said(broker: Mosquitto) -> None:
+    said: list[str] = []
+    link = Link(broker.broker, "one", on_absent=said.append)
+    link.start()
+    try:
+        wait_until(lambda: link.connected, what="the connection")
+        link._waits_since = None if link._waits_since is None else 0.0  # long ago, if it still counts
+        link.maintain()
+    finally:
+        link.stop()
+    assert said == []
+
+
+@pytest.mark.parametrize("name", ["_waits_since", "_largest"])
+def test_what_the_network_s_thread_takes_away_between_two_looks_is_looked_at_once(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    link = Link(broker.broker, "one", on_absent=lambda _: None)
+    link.start()
+    try:
+        wait_until(lambda: link.connected, what="the connection")
+        looks = iter([0])
+        monkeypatch.setattr(Link, name, property(lambda _: next(looks, None), lambda *_: None))
+        link.maintain()
+        link.publish("fugu/2/home/watch/status", b"", retain=True)
+    finally:
+        link.stop()
+
+
+def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
+    said: list[str] = []
+    assert probe(silent, waiting=said.append).reached == "login"
+    with pytest.raises(DeploymentError):
+        clear_retained(silent, ["fugu/2/home/description/watch/heart"], waiting=said.append)
+    assert said == [f"no answer from the broker at {silent.address}"] * 2
+
+
+def test_the_doctor_names_broker_and_fleet(fugu: Fugu, silent: Broker, tmp_path: Path) -> None:
+    done = fugu("doctor", gateway_file(tmp_path / "gateway.toml", silent, store="none.db"))
+    assert done.code == 1
+    assert done.err == f"fugu: no answer from the broker at {silent.address}; waiting for fleet home\n"
