@@ -21,7 +21,6 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.host.toml_file import read_toml
 from fugu.mqtt import Broker
 from gateway.store.location import Location, ledger_beside, store_location
-from gateway.store.shards import MOST_SHARDS, Role, Shard
 
 __all__ = [
     *("SESSION_SECONDS", "FleetFiles", "GatewayConfig", "GatewaySettings", "Keep", "Listen"),
@@ -102,8 +101,6 @@ class GatewaySettings:
 
     Attributes:
         enrolled: files of a fleet whose devices are sent their policies.
-        shards: how many processes share the devices, if there are several.
-        shard: this is one of them; None is the process of the whole fleet.
     """
 
     fleet: str
@@ -119,15 +116,11 @@ class GatewaySettings:
     metrics: Listen | None = None
     home_assistant: bool = False
     page_url: str | None = None
-    shards: int = 1
-    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""
         if self.policies is None and self.enrolled is None:
             raise SettingsError("no policies: give a directory of policy files, or a fleet's registry")
-        if not 1 <= self.shards <= MOST_SHARDS:
-            raise SettingsError(f"{self.shards} shards: there are 1 to {MOST_SHARDS}")
         if not 0 <= self.lag <= MAX_FRAME_TICKS:
             raise SettingsError(f"lag {self.lag} is not in 0..{MAX_FRAME_TICKS} ticks")
 
@@ -294,7 +287,7 @@ class PageSettings(NamedTuple):
 
 
 class GatewayConfig(Document):
-    """Everything that a gateway is started with, but which shard it is.
+    """Everything that a gateway is started with.
 
     Attributes:
         store: a file, or postgresql://USER@HOST/DATABASE.
@@ -325,14 +318,13 @@ class GatewayConfig(Document):
     signed: FleetConfig | None = None
     page: PageConfig | None = None
 
-    def settings(self, shard: str | None = None, shards: int = 1) -> GatewaySettings:
-        """Settings of the process, or of the shard `i/N` or `fleet/N`. Raises FuguError if they do not go together."""
+    def settings(self) -> GatewaySettings:
+        """Settings of the gateway. Raises FuguError if they do not go together."""
         enrolled = None
         if (signed := self.signed) is not None:
             enrolled = FleetFiles(**dict(signed) | {"operator": signed.operator.of(self.broker)})
         same = {each.name: getattr(self, each.name) for each in fields(GatewaySettings) if hasattr(self, each.name)}
-        role = {"shards": shards} if shard is None else Role.parse(shard)._asdict()
-        return GatewaySettings(**same, **role, enrolled=enrolled)
+        return GatewaySettings(**same, enrolled=enrolled)
 
     def page_settings(self) -> PageSettings | None:
         """The page beside it, if any. Raises FuguError if it would be shown by the gateway's account."""

@@ -72,12 +72,12 @@ def run(
 
     logs.begin()
     gateway = gateway_of(config)
-    settings, page = gateway.settings(shard), gateway.page_settings()
+    settings, page = gateway.settings(), gateway.page_settings()
     duty = None
     if shard is not None:
         from gateway.cluster.duties import duty_of
 
-        duty = duty_of(settings)
+        duty = duty_of(settings, shard)
     with _beside(page), ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, starting.close, duty)
@@ -116,10 +116,10 @@ def cluster(
     from gateway.cluster.cluster import run_cluster
 
     logs.begin()
-    settings = gateway_of(config).settings(shards=shards)
+    settings = gateway_of(config).settings()
     with ExitStack() as starting:
         starting.enter_context(working(f"starting {shards} shards"))
-        return run_cluster(settings, address, started=starting.close)
+        return run_cluster(settings, shards, address, started=starting.close)
 
 
 @command(app, "status", shows=True)

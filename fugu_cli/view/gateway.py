@@ -33,14 +33,14 @@ def show_status(found: Mapping[str, Any]) -> Iterator[Part]:
     """Lines of what a gateway has answered: its alarms first, then the devices that are furthest behind."""
     away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
     link = "connected to the broker" if found["connected"] else away
-    shards = f" (shards {found['shard']} alone)" if "shard" in found else ""
-    yield Line(f"gateway of fleet {found['fleet']}{shards}: up for {_span(found['uptime_seconds'])}, {link}")
+    alone = f" ({found['process']} alone)" if "process" in found else ""
+    yield Line(f"gateway of fleet {found['fleet']}{alone}: up for {_span(found['uptime_seconds'])}, {link}")
     yield Line(
         f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
         f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
     )
-    if found.get("shards", {}).get("missing"):
-        yield Line(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
+    if missing := found.get("missing"):
+        yield Line(f"missing: {', '.join(missing)}")
     if found["alarms"]:
         alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for alarm in found["alarms"]:

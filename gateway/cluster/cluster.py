@@ -36,14 +36,14 @@ from fugu.contract.errors import cause
 from fugu.host.database import DatabaseError, FileLostError
 from fugu.host.process import LogSettings, Notifier, Wake, log_settings, log_to_stderr
 from gateway.cluster.duties import duty_of
+from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.config import GatewaySettings, SettingsError
 from gateway.loop.gateway import STUCK_SECONDS, Gateway
 from gateway.loop.process import serve
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
-from gateway.store.shard_watch import KIND, ShardChannelError, channel_of
-from gateway.store.shards import Role
+from gateway.store.shards import MOST_SHARDS
 
 __all__ = ["run_cluster"]
 
@@ -127,6 +127,7 @@ class Given(NamedTuple):
     """Common arguments of all processes of a gateway in a cluster; paths are relative to `folder` on every node."""
 
     settings: GatewaySettings
+    shards: int
     folder: Path
     logs: LogSettings
 
@@ -138,9 +139,9 @@ class Given(NamedTuple):
         return found
 
 
-def all_parts(settings: GatewaySettings) -> list[str]:
+def all_parts(shards: int) -> list[str]:
     """The names of the parts that a fleet's gateway has."""
-    return [_FLEET, *(f"{_SHARD}{index}" for index in range(settings.shards))]
+    return [_FLEET, *(f"{_SHARD}{index}" for index in range(shards))]
 
 
 def _serve_part(given: Given, part: str, host: Connection) -> None:
@@ -161,7 +162,7 @@ def _serve_part(given: Given, part: str, host: Connection) -> None:
         _log.info("%s is claimed", part)
         os.chdir(given.folder)
         with closing(claim):
-            code = _serve(given.settings, part, host, wanted)
+            code = _serve(given, part, host, wanted)
     except Exception as error:
         problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
@@ -172,11 +173,9 @@ def _serve_part(given: Given, part: str, host: Connection) -> None:
         os._exit(code)  # whatever its threads do
 
 
-def _serve(settings: GatewaySettings, part: str, host: Connection, wanted: Wake) -> int:
-    role = Role.parse(f"{part.removeprefix(_SHARD)}/{settings.shards}")
-    metrics = settings.metrics if role.shard is None else None
-    mine = replace(settings, metrics=metrics, **role._asdict())
-    gateway = Gateway(mine, duty_of(mine))
+def _serve(given: Given, part: str, host: Connection, wanted: Wake) -> int:
+    settings = given.settings if part == _FLEET else replace(given.settings, metrics=None)
+    gateway = Gateway(settings, duty_of(settings, f"{part.removeprefix(_SHARD)}/{given.shards}"))
 
     def started() -> None:
         _log.info("%s has started", part)
@@ -296,7 +295,7 @@ class HostActor:
             first = context.Process(target=os.getpid)
             first.start()
             first.join()  # it is forked when all has been loaded
-            with closing(_Vacancies(self._given.channel, all_parts(self._given.settings))) as vacancies:
+            with closing(_Vacancies(self._given.channel, all_parts(self._given.shards))) as vacancies:
                 while not self._resting.wait(_LOOK_SECONDS):
                     self._see()
                     self._take(vacancies)
@@ -434,20 +433,24 @@ class Cluster:
 _ROUND_SECONDS = 1.0
 
 
-def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], None] = lambda: None) -> int:
+def run_cluster(
+    settings: GatewaySettings, shards: int, address: str, started: Callable[[], None] = lambda: None
+) -> int:
     """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order; the exit code.
 
-    The stores of the `shards` in its settings are on a server. Actors that go on from before are kept if they were made
+    The store of the `shards` is on a server. Actors that go on from before are kept if they were made
     with the same settings, and stopped otherwise. If this process is killed, they go on. `started` is called when all
     serve. Raises FuguError, a line on what keeps the gateway from starting; no actor that was made is left.
     """
+    if shards > MOST_SHARDS:
+        raise SettingsError(f"{shards} shards: there are at most {MOST_SHARDS}")
     if not isinstance(settings.store, Server):
         raise SettingsError(f"the store {settings.store.name} is a file: shards on several machines need a server")
     if isinstance(settings.ledger, Path):
         raise SettingsError("a ledger in a file is on one machine: without --ledger it is on the store's server")
-    given = Given(settings, Path.cwd(), log_settings())
+    given = Given(settings, shards, Path.cwd(), log_settings())
     mark = f"-{hashlib.sha256(repr(given).encode()).hexdigest()[:8]}"
-    parts = all_parts(settings)
+    parts = all_parts(shards)
     with closing(Cluster(address, settings.fleet)) as cluster:
         wanted = Wake()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,6 +12,7 @@ from functools import partial
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
+from gateway.cluster.shard_watch import ShardChannel, ShardWatch, channel_of
 from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.loop.duties import Alone, Loop, NotArrangedError, frame_topics
@@ -21,8 +22,7 @@ from gateway.parts.part import Message, Part
 from gateway.releases.schedule import FleetProgress, NotKnownError
 from gateway.store.engine import Lease
 from gateway.store.location import Server, part_of
-from gateway.store.shard_watch import ShardChannel, ShardWatch, channel_of
-from gateway.store.shards import Shard, own_account
+from gateway.store.shards import Role, Shard, own_account
 from gateway.store.store import Store
 
 __all__ = ["duty_of", "shard_account"]
@@ -33,13 +33,15 @@ _MOST_STRAYS = 1000
 """Devices of other shards whose subscriptions are ended on one connection."""
 
 
-def duty_of(settings: GatewaySettings) -> Alone:
-    """Find a process's duty. Raises FuguError if a shard has no store on a server, or no account where others have."""
-    if not isinstance(settings.store, Server) and settings.shards > 1:
+def duty_of(settings: GatewaySettings, role: str) -> Alone:
+    """Find the duty of the shard `i/N`, or of `fleet/N`.
+
+    Raises FuguError if there is no such role, no store on a server, or no account where other shards have theirs.
+    """
+    shards, shard = Role.parse(role)
+    if not isinstance(settings.store, Server):
         raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
-    if settings.shard is not None:
-        return OneShard(settings, settings.shard)
-    return WholeFleet(settings) if settings.shards > 1 else Alone(settings)
+    return WholeFleet(settings, shards) if shard is None else OneShard(settings, shard)
 
 
 class OneShard(Alone):
@@ -58,14 +60,14 @@ class OneShard(Alone):
         """True if a device is the shard's."""
         return self._shard.owns(device)
 
-    @property
-    def lease(self) -> Lease:
-        """The shard's place, also if a process has it that was thought dead."""
-        return Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
+    def store(self) -> Store:
+        """Open the store in the shard's place, also if a process has it that was thought dead. Raises StoreError."""
+        lease = Lease(Lease.of_shard(self._shard.index), take=True, shares=True)
+        return Store(self._settings.store, lease=lease, shard=self._shard)
 
     def details(self) -> dict[str, object]:
         """Which shard it is."""
-        return {"shard": str(self._shard)}
+        return {"process": f"shard {self._shard}"}
 
     def await_turn(self) -> None:
         """Raise NotArrangedError while another number of processes shares the devices."""
@@ -107,18 +109,25 @@ def shard_account(gateway: Broker, index: int, count: int) -> Broker:
 class WholeFleet(Alone):
     """The process that does once for a site what shards do not."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        super().__init__(settings)
-        self._channel: ShardChannel | None = None
+    shares = True
 
-    @property
-    def lease(self) -> Lease:
-        """The store's own place, also if a process has it that was thought dead."""
-        return Lease(take=True, shares=True)
+    def __init__(self, settings: GatewaySettings, shards: int) -> None:
+        super().__init__(settings)
+        self._shards = shards
+        self._channel: ShardChannel | None = None
+        self._watch: ShardWatch | None = None
+
+    def store(self) -> Store:
+        """Open the store in its own place, also if a process has it that was thought dead. Raises StoreError."""
+        return Store(self._settings.store, lease=Lease(take=True, shares=True))
 
     def details(self) -> dict[str, object]:
-        """How many shards there are, and which of them are missing."""
-        return {"shards": {"count": self._settings.shards, "missing": list(self.missing)}}
+        """Which shards are missing."""
+        return {"missing": [f"shard {index}/{self._shards}" for index in self.elsewhere.missing]}
+
+    def arrange(self, store: Store) -> None:
+        """Let so many shards have the devices from now on, and no others. Raises DatabaseError."""
+        store.arrange(self._shards, lambda: self._seal(store))
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make what a site has once, and what looks at the shards."""
@@ -127,17 +136,18 @@ class WholeFleet(Alone):
         self._channel = channel = ShardChannel(channel_of(settings.store), Lease("fleet", take=True))
         channel.begin()
         loop.link.unsubscribe(frame_topics(settings.fleet))  # a session of before may have had all frames
-        self.watch = ShardWatch(ShardChannel(channel_of(settings.store)), settings.shards, loop.counters)
-        progress = FleetProgress(loop.store, settings.shards, lambda: self.missing)
+        watch = ShardWatch(ShardChannel(channel_of(settings.store)), self._shards, loop.counters)
+        self.elsewhere = self._watch = watch
+        progress = FleetProgress(loop.store, self._shards, lambda: watch.missing)
         self._do_once(loop, loop.watch([]), lambda: progress)
-        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: self.missing, self._releasing))
-        self.watch.start()
+        loop.parts.append(ShardsLook(loop.store, channel, progress, lambda: watch.missing, self._releasing))
+        watch.start()
         return None
 
     def close(self) -> None:
         """Look at the shards no more."""
-        if self.watch is not None:
-            self.watch.stop()
+        if self._watch is not None:
+            self._watch.stop()
         if self._channel is not None:
             self._channel.close()
 

@@ -17,9 +17,9 @@ import stat
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,11 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict, some_names
 from fugu.host.clock import synchronised
 from fugu.host.database import LEDGER, REGISTRY, STORE, DatabaseError, FileKind, damage, is_lost
-from fugu.host.files import read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import GatewayConfig
 from gateway.deployment.mosquitto import MAX_KEEP_ALIVE, SPARE_FILES
-from gateway.deployment.units import SHARD_UNIT
+from gateway.deployment.units import NO_ACCOUNT, accounts_beside
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.monitor import NotRunningError, asked
 from gateway.releases.config import ReleaseConfig
@@ -42,7 +41,6 @@ from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger, no_release_before
 from gateway.releases.worth import compared, not_useful
 from gateway.store.location import Location, Server, ledger_beside
-from gateway.store.shards import own_account
 from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "installed", "mosquitto_version"]
@@ -64,7 +62,7 @@ _DROPS = (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Parts of an installation; `None` is not looked at. Shards are those with accounts of their own.
+    """Parts of an installation; `None` is not looked at. `accounts` are those of its processes, by name.
 
     `secrets` are files that only their owner may read, besides those of the broker. `ledger` and `registry` may be
     files that are still to be made.
@@ -75,7 +73,7 @@ class Installation:
     store: Location | None = None
     policies: Path | None = None
     secrets: tuple[Path, ...] = ()
-    shards: int = 0
+    accounts: Mapping[str, Broker | None] = field(default_factory=dict)
     ledger: Location | None = None
     registry: Path | None = None
     releases: Path | None = None
@@ -91,21 +89,11 @@ def installed(file: Path) -> Installation:
         config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
-        _shards(folder),
+        accounts_beside(folder, config.broker),
         None if config.releases is None else config.ledger or ledger_beside(config.store),
         None if config.signed is None else config.signed.registry,
         config.releases,
     )
-
-
-def _shards(folder: Path) -> int:
-    """How many shards there shall be: by their unit, or where there is none up to the last that has a credential."""
-    unit = folder / SHARD_UNIT
-    text = read_text(unit, "the unit") if unit.exists() else ""
-    if said := re.search(r" --shard %i/(\d+)$", text, re.MULTILINE):
-        return int(said[1])
-    there = (re.fullmatch(r"(?:password|client)-(\d+)(?:\.pem|\.key)?", one.name) for one in folder.iterdir())
-    return max((int(one[1]) + 1 for one in there if one), default=0)
 
 
 def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
@@ -141,8 +129,8 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
         findings += checks.unit(name)
     if found.broker is not None:
         findings += _broker(found.broker, found.fleet, waiting, connected=connected)
-        for index in range(found.shards):
-            findings += _shard(found.broker, index, found.fleet, connected=connected)
+        for name, account in found.accounts.items():
+            findings += _process(name, account, found.fleet, connected=connected)
     return findings
 
 
@@ -389,11 +377,9 @@ def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, conne
         yield Finding("devices", "ok", "their statuses are there to be read")
 
 
-def _shard(gateway: Broker, index: int, fleet: str, *, connected: bool) -> Iterator[Finding]:
-    name = f"shard {index}"
-    if (broker := own_account(gateway, index)) is None:
-        text = "it has no account, and the shards end one another's connections: fugu deploy gateway --renew --shards N"
-        yield Finding(name, "FAIL", text)
+def _process(name: str, broker: Broker | None, fleet: str, *, connected: bool) -> Iterator[Finding]:
+    if broker is None:
+        yield Finding(name, "FAIL", NO_ACCOUNT)
         return
     yield from _credentials(broker, f"certificate of {name}")
     if connected:

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
+from fugu.host.files import read_text
+from fugu.mqtt import Broker
+from gateway.store.shards import own_account
 
-__all__ = ["AGENT", "BROKER", "GATEWAY", "SHARD_UNIT", "DeploymentError", "unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "NO_ACCOUNT", "SHARD_UNIT", "DeploymentError", "accounts_beside", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
@@ -33,6 +36,7 @@ BROKER = Place("/etc/fugu-broker", "/var/lib/fugu-broker")
 GATEWAY = Place("/etc/fugu-gateway", "/var/lib/fugu-gateway")
 AGENT = Place("/etc/fugu-agent", "/var/lib/fugu-agent")
 SHARD_UNIT = "fugu-shard@.service"
+NO_ACCOUNT = "it has no account, and the shards end one another's connections: fugu deploy gateway --renew --shards N"
 
 
 def unit(name: str, fields: Mapping[str, str]) -> str:
@@ -46,3 +50,18 @@ def unit(name: str, fields: Mapping[str, str]) -> str:
     except OSError:
         raise DeploymentError(f"the template {name} is missing in this installation") from None
     return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def accounts_beside(folder: Path, gateway: Broker) -> dict[str, Broker | None]:
+    """Connections of the shards that there shall be; None if a shard has no account of its own.
+
+    Their number is in their unit. Without a unit they go up to the last that has a credential.
+    """
+    file = folder / SHARD_UNIT
+    text = read_text(file, "the unit") if file.exists() else ""
+    if count := re.search(r" --shard %i/(\d+)$", text, re.MULTILINE):
+        shards = int(count[1])
+    else:
+        names = (re.fullmatch(r"(?:password|client)-(\d+)(?:\.pem|\.key)?", path.name) for path in folder.iterdir())
+        shards = max((int(name[1]) + 1 for name in names if name), default=0)
+    return {f"shard {index}": own_account(gateway, index) for index in range(shards)}

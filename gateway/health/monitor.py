@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,14 +27,13 @@ from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
 from gateway.health.findings import KINDS
 from gateway.parts.describe import InForce
-from gateway.store.location import Location, part_of
+from gateway.store.location import Location, sockets
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
     from gateway.store.journal import Heard
-    from gateway.store.shard_watch import ShardWatch
 
-__all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
+__all__ = ["Alarms", "Elsewhere", "Monitor", "NotRunningError", "Sources", "asked"]
 
 
 _log = logging.getLogger(__name__)
@@ -44,7 +42,6 @@ _HEALTH_SECONDS = 60.0
 _SILENT_SECONDS = 600.0
 _SILENT_FRAMES = 3
 _AWAY_SECONDS = 30.0
-_MISSING_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
 _TOLD = ("code", "name", "since", "count", "detail", "advice")
@@ -86,7 +83,7 @@ class _Alarm:
         return f"{' '.join(words)}: {self.advice}"
 
 
-class _Alarms:
+class Alarms:
     """All alarms of a gateway, of one thread; `seconds` is a clock that only goes forward, `wall` Unix time."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
@@ -183,6 +180,32 @@ class _Newest(NamedTuple):
     limit: float
 
 
+class Elsewhere:
+    """Other processes of a site, as the one that speaks for them knows them; here there are none."""
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Those of which nothing was heard lately."""
+        return ()
+
+    @property
+    def heard(self) -> int:
+        """Devices that have sent them a frame."""
+        return 0
+
+    @property
+    def inbox(self) -> int:
+        """Messages that wait there."""
+        return 0
+
+    def counters(self) -> Counter[str]:
+        """Counts of all of them together."""
+        return Counter()
+
+    def look(self, alarms: Alarms, now: float) -> None:
+        """Note which of them are away, and their alarms."""
+
+
 class Sources(NamedTuple):
     """Sources of a monitor, besides what it is told.
 
@@ -191,8 +214,8 @@ class Sources(NamedTuple):
         stuck_seconds: age of a round from which the worker is stuck.
         certificates: ends of certificates, in Unix seconds, by what they are for.
         details: more for those who ask, such as the size of the store.
-        shards: those of the fleet, if this is the process of all of it.
-        tell: of a shard: takes what it says of itself, in place of the topic.
+        elsewhere: other processes of the site that this one speaks for.
+        tell: takes what it says of itself, in place of the topic, where another process speaks for it.
     """
 
     catalogue: Catalogue
@@ -201,7 +224,7 @@ class Sources(NamedTuple):
     stuck_seconds: float
     certificates: Callable[[], Mapping[str, float]]
     details: Callable[[], Mapping[str, Any]]
-    shards: ShardWatch | None = None
+    elsewhere: Elsewhere = Elsewhere()
     tell: Callable[[Mapping[str, Any]], None] | None = None
 
 
@@ -226,7 +249,7 @@ class Monitor:
         self._sources = sources
         self._seconds = seconds
         self._wall = wall
-        self.alarms = _Alarms(seconds, wall)
+        self.alarms = Alarms(seconds, wall)
         self._known = set(sources.known)
         self._stored = InForce(sources.catalogue)
         self._notes: dict[tuple[AlarmCode, str], tuple[str, int]] = {}
@@ -236,8 +259,6 @@ class Monitor:
         self._repeats = _OverTime(_MOST_REPEATS, seconds)
         self._words = _OverTime(_MOST_WORDS, seconds)
         self._seen: dict[str, int] = {}
-        self._forwarded: dict[tuple[int, str, str], int] = {}
-        self._missing_since: dict[int, float] = {}
         self._began = seconds()
         self._since = wall()
         self._round_began = self._began
@@ -253,7 +274,7 @@ class Monitor:
 
     def start(self) -> None:
         """Begin to answer, and to publish."""
-        path = _socket(self._store)
+        path = next(sockets(self._store))
         self._answering = Answering(path, own_folder=_has_own_folder(self._store))
         if not self._answering.is_open:
             _log.warning("nobody can ask how this gateway is: there can be no socket at %s", path)
@@ -383,7 +404,7 @@ class Monitor:
         if self.round_age > self._sources.stuck_seconds:
             self.alarms.note(AlarmCode.STUCK, times=0)
         now = self._seconds()
-        self._look_at_shards(now)
+        self._sources.elsewhere.look(self.alarms, now)
         self._look_at_certificates(now)
         if not self._link.connected:
             self._connected_since = None
@@ -394,22 +415,6 @@ class Monitor:
             self._connected_since = self._health_due = now
         self._away_since = now
         self._look_for_silence(now, self._connected_since)
-
-    def _look_at_shards(self, now: float) -> None:
-        if (shards := self._sources.shards) is None:
-            return
-        missing = shards.missing
-        self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
-        for index, since in self._missing_since.items():
-            if now - since > _MISSING_SECONDS:
-                self.alarms.note(AlarmCode.SHARD, str(index), times=0)
-        forwarded, self._forwarded = self._forwarded, {}
-        for index, report in dict(shards.reports).items():
-            for code, name, detail, count in report["alarms"]:
-                before = forwarded.get((index, code, name), 0)
-                self._forwarded[index, code, name] = before if index in missing else count
-                if index not in missing:
-                    self.alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
 
     def _look_at_certificates(self, now: float) -> None:
         if now >= self._certificates_due:
@@ -441,26 +446,24 @@ class Monitor:
 
     def health(self) -> Health:
         """For the topic."""
-        counters, shards = self.counters(), self._sources.shards
-        heard = 0 if shards is None else sum(report["heard"] for report in dict(shards.reports).values())
+        counters = self.counters()
         return Health(
             True,
             int(self._wall()),
             int(self._since),
             len(self._sources.catalogue.names()),
-            len(self._heard) + heard,
+            len(self._heard) + self._sources.elsewhere.heard,
             sum(n for name, n in counters.items() if name.endswith("stored") and name != "not_stored"),
             sum(counters.get(reason, 0) for reason in Reason),
             self.alarms.summary(),
         )
 
     def counters(self) -> Counter[str]:
-        """Of the gateway and of its shards."""
-        own, shards = Counter(dict(self._sources.counters)), self._sources.shards
-        return own if shards is None else own + shards.counters()
+        """Counts of this process and of those that it speaks for."""
+        return Counter(dict(self._sources.counters)) + self._sources.elsewhere.counters()
 
     def brief(self) -> dict[str, Any]:
-        """Short health report of a shard."""
+        """Short report for the process that speaks for this one."""
         alarms = [(alarm.code, alarm.name, alarm.detail, alarm.count) for alarm in self.alarms.current()]
         return {
             "since": self._since,
@@ -504,19 +507,20 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 def asked(store: Location) -> dict[str, Any]:
     """Ask the gateway that runs with a store on this machine.
 
-    The process of the whole fleet knows all but the devices of shards that are elsewhere; without it, the shards that
-    are here are asked. Raises NotRunningError if none answers this account, StrangerError for an answer of another.
+    The process of the whole fleet knows all but the devices of processes that are elsewhere; without it, those that are
+    here are asked. Raises NotRunningError if none answers this account, StrangerError for an answer of another.
     """
-    found, shards = _said(_socket(store), store), list(filter(None, (_said(one, store) for one in _of_shards(store))))
-    if found is None and not shards:
+    own, *others = sockets(store)
+    report, reports = _said(own, store), list(filter(None, (_said(path, store) for path in others)))
+    if report is None and not reports:
         raise NotRunningError(
             f"no gateway answers for the store {store.name}: it does not run, or as another account (try sudo -u)"
         )
-    told = _together(shards) if found is None else found
-    for one in shards if found is None or "shards" in found else ():
-        told["devices"] |= one["devices"]
-    told["devices"] = dict(sorted(told["devices"].items()))
-    return told
+    whole = _together(reports) if report is None else report
+    for part in reports if report is None or "missing" in report else ():
+        whole["devices"] |= part["devices"]
+    whole["devices"] = dict(sorted(whole["devices"].items()))
+    return whole
 
 
 def _said(path: Path, store: Location) -> dict[str, Any] | None:
@@ -529,9 +533,9 @@ def _said(path: Path, store: Location) -> dict[str, Any] | None:
     return found
 
 
-def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found = dict(shards[0])
-    for one in shards[1:]:
+def _together(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found = dict(reports[0])
+    for one in reports[1:]:
         found["connected"] = found["connected"] and one["connected"]
         found["alarms"] = [*found["alarms"], *one["alarms"]]
         found["counters"] = dict(sorted((Counter(found["counters"]) + Counter(one["counters"])).items()))
@@ -540,18 +544,8 @@ def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # they share one store
             found[name] = max(found[name], one[name])
         found["connection"] = found["connection"] or one["connection"]
-        found["shard"] = f"{found['shard']}, {one['shard']}"
+        found["process"] = f"{found['process']}, {one['process']}"
     return found
-
-
-def _of_shards(store: Location) -> list[Path]:
-    pattern = _socket(part_of(store, "shard-*"))
-    before, _, after = pattern.name.rpartition("*")
-    return sorted(pattern.parent.glob(f"{escape(before)}*{escape(after)}"))
-
-
-def _socket(store: Location) -> Path:
-    return Path(f"{store}.status") if isinstance(store, Path) else store.status_path
 
 
 def _has_own_folder(store: Location) -> bool:

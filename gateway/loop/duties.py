@@ -1,6 +1,6 @@
-"""Duties of a process of a site, by its settings: all of it, the devices of one shard, or what a fleet has once.
+"""Duties of a process of a site: how it connects, which places in the store it takes, which parts its loop has.
 
-Each duty says how its process connects, which places in the store it takes, and which parts its loop has.
+Here is the process that does everything; `gateway.cluster` has those that share the devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fugu.mqtt import Link, Will
 from gateway.config import GatewaySettings, SettingsError
 from gateway.estimates.catalogue import Catalogue
 from gateway.health.contradictions import Contradictions
-from gateway.health.monitor import Monitor
+from gateway.health.monitor import Elsewhere, Monitor
 from gateway.health.shared_subscriptions import SharedSubscriptions
 from gateway.loop.publisher import Publisher
 from gateway.loop.recorder import Recorder
@@ -31,18 +31,12 @@ if TYPE_CHECKING:
     from gateway.fleet.enrolled import Enrolled
     from gateway.loop.release_part import Releasing
     from gateway.releases.schedule import StoreProgress
-    from gateway.store.shard_watch import ShardWatch
 
 __all__ = ["Alone", "Loop", "NotArrangedError", "frame_topics"]
 
 
-_LOOK_SECONDS = 0.5
-_MOST_STRAYS = 1000
-"""Devices of other shards whose subscriptions are ended on one connection."""
-
-
 class NotArrangedError(FuguError):
-    """A shard cannot start yet: another number of processes shares the devices."""
+    """The process cannot start yet: another number of processes shares the devices."""
 
 
 class Loop(NamedTuple):
@@ -69,9 +63,12 @@ class Alone:
         client_id: its name at the broker.
         will: what the broker says when it is gone.
         path: what the socket lies beside where it says how it is.
-        watch: the shards that it looks at.
+        elsewhere: other processes that it speaks for.
+        shares: whether others store frames.
         says_to: takes what it says of itself, in place of the topic `health`.
     """
+
+    shares = False
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
@@ -79,27 +76,16 @@ class Alone:
         self.broker, self.path = settings.broker, settings.store
         self.client_id = f"gateway-{settings.fleet}"
         self.will: Will | None = Will(topic_of("health", settings.fleet), Health(online=False).encode())
-        self.watch: ShardWatch | None = None
+        self.elsewhere = Elsewhere()
         self.says_to: Callable[[Mapping[str, Any]], None] | None = None
 
     def owns(self, device: str) -> bool:
         """True if the process has to know a device."""
         return True
 
-    @property
-    def lease(self) -> Lease:
-        """The place in the store that it takes."""
-        return Lease()
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Shards of which nothing was heard lately."""
-        return () if self.watch is None else self.watch.missing
-
-    @property
-    def inbox(self) -> int:
-        """Messages that wait in the inboxes of shards."""
-        return 0 if self.watch is None else sum(report["inbox"] for report in dict(self.watch.reports).values())
+    def store(self) -> Store:
+        """Open the store, in the place that it takes there. Raises StoreError."""
+        return Store(self._settings.store, lease=Lease())
 
     def details(self) -> dict[str, object]:
         """Return its share of what the gateway tells of itself."""
@@ -110,7 +96,7 @@ class Alone:
 
     def arrange(self, store: Store) -> None:
         """Take the devices of all processes that were there before. Raises DatabaseError."""
-        store.arrange(self._settings.shards, lambda: self._seal(store))
+        store.arrange(1, lambda: self._seal(store))
 
     def open(self, loop: Loop) -> Recorder | None:
         """Make the parts; the recorder is None where others take frames. Raises FuguError for a file or a setting."""
@@ -178,7 +164,7 @@ class Alone:
         is_enrolled = (lambda _device: False) if enrolled is None else enrolled.has
         refusing = partial(monitor.hold, AlarmCode.POLICY_REFUSED)
         taken = (link, catalogue, store.versions, counters, has_left, refusing, is_enrolled)
-        describing = Describing(*taken, shared=settings.shards > 1)
+        describing = Describing(*taken, shared=self.shares)
         loop.parts.append(describing)
 
         def hold_shared(details: Mapping[str, str]) -> None:
@@ -207,7 +193,7 @@ class Alone:
             self._releasing = Releasing(
                 *(settings.releases, settings, link, store, catalogue, progress(), counters),
                 monitor=monitor,
-                shared=settings.shards > 1,
+                shared=self.shares,
                 history=describing.in_force.history,
             )
             loop.parts.append(self._releasing)

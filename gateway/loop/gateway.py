@@ -193,7 +193,7 @@ class Gateway:
         )
         duty.await_turn()
         self._check = HistoryCheck(settings.store)
-        self._store = Store(settings.store, lease=duty.lease, shard=settings.shard)
+        self._store = duty.store()
         try:
             duty.arrange(self._store)
             self._check.before(self._store)
@@ -229,7 +229,7 @@ class Gateway:
         duty = self._duty
         tell = None if duty.says_to is None else partial(self._tell, duty.says_to)
         sources = Sources(
-            *(catalogue, self.counters, known, STUCK_SECONDS, self._certificates, self._details, duty.watch, tell),
+            *(catalogue, self.counters, known, STUCK_SECONDS, self._certificates, self._details, duty.elsewhere, tell),
         )
         self._monitor = Monitor(self._settings.fleet, duty.path, self._link, sources)
         return self._monitor
@@ -272,17 +272,17 @@ class Gateway:
         return self._size
 
     def _measured(self) -> Reading:
-        connected = self._link.connected and not self._duty.missing
+        connected = self._link.connected and not self._duty.elsewhere.missing
         from gateway.health.metrics import Reading
 
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, self._monitor.round_age),
-            *(self._inbox.waiting + self._duty.inbox, self._store_bytes()),
+            *(self._inbox.waiting + self._duty.elsewhere.inbox, self._store_bytes()),
         )
 
     def _details(self) -> dict[str, object]:
         found: dict[str, object] = {
-            "inbox": self._inbox.waiting + self._duty.inbox,
+            "inbox": self._inbox.waiting + self._duty.elsewhere.inbox,
             "store_bytes": self._store_bytes(),
             "estimates_waiting": 0,
             "next_releases": {},

@@ -59,9 +59,8 @@ def serve(
 ) -> int:
     """Start a gateway, and serve until `wanted` is set, or it has ended by itself: then the exit code is 1, else 0.
 
-    A shard waits before until as many shards may have the devices. `started` is called when it serves. `turn` is called
-    now and then; `notifier` is told how the gateway is. Raises FuguError with one line that
-    says what keeps it from starting.
+    One of several waits before until as many may share the devices. `started` is called when it serves, `turn` now and
+    then; `notifier` is told how the gateway is. Raises FuguError with one line that says what keeps it from starting.
     """
     manager = notifier or Notifier()
     # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it

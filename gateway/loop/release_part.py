@@ -1,6 +1,7 @@
 """Releases as a part of the gateway's loop: the ledger's accounts follow the policies of the fleet.
 
-Where shards have the devices, another part looks at what they have stored, and tells them what releases still need.
+Where other processes have the devices, another part looks at what they have stored, and tells them what releases
+still need.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
     """Erase a device's symbols, points and windows, and what is known from them, and write the file anew without them.
 
     Args:
-        location: of the store; its gateway must not be running, and shards that run anyway end.
+        location: of the store; its gateway must not be running, and other processes of it that run anyway end.
         ledger: of its releases, if there are any; beside the store if not given.
 
     Raises:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import UsageError
 
-__all__ = ["Location", "Server", "ledger_beside", "part_of", "store_location"]
+__all__ = ["Location", "Server", "ledger_beside", "part_of", "sockets", "store_location"]
 
 _SCHEMES = ("postgresql", "postgres")
 _RUN = Path("/run/fugu-gateway")
@@ -63,6 +65,14 @@ def part_of(location: Location, name: str) -> Location:
     if isinstance(location, Path):
         return location.parent / f"{location.stem}-{name}{location.suffix}"
     return replace(location, part=f"{location.part}{location.part and '-'}{name}")
+
+
+def sockets(store: Location) -> Iterator[Path]:
+    """Where a store's gateway answers on this machine: its own socket, then those of shards that are there."""
+    for place in (store, part_of(store, "shard-*")):
+        path = Path(f"{place}.status") if isinstance(place, Path) else place.status_path
+        before, star, after = path.name.rpartition("*")
+        yield from sorted(path.parent.glob(f"{escape(before)}*{escape(after)}")) if star else [path]
 
 
 def ledger_beside(store: Location) -> Location:

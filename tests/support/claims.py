@@ -16,10 +16,10 @@ from fugu.mqtt import Broker
 from gateway.cluster import cluster as part_module
 from gateway.cluster.cluster import Claim, Given
 from gateway.cluster.cluster import _serve_part as serve_part
+from gateway.cluster.shard_watch import channel_of
 from gateway.config import GatewaySettings
 from gateway.store.engine import Lease
 from gateway.store.location import Server
-from gateway.store.shard_watch import channel_of
 from gateway.store.store import Store
 from tests.support.forks import shell_words
 
@@ -53,6 +53,6 @@ def hold_shard(url: str, _folder: str) -> None:
 
 def serve_shard(url: str, folder: str) -> None:
     """Serve a part; its input is all that it has of its host."""
-    settings = GatewaySettings("home", Broker(port=1), Server(url), Path(folder) / "policies", shards=2)
+    settings = GatewaySettings("home", Broker(port=1), Server(url), Path(folder) / "policies")
     part_module._ORDER_SECONDS = 0.1
-    serve_part(Given(settings, Path(folder), LogSettings()), "shard-0", Connection(0, writable=False))
+    serve_part(Given(settings, 2, Path(folder), LogSettings()), "shard-0", Connection(0, writable=False))

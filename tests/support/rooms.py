@@ -135,6 +135,7 @@ ROOMS: dict[str, set[str]] = {
         "fugu.mqtt",
         "gateway.config",
         "gateway.estimates",
+        "gateway.health",
         "gateway.loop",
         "gateway.parts",
         "gateway.releases",

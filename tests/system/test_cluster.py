@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from gateway.cluster.cluster import Cluster, served
+from gateway.cluster.shard_watch import KIND, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
-from gateway.store.shard_watch import KIND, channel_of
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.clusters import Fleet, check_store, lose_nodes
 from tests.support.crowd import Crowd

@@ -15,10 +15,10 @@ import pytest
 
 from gateway.cluster.cluster import Claim
 from gateway.cluster.cluster import _Vacancies as Vacancies
+from gateway.cluster.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.engine import Lease
 from gateway.store.location import Server
 from gateway.store.postgresql import PostgresDatabase
-from gateway.store.shard_watch import KIND, ShardChannelError, channel_of
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, await_end, wait_until
 from tests.support.claims import SHARD, claiming, hold_shard, serve_shard

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.doctor import examine, installed
 from gateway.loop.gateway import Gateway
 from gateway.store.location import Server
-from gateway.store.shards import Shard, owner
+from gateway.store.shards import owner
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies
@@ -92,9 +91,8 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
 ) -> None:
     assert sorted(owner(name, 2) for name in NAMES) == [0, 1]
     policies = write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
-    settings = GatewaySettings("home", shipped.address("gateway"), server, policies, shards=2)
-    roles = [replace(settings, shard=shard) for shard in (None, Shard(0, 2), Shard(1, 2))]
-    parts = [Gateway(role, duty_of(role)) for role in roles]
+    settings = GatewaySettings("home", shipped.address("gateway"), server, policies)
+    parts = [Gateway(settings, duty_of(settings, role)) for role in ("fleet/2", "0/2", "1/2")]
     log = shipped.folder / "mosquitto.log"
 
     def so_far(condition: Callable[[], bool]) -> bool:

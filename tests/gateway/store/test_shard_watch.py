@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from gateway.store.shard_watch import ShardChannel, ShardWatch
+from gateway.cluster.shard_watch import ShardChannel, ShardWatch
 
 
 def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
@@ -16,10 +16,10 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     def say(shard: int, since: float, stored: int, **more: object) -> None:
         said = {"alive": True, "connected": True, "since": since, "counters": {"stored": stored}}
         shards.beat(shard, said | more)
-        watch.look()
+        watch.read()
 
     watch = ShardWatch(ShardChannel(tmp_path / "c.db"), 2, counters, lambda: now[0])
-    watch.look()
+    watch.read()
     assert (watch.missing, watch.reports) == ((0, 1), {})
     say(0, 7.0, 10)
     say(1, 8.0, 1)
@@ -36,10 +36,10 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     # The fleet's process was started again: what it finds is of shards that go on.
     shards.begin()
     again = ShardWatch(ShardChannel(tmp_path / "c.db"), 2, counters, lambda: now[0])
-    again.look()
+    again.read()
     assert again.missing == (0, 1)
     shards.beat(0, {"alive": True, "connected": True, "since": 109.0, "counters": {"stored": 5}})
-    again.look()
+    again.read()
     assert (again.missing, again.counters(), counters["shards_restarted"]) == ((1,), Counter(stored=5), 2)
     for one in (watch, again):
         one.stop()

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fugu.contract.errors import FuguError, cause
+from fugu.contract.reports import AlarmCode
 from fugu.host.database import DatabaseError, FileKind
+from gateway.health.monitor import Alarms, Elsewhere
 from gateway.store.engine import Kind, Lease
 from gateway.store.location import Location, part_of
 from gateway.store.opening import open_engine
@@ -107,6 +109,8 @@ class ShardChannel:
 _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 0.25
 _MISSING_SECONDS = 5.0
+_ALARM_SECONDS = 10.0
+"""For so long a shard is missing before somebody is told."""
 
 
 @dataclass
@@ -120,7 +124,7 @@ class _Known:
     counted: Counter[str] = field(default_factory=Counter)
 
 
-class ShardWatch:
+class ShardWatch(Elsewhere):
     """Looks in a thread of its own, between `start` and `stop`, at a channel that only this uses, and closes.
 
     `counters` counts `shards_restarted`. `reports` has by shard how it was when it last said so.
@@ -139,6 +143,8 @@ class ShardWatch:
         self._counters = counters
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="gateway-shard-watch", daemon=True)
+        self._missing_since: dict[int, float] = {}
+        self._forwarded: dict[tuple[int, str, str], int] = {}
         self.reports: dict[int, dict[str, Any]] = {}
 
     def start(self) -> None:
@@ -151,6 +157,34 @@ class ShardWatch:
         if self._thread.is_alive():
             self._thread.join()
         self._channel.close()
+
+    @property
+    def heard(self) -> int:
+        """Devices that have sent shards a frame."""
+        return self._sum("heard")
+
+    @property
+    def inbox(self) -> int:
+        """Messages that wait in the inboxes of shards."""
+        return self._sum("inbox")
+
+    def _sum(self, number: str) -> int:
+        return sum(report[number] for report in dict(self.reports).values())
+
+    def look(self, alarms: Alarms, now: float) -> None:
+        """Note which shards are away, and their alarms."""
+        missing = self.missing
+        self._missing_since = {index: self._missing_since.get(index, now) for index in missing}
+        for index, since in self._missing_since.items():
+            if now - since > _ALARM_SECONDS:
+                alarms.note(AlarmCode.SHARD, str(index), times=0)
+        forwarded, self._forwarded = self._forwarded, {}
+        for index, report in dict(self.reports).items():
+            for code, name, detail, count in report["alarms"]:
+                before = forwarded.get((index, code, name), 0)
+                self._forwarded[index, code, name] = before if index in missing else count
+                if index not in missing:
+                    alarms.note(AlarmCode(code), name, detail, times=max(count - before, 0))
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -166,7 +200,7 @@ class ShardWatch:
         """Of all shards together, also from before they were started again."""
         return sum(((one.before + one.counted) for one in self._known), Counter[str]())
 
-    def look(self) -> None:
+    def read(self) -> None:
         """See what was said. Raises DatabaseError if it cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
         for index, one in enumerate(self._known):
@@ -184,7 +218,7 @@ class ShardWatch:
         away = False
         while not self._ending.wait(_ROUND_SECONDS):
             try:
-                self.look()
+                self.read()
                 away = False
             except DatabaseError as error:
                 if not away:
