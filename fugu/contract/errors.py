@@ -36,6 +36,8 @@ class Reason(StrEnum):
 
     # Messages
     TOPIC = "topic"
+    EMPTY = "empty"
+    """No byte: what a doctor sends to learn whether the broker takes it."""
     MALFORMED = "malformed"
     UNKNOWN_SCHEMA = "unknown_schema"
     WRONG_TYPE = "wrong_type"

@@ -308,7 +308,7 @@ class Row(FieldType):
 def unpacked(payload: bytes, schema: int) -> Any:
     """The msgpack value of a payload of the given schema."""
     if not payload:
-        raise FrameError("empty payload")
+        raise FrameError("empty payload", Reason.EMPTY)
     if payload[0] != schema:
         raise FrameError(f"schema {payload[0]}, expected {schema}", Reason.UNKNOWN_SCHEMA)
     try:

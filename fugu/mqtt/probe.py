@@ -53,7 +53,7 @@ def probe(
     Args:
         log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself: who is connected
             with that account would lose its connection, and who is not, what the broker keeps for it.
-        write: topics to each of which an empty message is published, not retained; who listens counts it as malformed.
+        write: topics to each of which an empty message is published, not retained; who listens counts it as empty.
         listen: topics to subscribe to for a moment.
         waiting: told why, by another thread, if there has been no answer for 3 seconds.
     """

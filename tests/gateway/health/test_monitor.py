@@ -251,6 +251,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1
     assert "ALARM unknown-device stranger, 1 x since" in capsys.readouterr().out
+    wait_until(lambda: link.publish(topic_of("symbols", "home", "ring", "hr"), b"") is not None)  # as a doctor does
     wait_until(lambda: link.publish(topic_of("symbols", "home", "watch", "hr"), b"\xc1") is not None)
     wait_until(lambda: [one.names for one in said()[-1].alarms if one.code == "malformed"] == [("watch",)], "its name")
     link.stop()

@@ -28,7 +28,7 @@ BIRTH = Status(True, "1.0", 0, (), ()).encode()
 WILL = Status(False, "1.0", 0, (), ()).encode()
 
 WRONG = [
-    ("malformed", TOPIC, b""),
+    ("empty", TOPIC, b""),
     ("malformed", TOPIC, GOOD[:-1]),
     ("malformed", TOPIC, GOOD[:1] + b"\xc1"),
     ("malformed", TOPIC, GOOD[:1] + b"\x91" * 2000),
@@ -50,7 +50,7 @@ WRONG = [
     ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),
     ("topic", "fugu/1/home/watch/symbols/hr", GOOD),
     ("topic", "fugu/2/home/wa tch/symbols/hr", GOOD),
-    ("malformed", "fugu/2/home/watch/status", b""),
+    ("empty", "fugu/2/home/watch/status", b""),
     ("unknown_schema", "fugu/2/home/watch/status", GOOD),
 ]
 
