@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -26,12 +27,13 @@ from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import NO_STDIN, BrokerFolderOption, InPlaceOption, OutOption, ca_key
 from fugu_cli.commands.fleet import enter_device, new_enrolment
 from fugu_cli.commands.fleet_keys import PassphraseFiles, init
-from fugu_cli.errors import CommandError
+from fugu_cli.errors import CommandError, CommandLineError
 from fugu_cli.view.terminal import say, warn, working
 from gateway.deployment import folders
-from gateway.deployment.broker_files import BrokerFolder, check_name
-from gateway.deployment.mosquitto import Account
-from gateway.fleet.keys import ROOT_FILE, Root
+from gateway.deployment.broker_files import BrokerFolder, Credentials, check_name
+from gateway.deployment.mosquitto import Account, Role
+from gateway.deployment.units import GATEWAY
+from gateway.fleet.keys import ROOT_FILE, Root, decrypted, key_files, read_passphrase
 from gateway.fleet.registry import Registry
 from gateway.fleet.signing import read_templates
 
@@ -81,11 +83,19 @@ def fleet(
         Path, Option(metavar="FILE", help="Enter the devices into this registry, made if it is not there.")
     ],
     passphrase_file: PassphraseFiles = None,
+    gateway: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="Write the folder of the gateway, too, which sends them their signed policies."),
+    ] = None,
+    gateway_passphrase_file: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="With --gateway: passphrase of its key, which it reads when nobody is there."),
+    ] = None,
     in_place: InPlaceOption = False,
 ) -> None:
     """Add all devices of a CSV file.
 
-    That is their accounts, their enrolments, and a folder for each.
+    That is their accounts, their enrolments, and a folder for each. Devices that come later are a list of their own.
 
     It writes the files of 'fugu deploy device' and 'fugu fleet enrol'. A wrong row is named by its line, and nothing
     is written. The columns are device, policy, sensor and ceiling; measurement_ceiling and groups (between spaces) may
@@ -96,13 +106,26 @@ def fleet(
     \b
     examples:
       fugu deploy fleet devices.csv devices --broker broker --keys keys --registry fleet.sqlite
+      fugu deploy fleet devices.csv devices --broker broker --keys keys --registry fleet.sqlite \\
+          --gateway gateway --gateway-passphrase-file gateway-secret
     """
+    if (gateway is None) != (gateway_passphrase_file is None):
+        raise CommandLineError("--gateway and --gateway-passphrase-file go together: it opens its key by itself")
     opened = BrokerFolder.open(broker)
+    for name, role in _GATEWAY.items() if gateway is not None else ():
+        opened.check_free(name, role, renew=False)
     with working("checking every row"):
         listed = _listed(devices, opened)
+    if gateway is not None and (taken := [device.name for device in listed if device.name in _GATEWAY]):
+        raise CommandError(f"{devices}: {taken[0]} is the name of the gateway's account; nothing was written")
     new_folder(out)
     if not keys.exists():
-        init(fleet=opened.settings.fleet, keys=keys, passphrase_file=passphrase_file)
+        init(
+            fleet=opened.settings.fleet,
+            keys=keys,
+            passphrase_file=passphrase_file,
+            gateway_passphrase_file=gateway_passphrase_file,
+        )
     root = Root.read(keys / ROOT_FILE)
     if root.document.fleet != opened.settings.fleet:
         raise CommandError(f"{keys} is of fleet {root.document.fleet}, the broker of {opened.settings.fleet}")
@@ -130,6 +153,8 @@ def fleet(
                 folders.write_device(folder, opened, credentials, options)
                 load(folder / "agent.toml")
                 issued.append((account, credentials))
+        if gateway is not None and gateway_passphrase_file is not None:
+            issued += _gateway(gateway, opened, keys, registry, gateway_passphrase_file, in_place=in_place)
         opened.admit(issued)
     say(
         f"{out}: {len(listed)} devices of fleet {root.document.fleet}; "
@@ -138,7 +163,38 @@ def fleet(
     say(f"the broker knows them once {broker} is installed anew and it has started again, or had a SIGHUP")
     if not in_place and any("stdin" in device.sensors.values() for device in listed):
         warn(NO_STDIN)
+    if gateway is not None:
+        place = (
+            "" if in_place else f"; install it as {GATEWAY.config}, and {registry} as {GATEWAY.state}/{registry.name}"
+        )
+        say(f"{gateway}: the gateway, with its key and the fleet's root{place}")
     say(f"then send them their policies: fugu fleet sign, fugu fleet push; and look at them: fugu doctor {out}")
+
+
+_GATEWAY: dict[str, Role] = {"gateway": "gateway", "gateway-rollout": "operator"}
+
+
+def _gateway(
+    folder: Path, broker: BrokerFolder, keys: Path, registry: Path, passphrase_file: Path, *, in_place: bool
+) -> list[tuple[Account, Credentials]]:
+    """Write the gateway's folder, with copies of the fleet's root and of its own key; its accounts."""
+    passphrase = read_passphrase(passphrase_file)
+    own = [key for key in key_files([keys]) if key.role == "gateway"]
+    if len(own) != 1:
+        raise CommandError(f"{keys} has {len(own)} keys of a gateway: leave the one that it is to have")
+    content = own[0].path.read_bytes()
+    decrypted(content, passphrase, own[0].path)
+    place = os.path.relpath(registry, folder) if in_place else f"{GATEWAY.state}/{registry.name}"
+    signed = folders.Signed(place, sorted(keys.glob("root-*.envelope")), content, passphrase)
+    issued = [
+        (Account(name=name, role=role), broker.issue(name, datetime.now(UTC), ca_key=ca_key()))
+        for name, role in _GATEWAY.items()
+    ]
+    (_, credentials), (_, rollout) = issued
+    new_folder(folder)
+    with _removed_on_failure(folder):
+        folders.write_gateway(folder, broker, credentials, rollout, [], in_place=in_place, signed=signed)
+    return issued
 
 
 def _listed(file: Path, broker: BrokerFolder) -> list[_Device]:

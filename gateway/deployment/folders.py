@@ -14,7 +14,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Ceiling
-from fugu.host.files import write_public
+from fugu.host.files import write_public, write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import BrokerFolder, Credentials
@@ -24,6 +24,7 @@ from gateway.store.shards import numbered
 __all__ = [
     "DeviceOptions",
     "EnrolledOptions",
+    "Signed",
     "check_ceilings",
     "clear_retained",
     "read_policies",
@@ -159,6 +160,34 @@ def write_device(
         write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
 
 
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """The files of a fleet by which its gateway sends signed policies.
+
+    Attributes:
+        registry: where the gateway finds it.
+        roots: envelopes of all root documents.
+        key: of the gateway, encrypted; and its passphrase.
+    """
+
+    registry: str
+    roots: Sequence[Path]
+    key: bytes
+    passphrase: str
+
+    def write(self, folder: Path, prefix: str) -> dict[str, object]:
+        """Write copies, the key and its passphrase as secrets; returns the keys of [signed]."""
+        for root in self.roots:
+            write_public(folder / root.name, root.read_bytes())
+        write_secret(folder / _KEY, self.key)
+        write_secret(folder / _SECRET, f"{self.passphrase}\n")
+        names = [f"{prefix}{root.name}" for root in self.roots]
+        return {"registry": self.registry, "roots": names, "key": _KEY, "passphrase_file": _SECRET}
+
+
+_KEY, _SECRET = "gateway.key", "gateway-secret"
+
+
 def write_gateway(
     folder: Path,
     broker: BrokerFolder,
@@ -167,11 +196,12 @@ def write_gateway(
     shards: Sequence[Credentials],
     *,
     in_place: bool,
+    signed: Signed | None = None,
 ) -> None:
     """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
     Each unit is handed the credentials of its own account alone. `rollout` is of the account of the operators' role by
-    which the gateway sends signed policies, if it does.
+    which the gateway sends signed policies, if it does; without `signed`, its file has an example of the rest.
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
@@ -180,12 +210,13 @@ def write_gateway(
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
     files = {"ca_file": "ca.pem", **own}
-    write_public(folder / "gateway.toml", _gateway_toml(broker, files, operator, in_place=in_place))
+    tables = [] if rollout is None else _signed_tables(folder, signed, operator, in_place=in_place)
+    write_public(folder / "gateway.toml", "\n".join([*_gateway_toml(broker, files, in_place=in_place), *tables, ""]))
     if in_place:
         return
-    shared = ["gateway.toml", "ca.pem"]
+    shared, secrets_of = ["gateway.toml", "ca.pem"], [] if signed is None else [_KEY, _SECRET]
     fields = {
-        "CREDENTIALS": _load([*shared, *_files(own), *_files(operator)], GATEWAY.config),
+        "CREDENTIALS": _load([*shared, *_files(own), *_files(operator), *secrets_of], GATEWAY.config),
         "PROGRAM": f"{_PROGRAMS}/fugu",
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
@@ -217,29 +248,34 @@ def _load(names: Sequence[str], folder: str) -> str:
     return "\n".join(f"LoadCredential={name}:{folder}/{name}" for name in names)
 
 
-def _gateway_toml(
-    broker: BrokerFolder, files: Mapping[str, str], operator: Mapping[str, str], *, in_place: bool
-) -> str:
+def _gateway_toml(broker: BrokerFolder, files: Mapping[str, str], *, in_place: bool) -> list[str]:
     settings = broker.settings
     top = {
         "fleet": settings.fleet,
         "store": "store.sqlite" if in_place else f"{GATEWAY.state}/store.sqlite",
         "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
     }
-    lines = [f"# Written by 'fugu deploy gateway' for fleet {settings.fleet}.", *toml_lines(top)]
-    lines += ["", *_connection(broker, files)]
-    if operator:
-        folder = "" if in_place else f"{GATEWAY.state}/"
-        lines += ["", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"]
-        lines += [
-            f'# registry = "{folder}fleet.sqlite"',
-            f'# roots = ["{"" if in_place else GATEWAY.config + "/"}root.envelope"]',
-            '# key = "gateway.key"                 # a copy of keys/gateway-*.key; without it no time is signed',
-            '# passphrase_file = "gateway-secret"  # of that key, mode 0600',
-            "# trusted_clock = true  # if no time server sets the clock of this host, and it is right",
-        ]
-        lines += ["# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))]
-    return "\n".join(lines) + "\n"
+    lines = [f"# Written by 'fugu deploy' for the gateway of fleet {settings.fleet}.", *toml_lines(top)]
+    return [*lines, "", *_connection(broker, files)]
+
+
+def _signed_tables(folder: Path, signed: Signed | None, operator: Mapping[str, str], *, in_place: bool) -> list[str]:
+    """The tables of a fleet whose policies are sent; a comment that shows them where its files are not known."""
+    prefix = "" if in_place else f"{GATEWAY.config}/"
+    if signed is not None:
+        keys = toml_lines(signed.write(folder, prefix))
+        clock = ["trusted_clock = true  # leave that out where NTP sets the clock"] if in_place else []
+        return ["", "[signed]", *keys, *clock, "", "[signed.operator]", *toml_lines(operator)]
+    state = "" if in_place else f"{GATEWAY.state}/"
+    return [
+        *("", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"),
+        f'# registry = "{state}fleet.sqlite"',
+        f'# roots = ["{prefix}root.envelope"]',
+        f'# key = "{_KEY}"                 # a copy of keys/gateway-*.key; without it no time is signed',
+        f'# passphrase_file = "{_SECRET}"  # of that key, mode 0600',
+        "# trusted_clock = true  # if no time server sets the clock of this host, and it is right",
+        *("# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))),
+    ]
 
 
 def _agent_toml(

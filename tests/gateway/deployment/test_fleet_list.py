@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
+from fugu.host.files import create_private
 from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.folders import sensor_table
@@ -134,3 +136,59 @@ def test_a_kind_of_sensor_that_has_more_to_say_is_no_function() -> None:
     with pytest.raises(DeploymentError, match="a sensor of kind replay has more to say"):
         sensor_table("replay")
     assert sensor_table("house.meter:read") == {"kind": "call", "target": "house.meter:read"}
+
+
+def test_the_gateway_of_a_list_is_handed_its_key_and_the_root(fugu: Fugu, broker: Shipped) -> None:
+    secret, folder = broker.root / "gateway-secret", broker.root / "gateway"
+    create_private(secret)
+    secret.write_text("another long passphrase\n")
+    given = words(broker, ["ring,hr.json,call:me,5"])[:-1]
+    both = ("--gateway", folder, "--gateway-passphrase-file", secret)
+    done = fugu(*given, *both)
+    assert (done.code, done.err) == (0, "")
+    settings = tomllib.loads((folder / "gateway.toml").read_text())["signed"]
+    assert settings.pop("operator")["username"] == "gateway-rollout"
+    assert settings == {
+        "registry": "/var/lib/fugu-gateway/fleet.sqlite",
+        "roots": ["/etc/fugu-gateway/root-1.envelope"],
+        "key": "gateway.key",
+        "passphrase_file": "gateway-secret",
+    }
+    secrets = {"gateway.key", "gateway-secret", "password", "rollout-password"}
+    assert {path.name for path in folder.iterdir() if path.is_file() and path.stat().st_mode & 0o077 == 0} == secrets
+    unit = (folder / "fugu-gateway.service").read_text()
+    assert all(f"LoadCredential={name}:/etc/fugu-gateway/{name}\n" in unit for name in secrets)
+    assert {one.name: one.role for one in BrokerFolder.open(broker.folder).settings.accounts} == {
+        "ring": "device",
+        "gateway": "gateway",
+        "gateway-rollout": "operator",
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "problem"),
+    [
+        ("ring,hr.json,stdin,5", ("--gateway", "gateway"), "go together"),
+        ("ring,hr.json,stdin,5", ("--gateway-passphrase-file", "secret"), "go together"),
+        ("ring,hr.json,stdin,5", ("--gateway", "gateway", "--gateway-passphrase-file", "wrong"), "the passphrase is"),
+        (
+            "gateway,hr.json,stdin,5",
+            ("--gateway", "gateway", "--gateway-passphrase-file", "secret"),
+            "gateway's account",
+        ),
+    ],
+)
+def test_a_gateway_that_could_not_start_is_not_written(
+    fugu: Fugu, broker: Shipped, monkeypatch: pytest.MonkeyPatch, row: str, options: tuple[str, ...], problem: str
+) -> None:
+    monkeypatch.chdir(broker.root)
+    for name in ("secret", "wrong"):
+        create_private(Path(name))
+        Path(name).write_text(f"a long {name} passphrase\n")
+    assert fugu("fleet", "init", "--fleet", "home", "--keys", "keys", "--gateway-passphrase-file", "secret").code == 0
+    done = fugu(*words(broker, [row]), *options)
+    assert done.code in (1, 2)
+    assert problem in done.err
+    assert not Path("gateway").exists()
+    assert not Path("devices").exists()
+    assert BrokerFolder.open(broker.folder).settings.accounts == ()
