@@ -29,6 +29,7 @@ from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicySta
 from fugu.contract.topics import topic_of
 from fugu.host.clock import known_synchronised
 from fugu.host.files import write_secret
+from fugu.host.process import NOTICES
 
 __all__ = ["FleetPolicy"]
 
@@ -213,6 +214,8 @@ class FleetPolicy:
         self._refused += kind != "policy" or (name, reason) != self._policy
         self._judged, self._reason, self._detail = name, reason[:MAX_REASON], printable(detail)[:MAX_DETAIL]
         if kind == "policy":
+            if (name, reason) != self._policy:
+                NOTICES.warning("a policy is refused (%s): %s; what is in force stays", self._reason, self._detail)
             self._policy = name, reason
             self._newest_refused = payload
         self._settle(kind, payload, reason)
@@ -258,6 +261,8 @@ class FleetPolicy:
             self._judged, self._reason, self._detail = _name(payload), "", ""
             self._policy = self._judged, ""
             self._newest_refused = b""
+            if answer["changes"]:
+                NOTICES.info("policy version %d is in force", self.managed.version)
 
     def _settle(self, kind: str, payload: bytes, reason: str) -> None:
         """Store the newest document of a kind whose judgement would be the same again."""

@@ -53,6 +53,11 @@ def _doctor(
         alone = any((file / name).exists() for name in (_AGENT, _GATEWAY))
         if not alone and (folders := sorted(config.parent for config in file.glob(f"*/{_AGENT}"))):
             return _devices(folders)
+        if not alone:
+            raise CommandError(
+                f"{file} has no {_AGENT} and no {_GATEWAY}: name a device's or gateway's folder (a broker is looked at "
+                "through theirs), or the one in which 'fugu deploy fleet' wrote its devices"
+            )
         file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
     if of_gateway(file):
         from gateway.deployment.doctor import examine, installed

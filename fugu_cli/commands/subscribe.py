@@ -13,7 +13,7 @@ from fugu.library.report import NOTHING
 from fugu.mqtt import Reading, Subscription
 from fugu_cli.connection import BROKER_HELP, broker_of
 from fugu_cli.errors import CommandLineError
-from fugu_cli.view.readings import reading_json, reading_line
+from fugu_cli.view.readings import ReadingLines, reading_json
 
 __all__ = ["main"]
 
@@ -60,12 +60,12 @@ def _print_readings(options: argparse.Namespace) -> int:
         **{kind: kind in (options.only or _KINDS[:-1]) for kind in _KINDS},
         timeout=options.timeout,
     )
-    arrived = False
+    arrived, written = False, reading_json if options.json else ReadingLines()
     try:
         with subscription:
             for reading in islice(_readings(subscription, options), options.count):
                 arrived = True
-                print(reading_json(reading) if options.json else reading_line(reading), flush=True)
+                print(written(reading), flush=True)
     finally:
         _report(subscription)
     if arrived:

@@ -23,7 +23,7 @@ from fugu.mqtt.readings import (
     WindowReading,
 )
 
-__all__ = ["reading_json", "reading_line"]
+__all__ = ["ReadingLines", "reading_json"]
 
 
 _MOST_NAMES = 12
@@ -130,13 +130,27 @@ def reading_json(reading: Reading) -> str:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)
 
 
-def reading_line(reading: Reading) -> str:
-    """A line for people, times in the local zone; of a description, several."""
-    if isinstance(reading, DescriptionReading):
-        return "\n".join(map(printable, description_lines(reading.description)))
-    if isinstance(reading, ReleaseReading):
-        return printable(_release_line(reading.release))
-    return printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
+class ReadingLines:
+    """Readings as people read them, times in the local zone.
+
+    A reading is a line, a description several; one that says of its stream what another device's did names that.
+    """
+
+    def __init__(self) -> None:
+        self._described: dict[str, tuple[list[str], str]] = {}
+
+    def __call__(self, reading: Reading) -> str:
+        """The line, or the lines."""
+        if isinstance(reading, DescriptionReading):
+            headline, *body = map(printable, description_lines(reading.description))
+            before, device = self._described.setdefault(reading.stream, (body, reading.device))
+            if before == body and device != reading.device:
+                return f"{headline}, as of {device}"
+            self._described[reading.stream] = body, reading.device
+            return "\n".join((headline, *body))
+        if isinstance(reading, ReleaseReading):
+            return printable(_release_line(reading.release))
+        return printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
 
 
 def local(time: datetime) -> str:
@@ -173,7 +187,9 @@ def _what(reading: SymbolReading | PointReading | WindowReading | EstimateReadin
         return f"point {' '.join(map(str, reading.point))} (randomised)"
     if isinstance(reading, WindowReading):
         counts = ", ".join(_named(reading.states, reading.counts))
-        return f"window {reading.window}: {counts} of {reading.observed} observed ticks (randomised)"
+        outside = any(not 0 <= count <= reading.observed for count in reading.counts)
+        noise = "randomised: noise can take a count below 0 or above all" if outside else "randomised"
+        return f"window {reading.window}: {counts} of {reading.observed} observed ticks ({noise})"
     if isinstance(reading, CountReading):
         return _count_text(reading.window)
     return _estimate_text(reading.estimate)

@@ -25,7 +25,7 @@ from fugu.mqtt.readings import CountReading
 from fugu.planning.answers import error_of
 from fugu.planning.errors import PlanningError
 from fugu.planning.profiles import profile_blocks, transitions
-from fugu_cli.view.readings import reading_line
+from fugu_cli.view.readings import ReadingLines
 from tests.support.scenes import policy
 
 SINCE = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -190,6 +190,6 @@ def test_a_line_names_each_part_of_the_day_with_its_interval() -> None:
         unit="ticks",
         **{"epsilon": 1.0, "adversary": "universal", "useful": True},  # type: ignore[arg-type]
     )
-    line = reading_line(CountReading("watch", "hr", count))
+    line = ReadingLines()(CountReading("watch", "hr", count))
     assert "window day: 00:00-12:00 1 (-3 to 5), 12:00-24:00 2 (-2 to 6) ticks in 10080 observed" in line
     assert line.endswith("on by parts of the day")

@@ -99,6 +99,19 @@ def refusal(reason: str) -> dict[str, Any]:
     return {"refused": reason, "detail": f"because of {reason}"}
 
 
+def test_whoever_reads_the_log_sees_once_that_a_policy_came_or_was_refused(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.judge(POLICY, b"three", accepted(3))
+    for _ in range(2):
+        bench.judge(POLICY, b"four", refusal("ceiling"))
+    bench.judge(TIME, b"now", {"refused": "replayed", "detail": "old"})
+    assert caplog.messages == [
+        "policy version 3 is in force",
+        "a policy is refused (ceiling): because of ceiling; what is in force stays",
+    ]
+
+
 def test_a_refused_time_is_not_said_to_be_the_policy_that_was_accepted(bench: Bench) -> None:
     bench.judge(POLICY, b"three", accepted(3))
     status = bench.judge(TIME, b"old time", refusal("replayed"))

@@ -25,7 +25,8 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
-from fugu_cli.view.readings import description_lines
+from fugu.mqtt.readings import DescriptionReading
+from fugu_cli.view.readings import ReadingLines, description_lines
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import (
     COUNT,
@@ -267,6 +268,20 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
         "  good for ",
     ):
         assert any(line.startswith(words) for line in lines), words
+
+
+def test_what_a_description_says_as_another_device_s_did_is_one_line() -> None:
+    lines = ReadingLines()
+    shown = [
+        lines(
+            DescriptionReading(
+                device, "door", described().model_copy(update={"device": device, "period_seconds": period})
+            )
+        )
+        for device, period in (("wrist", 1.0), ("ring", 1.0), ("ring", 2.0), ("band", 2.0))
+    ]
+    assert [len(text.splitlines()) > 1 for text in shown] == [True, False, True, False]
+    assert shown[3] == "band/door, version 1: randomised symbols, noisy counts of windows, as of ring"
 
 
 def test_a_description_says_which_stretch_is_promised_since_when_and_both_numbers() -> None:

@@ -18,7 +18,7 @@ from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.profiles import profile_blocks
 from fugu_cli.demo.location import _write_device as write_device
-from fugu_cli.view.readings import reading_line
+from fugu_cli.view.readings import ReadingLines
 from tests.support.agents import SECOND, JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.browser import chromium
@@ -69,7 +69,7 @@ def test_a_profile_reaches_subscribers_home_assistant_and_the_page(broker: Mosqu
             assert all(
                 low <= value <= high for low, value, high in zip(count.low, count.values, count.high, strict=True)
             )
-            assert "08:00-12:00 " in reading_line(reading)
+            assert "08:00-12:00 " in ReadingLines()(reading)
             share = [f"sensor.home_watch_hr_window_day_{place}" for place in range(6)]
             wait_until(lambda: all(listener.state(one) not in (None, "unavailable") for one in share), "shares")
             shown = float(listener.state(share[BUSY]) or "")

@@ -16,7 +16,7 @@ from fugu.library.report import plain
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import ReleaseReading
 from fugu_cli.view.gateway import shown_ledger, shown_releases
-from fugu_cli.view.readings import description_lines, reading_line
+from fugu_cli.view.readings import ReadingLines, description_lines
 from gateway.audit.statement import policy_statement
 from gateway.fleet.documents import worth
 from gateway.page.device_view import DeviceView
@@ -52,7 +52,7 @@ def test_it_is_in_a_release_wherever_its_epsilon_is(release: tuple[Site, Release
     assert frame.condition == WINDOW.condition
     for report in (list(shown_releases([frame])), list(shown_ledger(site.ledger).report)):
         assert WINDOW.condition[3:] in plain(report)
-    assert WINDOW.condition in reading_line(ReleaseReading(frame.name, frame))
+    assert WINDOW.condition in ReadingLines()(ReleaseReading(frame.name, frame))
     feed = Feed("home", Broker(), LedgerView(None))
     feed._received([(topic_of("release", "home", "site", "street"), frame.encode(), False)])
     assert [one["condition"] for one in feed.releases()] == [WINDOW.condition]
