@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar, get_args
 
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.leakage import Adversary
@@ -43,7 +43,7 @@ class StateRules(NamedTuple):
     threshold: str | None
     baseline: str | None
     name: str | None
-    order: int
+    order: Literal[1, 2]
 
 
 def number(text: str, name: str) -> float:

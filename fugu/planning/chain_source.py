@@ -17,14 +17,14 @@ from fugu.privacy.accountant.finite import KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, StreamStates
+from fugu.privacy.chain_model import ChainModel, ModelError
 from fugu.privacy.learned_class import LearnedModel
 
 __all__ = ["ChainSource", "Matrix", "bare_chains", "cost_words", "file_source", "fitted_segment", "interval_source"]
 
 _MOST_MEMBERS = 8
 Matrix = tuple[tuple[float, ...], ...]
-_Model = TypeVar("_Model", ChainModel, JointModel, LearnedModel)
+_Model = TypeVar("_Model", ChainModel, LearnedModel)
 
 
 class ChainSource(NamedTuple):
@@ -59,11 +59,8 @@ def file_source(path: Path) -> ChainSource:
     bare = bare_chains(path)
     if bare is not None:
         return _bare(path, bare)
-    match json.loads(path.read_bytes()).get("kind"):
-        case "joint":
-            return _order_two(path, _read(JointModel, path))
-        case "learned":
-            return _learned(path, _read(LearnedModel, path))
+    if json.loads(path.read_bytes()).get("kind") == "learned":
+        return _learned(path, _read(LearnedModel, path))
     return _fitted(path, _read(ChainModel, path))
 
 
@@ -135,44 +132,32 @@ def cost_words(chains: BoundedChains | JointChains, members: Sequence[Matrix]) -
 
 
 def _fitted(path: Path, model: ChainModel) -> ChainSource:
-    chains = model.chains
-    if chains is None:
-        raise ModelError(f"{path}: {model.source}: {model.refused}")
-    notes = [f"class of chains from {model.source}: {model.class_words}"]
-    if model.attacked is not None:
-        notes.append(model.attacked.words)
-    if model.missing_state is not None:
-        notes.append(
-            f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
-            "and is protected like the others"
-        )
-    # the chain of a whole recording, without zeros if its class has none
-    typical = chains.typical[0] if chains.changes and chains.typical else model.transition
-    return _recorded(model, chains, typical, tuple(notes), (model.warning,), model.period_seconds)
-
-
-def _order_two(path: Path, model: JointModel) -> ChainSource:
-    """The chain of order 2 of one stream; what a tick may tell is filled in when a policy is made of its plan."""
     if len(model.streams) > 1:
         names = ", ".join(one.name for one in model.streams)
         raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
-    one, seconds = model.streams[0], model.period_seconds
-    chains = joint_class(model, True, (one.name,), 1.0 if seconds is None else seconds)([1.0])
-    note = f"class of chains: as the chain of order 2 of {one.source}, by the odds ratios of two of its steps"
-    notes = (note, *cost_words(chains, chains.typical))
-    return _recorded(one, chains, matrix_rows(marginal(model, 0)), notes, (model.warning,), seconds)
-
-
-def _recorded(
-    of: ChainModel | StreamStates,
-    chains: ChainClass,
-    transition: Matrix,
-    notes: tuple[str, ...],
-    warnings: tuple[str, ...],
-    seconds: float | None,
-) -> ChainSource:
-    share = of.missing_share if of.missing_state is None else None
-    return ChainSource(chains, transition, notes, warnings, seconds, of.discretiser, of.missing_state, share)
+    (stream,), seconds = model.streams, model.period_seconds
+    chains: ChainClass | None = model.chains
+    if model.order == 2:  # what a tick may tell is filled in when a policy is made of its plan
+        joint = joint_class(model, True, (stream.name,), 1.0 if seconds is None else seconds)([1.0])
+        chains, typical = joint, matrix_rows(marginal(model, 0))
+        words = f"as the chain of order 2 of {stream.source}, by the odds ratios of two of its steps"
+        notes = [f"class of chains: {words}", *cost_words(joint, joint.typical)]
+    elif chains is None:
+        raise ModelError(f"{path}: {stream.source}: {model.refused}")
+    else:
+        # the chain of a whole recording, without zeros if its class has none
+        typical = chains.typical[0] if chains.changes and chains.typical else model.transition
+        notes = [f"class of chains from {stream.source}: {model.class_words}"]
+        if model.attacked is not None:
+            notes.append(model.attacked.words)
+        if stream.missing_state is not None:
+            notes.append(
+                f"{stream.missing_share:.1%} of the readings were missing: state {stream.missing_state} stands for "
+                "that, and is protected like the others"
+            )
+    share = stream.missing_share if stream.missing_state is None else None
+    recorded = seconds, stream.discretiser, stream.missing_state, share
+    return ChainSource(chains, typical, tuple(notes), (model.warning,), *recorded)
 
 
 def _learned(path: Path, model: LearnedModel) -> ChainSource:

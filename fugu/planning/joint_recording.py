@@ -19,7 +19,7 @@ from fugu.contract.class_of_chains import Shown
 from fugu.planning.errors import PlanningError
 from fugu.planning.states import Recording, recording_of
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import JointModel, transition_matrix
+from fugu.privacy.chain_model import ChainModel, transition_matrix
 from fugu.privacy.covering_class import smoothed, smoothed_pairs
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import load, read_readings
@@ -31,7 +31,7 @@ _US = 1_000_000
 
 
 def joint_class(
-    model: JointModel, known: bool, names: Sequence[str], period_seconds: float
+    model: ChainModel, known: bool, names: Sequence[str], period_seconds: float
 ) -> Callable[[Sequence[float]], JointChains]:
     """The class of a fitted joint chain, as a function of what each of its streams may tell of a tick.
 
@@ -42,15 +42,15 @@ def joint_class(
         PlanningError: there is no such class; one line that says what else there is.
     """
     counts = np.array(model.counts, dtype=np.int64)
-    if not known and model.order == 1 and model.odds_ratio is None:
+    if not known and model.order == 1 and model.chains is None:
         raise PlanningError(f"{model.refused}; --known takes the fitted chain as it is")
     typical = matrix_rows(smoothed(counts) if model.order == 1 else smoothed_pairs(counts))
     try:
         odds = odds_ratio(typical if model.order == 1 else two_steps(typical, model.shows))
     except ValueError as error:
         raise PlanningError(f"no policy can declare such a joint chain: {error}") from None
-    if not known and model.odds_ratio is not None:
-        odds = max(model.odds_ratio, odds)
+    if not known and model.chains is not None:
+        odds = max(model.chains.odds_bound, odds)
 
     def made(rates: Sequence[float]) -> JointChains:
         try:
@@ -72,7 +72,7 @@ def joint_class(
     return made
 
 
-def marginal(model: JointModel, column: int) -> Floats:
+def marginal(model: ChainModel, column: int) -> Floats:
     """How one stream moves by itself, (k, k), as the joint chain has it."""
     shown = np.eye(model.streams[column].states)[[row[column] for row in model.shows]]
     return transition_matrix((shown.T @ np.array(model.counts, dtype=np.float64) @ shown).astype(np.int64))

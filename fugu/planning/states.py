@@ -15,7 +15,7 @@ from fugu.planning.errors import PlanningError
 from fugu.recordings.places import MOST_MISSING
 from fugu.recordings.readings import Readings
 
-__all__ = ["MOST_MISSING", "Recording", "recording_of", "states_of", "with_states"]
+__all__ = ["MOST_MISSING", "Recording", "recording_of", "states_of"]
 
 _LARGEST_STATE = 254
 
@@ -63,14 +63,6 @@ class Recording(NamedTuple):
     missing: int
     missing_state: int | None
     missing_share: float
-
-
-def with_states(recording: Recording) -> Recording:
-    """The ticks that have a state. One that is left out separates: every tick after it is of a new segment."""
-    chosen = recording.states >= 0
-    segments = (recording.segments + np.cumsum(~chosen))[chosen]
-    moments = None if recording.moments is None else recording.moments[chosen]
-    return recording._replace(states=recording.states[chosen], segments=segments, moments=moments)
 
 
 def recording_of(readings: Readings, threshold: float | str | None, baseline: int | None = None) -> Recording:

@@ -33,7 +33,7 @@ from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
 from fugu.planning.question import protected_ticks
 from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.chain_model import JointModel, StreamStates
+from fugu.privacy.chain_model import ChainModel, StreamStates
 from fugu.privacy.randomised_response import Utility, allowed_ratios, assess, rate_table
 
 __all__ = ["StreamsPlan", "StreamsRequest", "plan_streams", "stream_discretiser", "stream_policies"]
@@ -52,7 +52,7 @@ class StreamsRequest(NamedTuple):
     stream's part that is for symbols; 1 without windows, None for windows only.
     """
 
-    model: JointModel
+    model: ChainModel
     epsilon: float
     adversary: Adversary
     known: bool

@@ -28,7 +28,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.own_clock import states_by
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, JointModel, ModelError, Tried
+from fugu.privacy.chain_model import ChainModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.randomised_response import calibrate, rate_table
 from fugu.recordings.options import ReadOptions
@@ -38,7 +38,6 @@ __all__ = [
     "RecordedClass",
     "TrueClass",
     "attack_model",
-    "attack_streams",
     "beyond_ceiling",
     "recorded_class",
     "strongest",
@@ -158,14 +157,17 @@ def true_class(
 def attack_model(
     model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
 ) -> ChainModel:
-    """Attack the symbols, or else counts of 300 ticks, that a fitted model's class would have at some epsilon.
+    """Attack what a fitted model's class would have at some epsilon, and widen the class as attackers need.
 
-    Epsilon is against the universal adversary. The class is widened as attackers need; with more than two states,
-    symbols only. The model returned has the class that they did not refute, or the reason why there is none.
+    That is symbols, and counts of 300 ticks if the chain has two states. Several streams release their symbols
+    together, each with an equal part of what the class allows. `states` are (n,), as the model numbers them; epsilon is
+    against the universal adversary. The model that is returned has the class that attackers did not refute, or the
+    reason why there is none.
     """
+    shows = np.array(model.shows, dtype=np.int64)
     symbols = symbols_of(states, epsilon)
 
-    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+    def alone(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
         seen = symbols(chains, generator)
         assert isinstance(seen, SymbolOutputs)
         if chains.states > 2:
@@ -173,23 +175,7 @@ def attack_model(
         scale = lawful_scale(count_scale(chains, epsilon))
         return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, ((1,),), generator, k=2)
 
-    found = true_class(states, segments, model.states, epsilon, attacked, generator)
-    return model.model_copy(
-        update={"chains": found.chains, "refused": found.reason, "attacked": _attacked(found, epsilon)}
-    )
-
-
-def attack_streams(
-    model: JointModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
-) -> JointModel:
-    """Attack the symbols of all streams together, each with an equal part of what the joint class allows.
-
-    `states` are (n,) joint ones, as the model numbers them; epsilon is against the universal adversary. The model that
-    is returned has the class that attackers did not refute, or the reason why there is none.
-    """
-    shows = np.array(model.shows, dtype=np.int64)
-
-    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def together(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
         symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
         for column, one in zip(shows.T, model.streams, strict=True):
@@ -198,9 +184,11 @@ def attack_streams(
             emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
         return SymbolOutputs(symbols, emission)
 
+    attacked: Attacked = alone if len(model.streams) == 1 else together
     found = true_class(states, segments, len(shows), epsilon, attacked, generator)
-    odds = None if found.chains is None else found.chains.odds_bound
-    return model.model_copy(update={"odds_ratio": odds, "refused": found.reason, "attacked": _attacked(found, epsilon)})
+    return model.model_copy(
+        update={"chains": found.chains, "refused": found.reason, "attacked": _attacked(found, epsilon)}
+    )
 
 
 def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:

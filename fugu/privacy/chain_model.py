@@ -1,33 +1,33 @@
 """A Markov chain fitted to a recording, the tests of what it assumes, and its file `chain.json`.
 
+Its states show those of one stream, of two or three streams, or of one stream at two ticks.
+
     format            1
-    source            base name of the recording
-    column            the column that was read
-    discretiser       how readings became states, as a policy has it; null if the column held states
-    states            k
-    missing_state     the state of rows without a reading, the last one; null if they were left out
-    missing_share     share of the rows that had no reading
+    kind              "fitted"
+    streams           name, source (base name of the recording), column, discretiser (as a policy has it; null if the
+                      column held states), states k, missing_state (of rows without a reading, the last one; null if
+                      they were left out) and missing_share (of the rows) of each stream
+    order             1; or 2, of one stream: a state of the chain is its state at the tick before and at this one
     n                 rows that were used
     segments          stretches without a gap
     longest_segment   rows of the longest of them
-    decimate          1: every row was used
-    period_seconds    median step of column t; null without a column t
-    counts            k x k transition counts (inside segments)
-    transition        k x k maximum-likelihood estimate, counts / row sums
+    period_seconds    from row to row; null if that is not known
+    shows             per state of the chain, the state of each stream; several streams have those that occurred
+    counts            K x K transition counts (inside segments)
+    transition        K x K maximum-likelihood estimate, counts / row sums
     initial           its stationary distribution; null if there are several
-    q, r              for k = 2: transition[0][1] and transition[1][0]; otherwise null
     chains            the class that covers the stretches, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
+    alone             of several streams, the odds ratio of the class that covers each by itself; null if there is none
     stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
                       covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
                       whether they change
     attacked          what attackers reached, and what widening cost; null if they were not run
-    order             likelihood-ratio test of a first-order chain against a second-order one
+    independent       likelihood-ratio test of independent streams against this chain; null for one stream
+    more              likelihood-ratio test of this chain against one of the next order
     warning           what a fitted chain must not be used for
 
 Loading is strict, and refuses estimates that are not those of the counts.
-
-Fit a Markov chain to a sequence of states, and test what such a chain assumes.
 
 Transitions are counted inside segments only (a segment is a stretch without gaps). The tests are likelihood-ratio
 tests (G tests), asymptotically chi-square; with tens of thousands of steps they reject differences that are too small
@@ -35,19 +35,6 @@ to matter, so each comes with its effect per step.
 
 Source: Anderson and Goodman, "Statistical inference about Markov chains" (1957); Clopper and Pearson, "The use of
 confidence or fiducial limits illustrated in the case of the binomial" (1934).
-
-The file of a joint chain: its states show those of two or three streams, or of one stream at two ticks. What it has
-beside the keys above, or otherwise:
-
-    kind              "joint"
-    streams           name, source, column, discretiser, states k, missing_state and missing_share of each stream
-    order             1; or 2, of one stream: a joint state is its state at the tick before and at this one
-    shows             per joint state, the state of each stream; those that never occurred are left out
-    odds_ratio        of the class of chains that covers the recording's stretches; null if there is none
-    alone             per stream, the odds ratio of the class that covers it by itself; null if there is none
-    attacked          what attackers reached on symbols of all streams; null if they were not run
-    independent       likelihood-ratio test of independent streams against the joint chain; null for one stream
-    more              likelihood-ratio test of the joint chain against one of the next order
 """
 
 from __future__ import annotations
@@ -57,7 +44,6 @@ import math
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 from scipy import special
 
@@ -73,7 +59,6 @@ __all__ = [
     "Attacked",
     "ChainModel",
     "Counts",
-    "JointModel",
     "LikelihoodRatio",
     "Matrix",
     "ModelError",
@@ -88,6 +73,7 @@ __all__ = [
     "likelihood_ratio",
     "log_likelihood",
     "order_test",
+    "shown_states",
     "transition_matrix",
 ]
 
@@ -244,55 +230,84 @@ class ModelFile(Document):
             raise ModelError(first_problem(error, cls.called)) from None
 
 
-class ChainModel(ModelFile):
-    """A fitted chain; the module's docstring lists the fields."""
+MOST_STREAMS = 3
+_State = Annotated[int, Field(ge=0, le=254)]
 
-    called = "chain file"
 
-    format: Literal[1] = 1
+class StreamStates(Document):
+    """States of a stream; the module's docstring lists the fields."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
     source: str = Field(max_length=255)
     column: str = Field(max_length=255)
     discretiser: Discretiser | None
     states: int = Field(ge=2, le=255)
     missing_state: int | None = None
     missing_share: Probability = 0.0
+
+    @model_validator(mode="after")
+    def _last(self) -> Self:
+        if self.missing_state not in (None, self.states - 1):
+            raise ValueError("missing_state is not the last state")
+        return self
+
+
+class ChainModel(ModelFile):
+    """A fitted chain; the module's docstring lists the fields."""
+
+    called = "chain file"
+
+    format: Literal[1] = 1
+    kind: Literal["fitted"] = "fitted"
+    streams: Annotated[tuple[StreamStates, ...], Field(min_length=1, max_length=MOST_STREAMS)]
+    order: Literal[1, 2]
     n: int = Field(ge=2)
     segments: int = Field(ge=1)
     longest_segment: int = Field(ge=1)
-    decimate: int = Field(ge=1)
     period_seconds: float | None = Field(gt=0.0)
+    shows: Annotated[tuple[tuple[_State, ...], ...], Field(min_length=2, max_length=255)]
     counts: Counts
     transition: Matrix
     initial: tuple[Probability, ...] | None
-    q: Probability | None
-    r: Probability | None
     chains: BinaryChains | BoundedChains | None = Field(discriminator="kind")
     refused: str | None
+    alone: tuple[Annotated[float, Field(ge=1.0)] | None, ...]
     stretches: tuple[Stretches, ...]
     attacked: Attacked | None = None
-    order: LikelihoodRatio
+    independent: LikelihoodRatio | None
+    more: LikelihoodRatio
     warning: str
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        k = self.states
-        if self.missing_state not in (None, k - 1):
-            raise ValueError("missing_state is not the last state")
+        size, streams = len(self.shows), len(self.streams)
         if not self.longest_segment + self.segments - 1 <= self.n <= self.longest_segment * self.segments:
             raise ValueError("so many segments of at most that many rows are not n rows")
-        if any(len(square) != k or any(len(row) != k for row in square) for square in (self.counts, self.transition)):
-            raise ValueError(f"every matrix needs {k} rows of {k} numbers")
-        if self.initial is not None and len(self.initial) != k:
-            raise ValueError(f"initial needs {k} entries")
-        expected = transition_matrix(_array(self.counts))
+        squares = self.counts, self.transition
+        if any(len(square) != size or any(len(row) != size for row in square) for square in squares):
+            raise ValueError(f"every matrix needs {size} rows of {size} numbers")
+        if any(len(row) != streams for row in self.shows):
+            raise ValueError("shows needs a column for each stream")
+        for column, one in zip(zip(*self.shows, strict=True), self.streams, strict=True):
+            if max(column) >= one.states:
+                raise ValueError("shows names a state that a stream does not have")
+        if len(self.alone) != streams * (streams > 1):
+            raise ValueError("alone needs an entry for each of several streams")
+        if len({one.name for one in self.streams}) != streams:
+            raise ValueError("two streams have the same name")
+        if self.order == 2 and streams > 1:
+            raise ValueError("order 2 is for one stream")
+        if streams == 1 and self.shows != shown_states(self.streams[0].states, self.order):
+            raise ValueError("one stream has all its states, or all pairs of them, the one before first")
+        if self.initial is not None and len(self.initial) != size:
+            raise ValueError(f"initial needs {size} entries")
+        expected = transition_matrix(np.array(self.counts, dtype=np.int64))
         if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
             raise ValueError("transition is not the estimate that belongs to the counts")
-        if k == 2 and (self.q, self.r) != (self.transition[0][1], self.transition[1][0]):
-            raise ValueError("q and r are not those of the transition matrix")
         if (self.chains is None) == (self.refused is None):
             raise ValueError("chains or refused: one of them is null")
-        if self.chains is not None and self.chains.states != k:
-            raise ValueError(f"the class of chains has {self.chains.states} states, not {k}")
+        if self.chains is not None and self.chains.states != size:
+            raise ValueError(f"the class of chains has {self.chains.states} states, not {size}")
         return self
 
     @property
@@ -304,81 +319,15 @@ class ChainModel(ModelFile):
         if not self.chains.changes:
             return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
         return (
-            f"steps of odds ratios up to {self.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
-            f"{covered_words(min(stretch.covered for stretch in self.stretches))} of {over} ticks"
+            f"{'joint ' * (len(self.streams) > 1)}steps of odds ratios up to {self.chains.odds_bound:.4g}, which may "
+            f"change from tick to tick; it covers {covered_words(min(stretch.covered for stretch in self.stretches))} "
+            f"of {over} ticks"
         )
 
 
-def _array(counts: Counts) -> NDArray[np.int64]:
-    return np.array(counts, dtype=np.int64)
-
-
-MOST_STREAMS = 3
-_State = Annotated[int, Field(ge=0, le=254)]
-
-
-class StreamStates(Document):
-    """States of a stream, as in `ChainModel`."""
-
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
-    source: str = Field(max_length=255)
-    column: str = Field(max_length=255)
-    discretiser: Discretiser | None
-    states: int = Field(ge=2, le=255)
-    missing_state: int | None = None
-    missing_share: Probability = 0.0
-
-
-class JointModel(ModelFile):
-    """A fitted joint chain; the module's docstring lists the fields."""
-
-    called = "file of a joint chain"
-
-    format: Literal[1] = 1
-    kind: Literal["joint"] = "joint"
-    streams: Annotated[tuple[StreamStates, ...], Field(min_length=1, max_length=MOST_STREAMS)]
-    order: Literal[1, 2]
-    n: int = Field(ge=2)
-    decimate: int = Field(ge=1)
-    period_seconds: float | None = Field(gt=0.0)
-    shows: Annotated[tuple[tuple[_State, ...], ...], Field(min_length=2, max_length=255)]
-    counts: Counts
-    transition: Matrix
-    odds_ratio: float | None = Field(ge=1.0)
-    alone: tuple[Annotated[float, Field(ge=1.0)] | None, ...]
-    refused: str | None
-    stretches: tuple[Stretches, ...]
-    attacked: Attacked | None = None
-    independent: LikelihoodRatio | None
-    more: LikelihoodRatio
-    warning: str
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        size = len(self.shows)
-        squares = self.counts, self.transition
-        if any(len(square) != size or any(len(row) != size for row in square) for square in squares):
-            raise ValueError(f"every matrix needs {size} rows of {size} numbers")
-        columns = list(zip(*self.shows, strict=False))
-        if any(len(row) != len(self.streams) for row in self.shows):
-            raise ValueError("shows needs a column for each stream")
-        if any(max(column) >= one.states for column, one in zip(columns, self.streams, strict=True)):
-            raise ValueError("shows names a state that a stream does not have")
-        if len(self.alone) != len(self.streams):
-            raise ValueError("alone needs an entry for each stream")
-        if len({one.name for one in self.streams}) != len(self.streams):
-            raise ValueError("two streams have the same name")
-        if self.order == 2 and len(self.streams) > 1:
-            raise ValueError("order 2 is for one stream")
-        k = self.streams[0].states
-        if self.order == 2 and self.shows != tuple((x,) for x in range(k)) * k:
-            raise ValueError("order 2 has all pairs of states, the one before first")
-        expected = transition_matrix(np.array(self.counts, dtype=np.int64))
-        if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
-            raise ValueError("transition is not the estimate that belongs to the counts")
-        if (self.odds_ratio is None) == (self.refused is None):
-            raise ValueError("odds_ratio or refused: one of them is null")
-        return self
+def shown_states(states: int, order: int) -> tuple[tuple[int], ...]:
+    """The state of one stream in each state of its chain: all of them, or of all pairs the one now."""
+    return tuple((state,) for state in range(states)) * (states if order == 2 else 1)
 
 
 def covered_words(share: float) -> str:

@@ -76,7 +76,7 @@ def fit(
             raise CommandLineError("--grid fits one file")
         return fit_places(files[0], read_options(**reading.words()), cell, order, output)
     _refuse(context, "only with --grid", ("cell",))
-    rules = StateRules(reading.column, threshold, baseline, name, order)
+    rules = StateRules(reading.column, threshold, baseline, name, 2 if order == 2 else 1)
     options = replace(read_options(**reading.words()), column=None)
     return fit_recordings(files, options, rules, epsilon, output)
 

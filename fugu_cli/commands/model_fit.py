@@ -15,14 +15,13 @@ import numpy as np
 from fugu.contract.errors import FuguError
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.arguments import StateRules, number, positive
-from fugu.library.model_words import fitted_chain, fitted_grid, fitted_streams
+from fugu.library.model_words import fitted_chain, fitted_grid
 from fugu.library.report import Result
-from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import fit_grid, grid_document, order_two_document
-from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint, read_stream
-from fugu.planning.states import Recording, with_states
-from fugu.planning.true_class import attack_model, attack_streams
-from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
+from fugu.planning.joint_recording import JointRecording, StreamRule, read_joint
+from fugu.planning.states import Recording
+from fugu.planning.true_class import attack_model
+from fugu.privacy.chain_fit import fit, joint_states
 from fugu.privacy.chain_model import MOST_STREAMS, StreamStates
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.places import read_traces, resampled
@@ -35,51 +34,50 @@ __all__ = ["fit_places", "fit_recordings"]
 _SEED = 20201
 
 
-def _fit_streams(
+def fit_recordings(
     files: Sequence[Path], options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
 ) -> Result:
-    """Fit a joint chain to recordings, and write it if a file is named."""
+    """Fit a chain to a recording, or one to several streams; write it if a file is named."""
     wanted = None if epsilon is None else positive(epsilon, "epsilon")
     rules = _rules(files, given)
+    if given.order == 2 and wanted is not None:
+        raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
     if given.order == 2 and len(rules) > 1:
         raise CommandLineError("--order 2 is for one stream")
-    if not 1 <= len(rules) <= MOST_STREAMS:
+    if given.name is not None and len(rules) == 1:
+        raise CommandLineError("--name: only with several streams")
+    if len(rules) > MOST_STREAMS:
         raise CommandLineError(f"at most {MOST_STREAMS} streams have a joint chain, these are {len(rules)}")
     with working(f"fitting {' and '.join(dict.fromkeys(file.name for file in files))}") as told:
         recording = read_joint(rules, options)
-        names = _named(None if given.name is None else _words(given.name), rules, recording.streams)
-        streams = _streams(rules, names, recording)
-        states, segments, period = recording.states, recording.segments, recording.period_seconds
-        if given.order == 2:
-            model = fit_order_two(states[:, 0], segments, streams[0], period_seconds=period)
-        else:
-            model = fit_joint(states, segments, streams, period_seconds=period)
-            if wanted is not None and model.odds_ratio is not None:
-                told("attacking its class")
-                _, joint = joint_states(states)
-                model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
+        streams = _streams(rules, _named(given.name, rules, recording.streams), recording)
+        states, segments = recording.states, recording.segments
+        model = fit(states, segments, streams, order=given.order, period_seconds=recording.period_seconds)
+        if wanted is not None and model.chains is not None:
+            told("attacking its class")
+            _, joint = joint_states(states, streams)
+            model = attack_model(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    return fitted_streams(model, recording.left_out)
+    return fitted_chain(model, recording)
 
 
-def _named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
+def _named(names: str | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> Sequence[str]:
     """Names of streams: those given, else their columns or files, whichever tell them apart.
 
     Raises:
-        PlanningError: there are other numbers of names, or they are no names of streams, or not different ones.
+        CommandLineError: there are other numbers of names, or they are no names of streams, or not different ones.
     """
-    found = [
-        [one.column for one in streams],
-        [rule.path.name.split(".")[0] for rule in rules],
-    ]
-    if names is not None and len(names) != len(streams):
-        raise PlanningError(f"there are {len(streams)} streams and {len(names)} names")
-    for some in found if names is None else [list(names)]:
+    usual = [one.column for one in streams], [rule.path.name.split(".")[0] for rule in rules]
+    if names is not None and len(_words(names)) != len(streams):
+        raise CommandLineError(f"there are {len(streams)} streams and {len(_words(names))} names")
+    for some in usual if names is None else [_words(names)]:
         if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
-            return tuple(some)
+            return some
+    if len(streams) == 1:
+        return ["readings"]
     what = "columns and files do not name the streams" if names is None else "these are no names of streams"
-    raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
+    raise CommandLineError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
 def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
@@ -95,7 +93,7 @@ def _rules(files: Sequence[Path], given: StateRules) -> list[StreamRule]:
         for path, column, edge, ticks in zip(paths, *parts, strict=True)
     ]
     if any(rule.threshold is not None and rule.baseline is not None for rule in rules):
-        raise CommandLineError("a stream has either a threshold or a baseline: write - for the other")
+        raise CommandLineError("a stream has either a --threshold or a --baseline: leave one out, or write - for it")
     return rules
 
 
@@ -126,46 +124,6 @@ def _streams(rules: Sequence[StreamRule], names: Sequence[str], recording: Joint
 
 
 _METRES = 500.0
-
-
-def fit_recordings(
-    files: Sequence[Path], options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
-) -> Result:
-    """Fit a chain to a recording, or one to several streams; write it if a file is named."""
-    if given.order == 1 and len(files) == 1 and "," not in (given.column or ""):
-        if given.name is not None:
-            raise CommandLineError("--name: only with several streams, or --order 2")
-        return _fit_chain(files[0], options, given, epsilon, output)
-    if epsilon is not None and given.order == 2:
-        raise CommandLineError("--epsilon: a chain of order 2 is taken as it is, and not widened by attacks")
-    return _fit_streams(files, options, given, epsilon, output)
-
-
-def _fit_chain(
-    file: Path, options: ReadOptions, given: StateRules, epsilon: float | None, output: Path | None
-) -> Result:
-    wanted = None if epsilon is None else positive(epsilon, "epsilon")
-    if given.baseline is not None and given.threshold is not None:
-        raise CommandLineError("--baseline makes the states of every reading: without --threshold")
-    edge, ticks = _state_edge(given.threshold), _baseline_ticks(given.baseline)
-    with working(f"fitting {file.name}") as told:
-        recording = with_states(read_stream(StreamRule(file, given.column, edge, ticks), options))
-        model = fit(
-            recording.states,
-            recording.segments,
-            period_seconds=recording.period_seconds,
-            source=file.name,
-            column=recording.column,
-            discretiser=recording.discretiser,
-            missing_state=recording.missing_state,
-            missing_share=recording.missing_share,
-        )
-        if wanted is not None and model.chains is not None:
-            told("attacking its class")
-            model = attack_model(model, recording.states, recording.segments, wanted, np.random.default_rng(_SEED))
-    if output is not None:
-        output.write_text(model.to_json(), encoding="utf-8")
-    return fitted_chain(model, recording.missing)
 
 
 def fit_places(file: Path, options: ReadOptions, cell: float | None, order: int, output: Path | None) -> Result:

@@ -30,7 +30,7 @@ from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.accountant import Chains
 from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import Start
-from fugu.privacy.chain_model import JointModel, ModelError
+from fugu.privacy.chain_model import ChainModel, ModelError
 from fugu.privacy.randomised_response import Objective, stream_states
 from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest, compare_noise, plan_noise
 from fugu.privacy.window_releases import WindowRelease, lost_together
@@ -357,7 +357,7 @@ def _states(text: str, query: Query) -> tuple[int, ...]:
 def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None) -> Result:
     """Plan streams, and write their policies if a directory is named."""
     try:
-        model = JointModel.from_json(file.read_bytes())
+        model = ChainModel.from_json(file.read_bytes())
     except ModelError as error:
         raise ModelError(f"{file}: {error}") from None
     fleet, device = header.names("home/room")
@@ -373,7 +373,7 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     return _written(planned_streams(plan), policies, [model.warning])
 
 
-def _devices(device: str | None, model: JointModel) -> list[str]:
+def _devices(device: str | None, model: ChainModel) -> list[str]:
     """The device of each stream; none if they are all of one that is not named."""
     devices = [] if device is None else [name.strip() for name in device.split(",")]
     if len(devices) not in (0, 1, len(model.streams)):
@@ -381,7 +381,7 @@ def _devices(device: str | None, model: JointModel) -> list[str]:
     return devices * len(model.streams) if len(devices) == 1 else devices
 
 
-def _streams_request(model: JointModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
+def _streams_request(model: ChainModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
     period = model.period_seconds if options.period is None else arguments.positive(options.period, "period")
     if period is None:
         raise CommandLineError("the model does not know how long a tick is: give --period")

@@ -16,9 +16,8 @@ from fugu.contract.guarantee import loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.hull import graph_hull
 from fugu.places.tables import build_table, table_loss
-from fugu.planning.joint_recording import StreamRule, read_stream
+from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.planning.network_plan import plan_network, read_network
-from fugu.planning.states import with_states
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.randomised_response import calibrate
@@ -170,10 +169,8 @@ def test_what_epsilon_allows() -> None:
 def test_slow_regimes() -> None:
     runs = []
     for name in ("N07", "N10"):
-        night = with_states(
-            read_stream(StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean"), AS_FOUND)
-        ).states
-        runs.append(float(np.diff(np.flatnonzero(np.diff(night))).max()))
+        night = read_joint([StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")], AS_FOUND).states
+        runs.append(float(np.diff(np.flatnonzero(np.diff(night[:, 0]))).max()))
     check_printed("N07 and N10 have slow regimes (runs of {} and of {} equal states)", *runs)
 
 

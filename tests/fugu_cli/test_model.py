@@ -42,11 +42,11 @@ def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
     assert done.code == 0
     document = done.json()
     assert document["counts"] == [[1, 3], [1, 2]]
-    assert (document["q"], document["r"]) == (0.75, pytest.approx(1 / 3))
+    assert document["transition"] == [[0.25, 0.75], [pytest.approx(1 / 3), pytest.approx(2 / 3)]]
     assert document["n"] == 11
     assert document["period_seconds"] == 2.0
-    assert document["source"] == "hand.csv"
-    assert document["discretiser"] is None
+    (stream,) = document["streams"]
+    assert (stream["source"], stream["name"], stream["discretiser"]) == ("hand.csv", "state", None)
     assert document["chains"] is None
     assert document["refused"].startswith("too short to tell how readings depend on one another: state 1 is left once")
 
@@ -55,9 +55,10 @@ def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
 def test_thresholds_make_the_same_states(fugu: Fugu, recording: Path, threshold: str) -> None:
     document = fugu("plan", "model", recording, "--threshold", threshold, "--json").json()
     assert document["counts"] == [[1, 3], [1, 2]]
-    assert document["column"] == "value"
+    (stream,) = document["streams"]
+    assert stream["column"] == "value"
     mean = (10 + 11 + 30 + 31 + 9 + 40 + 41 + 12 + 45 + 8 + 50) / 11
-    assert document["discretiser"]["edges"][0] == pytest.approx(mean if threshold == "mean" else float(threshold))
+    assert stream["discretiser"]["edges"][0] == pytest.approx(mean if threshold == "mean" else float(threshold))
 
 
 def test_the_file_is_what_json_shows_and_loads_back(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
@@ -79,10 +80,10 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     """The BDP paper's highly correlated recording, which is neither homogeneous nor of first order."""
     document = fugu("plan", "model", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
     assert document["n"] == 26923
-    assert (round(document["q"], 5), round(document["r"], 5)) == (0.08938, 0.10924)
+    assert (round(document["transition"][0][1], 5), round(document["transition"][1][0], 5)) == (0.08938, 0.10924)
     assert all(each["changes"] for each in document["stretches"])
-    assert document["order"]["p_value"] < 1e-50
-    assert document["order"]["nats_per_step"] < 0.01
+    assert document["more"]["p_value"] < 1e-50
+    assert document["more"]["nats_per_step"] < 0.01
     assert document["period_seconds"] == pytest.approx(0.8, abs=0.01)
 
 
@@ -109,7 +110,6 @@ def test_more_states(fugu: Fugu, tmp_path: Path) -> None:
     file.write_bytes(gzip.compress(("state\n" + "0\n1\n2\n2\n1\n0\n" * 20).encode()))
     document = fugu("plan", "model", file, "--json").json()
     assert document["counts"] == [[19, 20, 0], [20, 0, 20], [0, 20, 20]]
-    assert (document["q"], document["r"]) == (None, None)
     shown = fugu("plan", "model", file)
     assert "Pr(2 -> 1)" in shown.out
 
@@ -122,13 +122,15 @@ def test_rows_without_a_reading_are_a_state_where_they_are_more_than_one_in_a_hu
     file = tmp_path / "gaps.csv"
     file.write_text("\n".join(["state,x", *(f"{'' if i == 50 else row}," for i, row in enumerate(rows))]) + "\n")
     document = fugu("plan", "model", file, "--json").json()
-    assert (document["states"], document["missing_state"], document["missing_share"]) == (2, None, 0.01)
+    (stream,) = document["streams"]
+    assert (stream["states"], stream["missing_state"], stream["missing_share"]) == (2, None, 0.01)
     assert sum(map(sum, document["counts"])) == 97, "no transition is counted across it"
     rows = (rows * 2)[:199]
     gaps = (50, 51)
     file.write_text("\n".join(["state,x", *(f"{'' if i in gaps else row}," for i, row in enumerate(rows))]) + "\n")
     document = fugu("plan", "model", file, "--json").json()
-    assert (document["states"], document["missing_state"]) == (3, 2)
+    (stream,) = document["streams"]
+    assert (stream["states"], stream["missing_state"]) == (3, 2)
     assert document["counts"][2] == [1, 0, 1]
     assert document["counts"][0][2] == 1, "nothing is carried over a missing row"
     assert sum(map(sum, document["counts"])) == 198
@@ -245,7 +247,7 @@ def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path)
 def test_a_running_mean_is_of_every_reading(fugu: Fugu, recording: Path) -> None:
     done = fugu("plan", "model", recording, "--baseline", 3, "--threshold", 60)
     assert done.code != 0
-    assert done.err == "fugu: --baseline makes the states of every reading: without --threshold\n"
+    assert done.err == "fugu: a stream has either a --threshold or a --baseline: leave one out, or write - for it\n"
 
 
 def test_a_recording_too_short_to_tell_has_no_class(fugu: Fugu, recording: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.privacy.chain_fit import independence_test
-from fugu.privacy.chain_model import JointModel, ModelError
+from fugu.privacy.chain_model import ChainModel, ModelError
 from tests.support.command import Fugu
 
 DATA = Path(__file__).parent.parent / "data"
@@ -53,7 +53,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
     steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}
     assert (document["n"], steps, np.sum(document["counts"])) == (5, {(1, 1), (1, 2)}, 2)
     assert document["period_seconds"] == 10.0
-    assert document["odds_ratio"] is None
+    assert document["chains"] is None
     assert document["refused"].startswith("too short to tell how readings depend on one another")
 
 
@@ -63,10 +63,10 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
     assert done.code == 0
     assert "they move together" in done.out
     assert "Class: joint steps of odds ratios up to" in done.out.replace("\n", " ")
-    model = JointModel.from_json(written.read_bytes())
+    model = ChainModel.from_json(written.read_bytes())
     assert model.n == TICKS
     assert [one.name for one in model.streams] == ["light", "motion"]
-    assert model.odds_ratio is not None
+    assert model.chains is not None
     assert model.independent is not None
     assert model.independent.p_value < 1e-9
     # The chain that it was simulated by: from (0, 0) both stay with .8 (.6 + .4 x .7).
@@ -77,7 +77,7 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
 def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Path) -> None:
     done = fugu("plan", "model", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
     last = done["attacked"]["steps"][-1]
-    assert done["odds_ratio"] == last["odds_ratio"]
+    assert done["chains"]["odds_ratio"] == last["odds_ratio"]
     assert last["guess"] < last["success"] < last["ceiling"]
     assert done["refused"] is None
 
@@ -108,7 +108,7 @@ def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     done = fugu("plan", "model", file, "--column", "value,counts", "--threshold", "2,100", "--json").json()
     assert done["shows"] == [[0, 0], [0, 1], [1, 1]]
     assert done["streams"][1]["discretiser"]["edges"] == [100.0]
-    assert done["odds_ratio"] > 1000.0
+    assert done["chains"]["odds_ratio"] > 1000.0
     assert all(each["changes"] for each in done["stretches"])
 
 
@@ -175,4 +175,4 @@ def test_a_changed_file_is_refused(fugu: Fugu, together: Path, tmp_path: Path) -
     document = fugu("plan", "model", together, "--column", "light,motion", "--json").json()
     document["transition"][0] = [0.25] * 4
     with pytest.raises(ModelError, match="transition is not the estimate that belongs to the counts"):
-        JointModel.from_json(json.dumps(document))
+        ChainModel.from_json(json.dumps(document))

@@ -202,7 +202,7 @@ def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     policy = Policy.from_json(file.read_bytes())
     assert policy.clock.period_us == round(model["period_seconds"] * 1e6)
     assert policy.discretiser.kind == "thresholds"
-    assert policy.discretiser.edges == tuple(model["discretiser"]["edges"])
+    assert policy.discretiser.edges == tuple(model["streams"][0]["discretiser"]["edges"])
 
 
 def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu, tmp_path: Path) -> None:
@@ -250,4 +250,4 @@ def test_a_broken_model_is_refused_by_name(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "chain.json"
     file.write_text('{"format": 1}')
     done = fugu("plan", "stream", "--model", file, "--epsilon", 1)
-    assert (done.code, done.err) == (1, f"fugu: {file}: source: Field required\n")
+    assert (done.code, done.err) == (1, f"fugu: {file}: streams: Field required\n")

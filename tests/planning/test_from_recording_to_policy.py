@@ -12,7 +12,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.planning.chain_source import file_source, interval_source
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_recording import StreamRule, read_stream
+from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.planner import Request, StreamPlan, make_plan
@@ -23,10 +23,10 @@ from fugu.planning.policy_builder import (
     missing_fields,
     thresholds,
 )
-from fugu.planning.states import with_states
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.chain_fit import fit
+from fugu.privacy.chain_model import StreamStates
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, compare_noise, plan_noise
 from fugu.recordings.readings import AS_FOUND
 from fugu_cli.demo.evaluation import RECORDINGS
@@ -61,8 +61,9 @@ def test_what_it_costs_that_a_device_is_told_odds_ratios_is_printed(tmp_path: Pa
 def test_a_recording_becomes_a_policy_that_its_device_accepts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    recording = with_states(read_stream(StreamRule(RECORDINGS / "hr_sleep_N10.csv.gz", "state"), AS_FOUND))
-    model = fit(recording.states, recording.segments, period_seconds=recording.period_seconds)
+    recording = read_joint([StreamRule(RECORDINGS / "hr_sleep_N10.csv.gz", "state")], AS_FOUND)
+    stream = StreamStates(name="heart", source="N10", column="state", discretiser=None, states=2)
+    model = fit(recording.states, recording.segments, [stream], period_seconds=recording.period_seconds)
     file = tmp_path / "chain.json"
     file.write_text(model.to_json())
     source = file_source(file)

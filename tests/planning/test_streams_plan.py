@@ -20,8 +20,8 @@ from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader
 from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow
-from fugu.privacy.chain_fit import fit_joint, fit_order_two
-from fugu.privacy.chain_model import JointModel, StreamStates
+from fugu.privacy.chain_fit import fit
+from fugu.privacy.chain_model import ChainModel, StreamStates
 
 Floats = NDArray[np.float64]
 TICKS = 4000
@@ -32,7 +32,7 @@ def described(name: str, states: int = 2) -> StreamStates:
 
 
 @pytest.fixture(scope="module")
-def model() -> JointModel:
+def model() -> ChainModel:
     """Two streams of two states of one simulated chain; the second often is as the first."""
     rng = np.random.default_rng(3)
     rows = [[0, 0]]
@@ -42,20 +42,20 @@ def model() -> JointModel:
         b = a if rng.random() < 0.6 else (b if rng.random() < 0.6 else 1 - b)
         rows.append([a, b])
     states = np.array(rows)
-    return fit_joint(states, np.zeros(len(rows), dtype=np.int64), [described("light"), described("motion")])
+    return fit(states, np.zeros(len(rows), dtype=np.int64), [described("light"), described("motion")])
 
 
 @pytest.fixture(scope="module")
-def pairs() -> JointModel:
+def pairs() -> ChainModel:
     rng = np.random.default_rng(5)
     states = [0, 0]
     for _ in range(TICKS):
         states.append(int(rng.random() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
-    return fit_order_two(np.array(states), np.zeros(len(states), dtype=np.int64), described("motion"))
+    return fit(np.array(states)[:, None], np.zeros(len(states), dtype=np.int64), [described("motion")], order=2)
 
 
 def request(
-    model: JointModel, adversary: Adversary = "universal", *, known: bool = False, epsilon: float = 1.0
+    model: ChainModel, adversary: Adversary = "universal", *, known: bool = False, epsilon: float = 1.0
 ) -> StreamsRequest:
     names = tuple(one.name for one in model.streams)
     return StreamsRequest(model, epsilon, adversary, known, names, 60.0, (1.0,) * len(names))
@@ -92,7 +92,7 @@ def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) ->
 @pytest.mark.long
 @pytest.mark.parametrize(("adversary", "known"), [("ignorant", True), ("informed", True), ("universal", False)])
 def test_what_both_streams_tell_together_is_within_epsilon(
-    model: JointModel, adversary: Adversary, known: bool
+    model: ChainModel, adversary: Adversary, known: bool
 ) -> None:
     plan = plan_streams(request(model, adversary, known=known), ticks=2000)
     assert 0.99 < plan.loss.epsilon <= 1.0
@@ -103,7 +103,7 @@ def test_what_both_streams_tell_together_is_within_epsilon(
 
 
 @pytest.mark.long
-def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
+def test_planned_one_by_one_they_lose_more(model: ChainModel) -> None:
     """Tables that keep epsilon 1 each for their own chains, enumerated together."""
     plan = plan_streams(request(model, "ignorant", known=True), ticks=2000)
     rates = [one.alone for one in plan.streams]
@@ -119,7 +119,7 @@ def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
 
 
 @pytest.mark.long
-def test_pairs_keep_epsilon(pairs: JointModel) -> None:
+def test_pairs_keep_epsilon(pairs: ChainModel) -> None:
     """A chain of order 2: the secret is the state, not the pair."""
     plan = plan_streams(request(pairs), ticks=2000)
     assert plan.chains.steps == 2
@@ -128,7 +128,7 @@ def test_pairs_keep_epsilon(pairs: JointModel) -> None:
     assert enumerated(plan.chains, [table], 9) <= plan.loss.epsilon <= 1.0
 
 
-def test_shares_divide_what_a_tick_may_tell(model: JointModel) -> None:
+def test_shares_divide_what_a_tick_may_tell(model: ChainModel) -> None:
     plan = plan_streams(request(model)._replace(shares=(3.0, 1.0)), ticks=2000)
     light, motion = plan.streams
     assert light.rate == pytest.approx(3.0 * motion.rate)
@@ -140,7 +140,7 @@ def test_shares_divide_what_a_tick_may_tell(model: JointModel) -> None:
     assert light.utility.bits_per_reading > even[0].utility.bits_per_reading
 
 
-def headers(model: JointModel) -> list[PolicyHeader]:
+def headers(model: ChainModel) -> list[PolicyHeader]:
     return [
         PolicyHeader("home", "room", one.name, stream_discretiser(one), 60.0, epoch=1_700_000_000.0)
         for one in model.streams
@@ -148,7 +148,7 @@ def headers(model: JointModel) -> list[PolicyHeader]:
 
 
 @pytest.mark.parametrize("symbols", [None, 0.5, 1.0])
-def test_policies_are_what_devices_accept(model: JointModel, symbols: float | None) -> None:
+def test_policies_are_what_devices_accept(model: ChainModel, symbols: float | None) -> None:
     windows = () if symbols == 1.0 else (WantedWindow("hour", 60, "histogram"), WantedWindow("day", 1440, "histogram"))
     plan = plan_streams(request(model)._replace(windows=windows, symbols=symbols), ticks=2000)
     for policy, one in zip(stream_policies(plan, headers(model)), plan.streams, strict=True):
@@ -162,7 +162,7 @@ def test_policies_are_what_devices_accept(model: JointModel, symbols: float | No
             wide.verify(1.0)
 
 
-def test_a_stream_that_tells_more_than_its_part_is_refused(model: JointModel) -> None:
+def test_a_stream_that_tells_more_than_its_part_is_refused(model: ChainModel) -> None:
     plan = plan_streams(request(model), ticks=2000)
     policy = stream_policies(plan, headers(model))[0]
     loud = policy.model_copy(update={"table": NoiseTable.binary(2**31 - 2**28, 2**31 - 2**28)})
@@ -170,7 +170,7 @@ def test_a_stream_that_tells_more_than_its_part_is_refused(model: JointModel) ->
         loud.verify(1.0)
 
 
-def test_marginals_and_discretisers(model: JointModel) -> None:
+def test_marginals_and_discretisers(model: ChainModel) -> None:
     found = marginal(model, 0)
     assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
     assert found[0, 0] == pytest.approx(0.7, abs=0.03)
@@ -179,7 +179,7 @@ def test_marginals_and_discretisers(model: JointModel) -> None:
     assert made.missing == "missing"
 
 
-def test_what_cannot_be_planned(model: JointModel) -> None:
+def test_what_cannot_be_planned(model: ChainModel) -> None:
     for changed, said in (
         ({"shares": (1.0,)}, "shares are 2 numbers above 0, got 1.0"),
         ({"shares": (1.0, -1.0)}, "shares are 2 numbers above 0, got 1.0, -1.0"),
@@ -188,7 +188,7 @@ def test_what_cannot_be_planned(model: JointModel) -> None:
     ):
         with pytest.raises(PlanningError, match=said):
             plan_streams(request(model)._replace(**changed), ticks=2000)
-    short = model.model_copy(update={"odds_ratio": None, "refused": "too short to tell"})
+    short = model.model_copy(update={"chains": None, "refused": "too short to tell"})
     with pytest.raises(PlanningError, match="too short to tell; --known takes the fitted chain as it is"):
         joint_class(short, False, ("light", "motion"), 60.0)
     with pytest.raises(PlanningError, match="no policy can declare such a joint chain: streams must have different"):
@@ -202,7 +202,7 @@ def test_three_streams_of_many_joint_states() -> None:
     a, b = rng.integers(2, size=12_000), rng.integers(3, size=12_000)
     states = np.stack([a, b, np.where(rng.random(12_000) < 0.3, b, rng.integers(3, size=12_000))], axis=1)
     streams = [described("a"), described("b", 3), described("c", 3)]
-    model = fit_joint(states, np.zeros(12_000, dtype=np.int64), streams)
+    model = fit(states, np.zeros(12_000, dtype=np.int64), streams)
     wanted = request(model)._replace(windows=(WantedWindow("day", 1440, "histogram"),), symbols=None)
     plan = plan_streams(wanted)
     assert (plan.chains.states, plan.loss.bound) == (18, "odds-ratio bound")

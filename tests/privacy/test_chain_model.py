@@ -10,14 +10,19 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy.chain_fit import fit
-from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.chain_model import ChainModel, ModelError, StreamStates
 from fugu.privacy.covering_class import covering_class
+
+
+def fitted(states: list[int], segments: list[int] | None = None, k: int = 2) -> ChainModel:
+    stream = StreamStates(name="digits", source="recording", column="state", discretiser=None, states=k)
+    separate = np.zeros(len(states), dtype=np.int64) if segments is None else np.array(segments, dtype=np.int64)
+    return fit(np.array(states, dtype=np.int64)[:, None], separate, [stream])
 
 
 def binary(changes: str) -> ChainModel:
     """A model of the states that are written as digits."""
-    states = np.array([int(digit) for digit in changes])
-    return fit(states, np.zeros(states.size, dtype=np.int64), source="digits")
+    return fitted([int(digit) for digit in changes])
 
 
 EVEN = "0001100111" * 50
@@ -31,7 +36,7 @@ def test_a_model_survives_its_file() -> None:
 def test_the_numbers_are_those_of_the_counts() -> None:
     model = binary("0001100111")
     assert model.counts == ((3, 2), (1, 3))
-    assert (model.q, model.r) == (0.4, 0.25)
+    assert model.transition == ((0.6, 0.4), (0.25, 0.75))
     assert model.initial == pytest.approx((0.25 / 0.65, 0.4 / 0.65))
 
 
@@ -40,12 +45,14 @@ def test_the_numbers_are_those_of_the_counts() -> None:
     [
         ({"extra": 1}, "extra: Extra inputs are not permitted"),
         ({"format": 2}, "format: Input should be 1"),
-        ({"q": 0.5}, "chain file: Value error, q and r are not those of the transition matrix"),
+        ({"shows": [[0], [0]]}, "chain file: Value error, one stream has all its states"),
+        ({"shows": [[0, 0], [1, 0]]}, "shows needs a column for each stream"),
+        ({"alone": [2.0]}, "alone needs an entry for each of several streams"),
         ({"transition": [[0.5, 0.5], [0.5, 0.5]]}, "transition is not the estimate that belongs to the counts"),
         ({"counts": [[1, 2], [3]]}, "every matrix needs 2 rows of 2 numbers"),
         ({"counts": [[1, -2], [3, 4]]}, "counts.0.1: Input should be greater than or equal to 0"),
         ({"counts": [[1, 10**30], [3, 4]]}, "counts.0.1"),
-        ({"states": 300}, "states: Input should be less than or equal to 255"),
+        ({"streams": []}, "streams: Tuple should have at least 1 item"),
         ({"initial": [1.0]}, "initial needs 2 entries"),
         ({"n": "12"}, "n: Input should be a valid integer"),
         ({"chains": None}, "chains or refused: one of them is null"),
@@ -71,9 +78,8 @@ def test_the_class_of_a_model_is_the_one_that_covers_its_states() -> None:
     generator = np.random.default_rng(2)
     for k in (2, 3):
         states = generator.integers(0, k, 6000)
-        one = np.zeros(states.size, dtype=np.int64)
-        model = fit(states, one)
-        covered = covering_class(states, one, k)
+        model = fitted(states.tolist(), k=k)
+        covered = covering_class(states, np.zeros(states.size, dtype=np.int64), k)
         assert model.chains == covered.chains
         assert isinstance(model.chains, BinaryChains if k == 2 else BoundedChains)
         assert [each.odds_ratio for each in model.stretches] == [each.odds_ratio for each in covered.lengths]
@@ -96,15 +102,14 @@ def test_a_model_without_a_class_says_why(states: str) -> None:
         ([0], [0], "fewer than two different states"),
         ([1, 1, 1], [0, 0, 0], "fewer than two different states"),
         ([0, 1], [0, 1], "no two neighbouring rows"),
-        ([0, 300], [0, 0], "state 300 is above 254"),
     ],
 )
 def test_a_recording_that_says_nothing_is_refused(states: list[int], segments: list[int], message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        fit(np.array(states, dtype=np.int64), np.array(segments, dtype=np.int64), source="recording")
+        fitted(states, segments)
 
 
 def test_two_closed_halves_have_no_single_stationary_distribution() -> None:
-    model = fit(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1]))
+    model = fitted([0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1])
     assert model.initial is None
     assert ChainModel.from_json(model.to_json()) == model

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.planning.joint_recording import StreamRule, read_stream
-from fugu.planning.states import with_states
+from fugu.planning.joint_recording import StreamRule, read_joint
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, bounded_class, class_odds, covering_class, local_transitions, widened
 from fugu.privacy.covering_class import _outward as outward
@@ -133,8 +132,8 @@ def test_nights_need_what_their_slowest_stretches_need(name: str, least: float, 
 
     That joins the slowest rate of one stretch with the slowest of another, which N10 never has together.
     """
-    recording = with_states(read_stream(StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean"), AS_FOUND))
-    found = covering_class(recording.states, recording.segments, 2)
+    recording = read_joint([StreamRule(RECORDINGS / f"hr_sleep_{name}.csv.gz", "value", "mean")], AS_FOUND)
+    found = covering_class(recording.states[:, 0], recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
 
@@ -148,8 +147,8 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
 
     Sampling error is a part of the 14; at the office nobody comes for whole stretches of 1,000 minutes, too.
     """
-    recording = with_states(read_stream(StreamRule(DATA / f"{name}.csv.gz", "value", 0.5), AS_FOUND))
-    found = covering_class(recording.states, recording.segments, 2)
+    recording = read_joint([StreamRule(DATA / f"{name}.csv.gz", "value", 0.5)], AS_FOUND)
+    found = covering_class(recording.states[:, 0], recording.segments, 2)
     assert found.changes
     assert least < noise(found.chains) < most
     if name == "occupancy_office":
@@ -161,9 +160,9 @@ def test_sensors_at_home_need_what_their_quiet_hours_need(name: str, least: floa
 @pytest.mark.long
 def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> None:
     """Of an office nobody comes to for days, half as much tells no rarer steps, whichever stays count as a regime."""
-    recording = with_states(read_stream(StreamRule(DATA / "occupancy_office.csv.gz", "value", 0.5), AS_FOUND))
+    recording = read_joint([StreamRule(DATA / "occupancy_office.csv.gz", "value", 0.5)], AS_FOUND)
     for part in (slice(0, 10_000), slice(5_000, 15_000)):
-        found = covering_class(recording.states[part], recording.segments[part], 2)
+        found = covering_class(recording.states[part, 0], recording.segments[part], 2)
         longest = max(length.transitions.length for length in found.lengths)
         stays = max(regime.ticks for regime in found.regimes)
         assert noise(found.chains) < max(longest, stays)
