@@ -1,4 +1,4 @@
-.PHONY: papers dist addon demo demo-location pictures test all-tests plain-tests quick quick-tests mutants soak bench docs constraints \
+.PHONY: papers dist addon demo pictures test all-tests plain-tests quick quick-tests mutants soak bench docs constraints \
     lint setup-demo setup-test
 
 # Tests wait as much as they compute: five at a time keep two cores busy.
@@ -22,9 +22,6 @@ pictures: setup-demo
 	.venv/bin/fugu demo --no-browser --out demo
 	cp demo/watch-N10.svg docs/pictures/night.svg
 	cp demo/watch-N10-dark.svg docs/pictures/night-dark.svg
-
-demo-location: setup-demo
-	.venv/bin/fugu demo walk
 
 # The kernels' plain twins run while the tests of all begin, which one processor does.
 test: setup-test

@@ -27,8 +27,11 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from fugu.mqtt import Broker, Link
 from fugu.privacy.randomised_response import calibrate
-from fugu_cli.demo.location import _write_device as write_device
 from fugu_cli.demo.processes import start_broker
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
+from tests.support.processes import write_device
 
 READINGS = 50_000
 ROUNDS = 7

@@ -97,7 +97,9 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from fugu.contract.policy import Clock, Policy
     from fugu.mqtt import Broker
     from fugu.privacy.randomised_response import calibrate
-    from fugu_cli.demo.location import _write_device as write_device
+
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+    from tests.support.processes import write_device
 
     durability, grace, there, seconds = CASES[case]
     chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))

@@ -30,10 +30,8 @@ BrowserOption = Annotated[bool, Option(help="Open the page.")]
 def _demo(
     what: Annotated[str, Argument(metavar="[hearts|walk|street]", help="Nights, places, or sixty homes.")] = "hearts",
     *,
-    out: Annotated[
-        Path | None, Option(help="Folder for pictures, logs, and the walk's report.html (default: demo, or demo-NAME).")
-    ] = None,
-    browser: Annotated[bool, Option(help="Open the page of hearts.")] = True,
+    out: Annotated[Path | None, Option(help="Folder for pictures and logs (default: demo, or demo-NAME).")] = None,
+    browser: Annotated[bool, Option(help="Open the page.")] = True,
     seconds: Annotated[float, Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
     hours: Annotated[int, Option(min=1, max=24, help="The street ends after so many hours, a minute each.")] = 5,
     broker_kind: Annotated[str, Option(help="auto, mosquitto or embedded.")] = "auto",
@@ -61,10 +59,10 @@ def _demo(
         if shown == "street":
             from fugu_cli.demo.street import run as street
 
-            return street(out or Path("demo-street"), kind, hours)
-        from fugu_cli.demo.location import run as walk
+            return street(out or Path("demo-street"), kind, hours, browser=browser)
+        from fugu_cli.demo.walk import run as walk
 
-        return walk(out or Path("demo-location"), positive(seconds, "seconds"), kind)
+        return walk(out or Path("demo-walk"), positive(seconds, "seconds"), kind, browser=browser)
 
 
 @command(trial)

@@ -7,15 +7,17 @@ minute of the recording.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +38,7 @@ from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.verdicts import most_sure
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words
@@ -43,7 +46,9 @@ from fugu.library.streets import Street, street
 from fugu.mqtt import Broker, Link
 from fugu.recordings.options import ReadOptions
 from fugu.recordings.readings import read_readings
+from fugu_cli.demo.page import Page
 from fugu_cli.demo.processes import DemoError, gateway, program, start_broker
+from fugu_cli.view.lanes import Lane, Shape, lanes_document, lanes_svg, percent_marks
 from fugu_cli.view.terminal import say
 from fugu_helper.config import read_config, root_of, signed_documents
 from fugu_helper.members import Members
@@ -61,6 +66,13 @@ _READY_SECONDS = 30
 """Until the first hour: all programs are up by then."""
 _DEADLINE = 6
 _PATIENCE_SECONDS = 45.0
+_SCALES = (0.1, 0.2, 0.5, 1.0)
+_TITLE = "The street's sum is shared. Every home stays in doubt."
+_SUB = (
+    "Sixty homes send numbers that look random, and only their sum over an hour opens. About any hour of any home, "
+    "somebody gets from 50 % to at most 73 % sure."
+)
+_NOT_HIDDEN = "the sum, and of some homes the exact count, if the site and the helper work together."
 
 
 class Hour(NamedTuple):
@@ -73,13 +85,14 @@ class Hour(NamedTuple):
     habit: float
 
 
-def run(out: Path, broker: str, hours: int) -> int:
+def run(out: Path, broker: str, hours: int, *, browser: bool) -> int:
     """Run a street for so many hours of the recording; returns 1 if a sum is missing.
 
     Args:
         out: folder for the processes' logs.
         broker: "auto", "mosquitto" or "embedded".
         hours: each is a minute.
+        browser: open the page.
 
     Raises:
         FuguError: a process does not start or ends early.
@@ -89,26 +102,38 @@ def run(out: Path, broker: str, hours: int) -> int:
         raise DemoError("the installed cryptography has no MLKEM768_X25519: install 50 or newer")
     recording = read_readings(Path(str(files("fugu") / "data/water_states.csv.gz")), _MINUTES)
     days = np.array(recording.values, dtype=np.int64).reshape(-1, _DAY)
-    say(f"planning: {_HOMES} homes, an hour of each protected, from {len(days)} days of a household's water ...")
-    plan = _planned(days)
-    for sentence in plan.verdict[:4]:
-        say(sentence)
-    with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
-        port, name = stack.enter_context(start_broker(broker, out))
-        say(f"starting: {name}, helper, gateway and {_AGENTS} agents; hour 1 begins in {_READY_SECONDS} s")
-        scene = _Scene(Path(folder), Broker(port=port), plan, days, hours)
-        stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
-        watcher = stack.enter_context(_Watcher(scene))
-        for home in scene.agents:
-            stack.callback(home.end)
-            home.start()
-        stack.callback(scene.simulated.stop)
-        scene.simulated.start()
-        stack.enter_context(
-            gateway(port, "home", scene.folder, scene.folder / "store.sqlite", out / "gateway.log", releases=True)
-        )
-        seen = [hour for hour in _watched(scene, watcher) if hour is not None]
-    return _summary(scene, plan, seen)
+    with Page(browser=browser) as page:
+        page.show(title=_TITLE, sub=_SUB, about="a simulated street", stage="planning the noise", unhidden=_NOT_HIDDEN)
+        say(f"planning: {_HOMES} homes, an hour of each protected, from {len(days)} days of a household's water ...")
+        plan = _planned(days)
+        for sentence in plan.verdict[:4]:
+            say(sentence)
+        with TemporaryDirectory(prefix="fugu-street-") as folder, ExitStack() as stack:
+            port, name = stack.enter_context(start_broker(broker, out))
+            say(f"starting: {name}, helper, gateway and {_AGENTS} agents; hour 1 begins in {_READY_SECONDS} s")
+            page.show(stage="starting a helper, a gateway and homes")
+            scene = _Scene(Path(folder), Broker(port=port), plan, days, hours)
+            stack.enter_context(program("fugu_helper", ["run", str(scene.helper)], out / "helper.log"))
+            watcher = stack.enter_context(_Watcher(scene, page))
+            watcher.draw()
+            for home in scene.agents:
+                stack.callback(home.end)
+                home.start()
+            stack.callback(scene.simulated.stop)
+            scene.simulated.start()
+            stack.enter_context(
+                gateway(port, "home", scene.folder, scene.folder / "store.sqlite", out / "gateway.log", releases=True)
+            )
+            missing = _watched(scene, watcher)
+        for look, dark in (("", False), ("-dark", True)):
+            picture = lanes_svg(
+                "A street: what stays, what leaves, and what others can say", watcher.lanes(), dark=dark
+            )
+            (out / f"street{look}.svg").write_text(picture, encoding="utf-8")
+        code = _summary(scene, plan, watcher.hours)
+        page.show(stage="all of it was sent on this machine", ended=True, stalled="; ".join(missing))
+        page.stay()
+    return code
 
 
 def _planned(days: Ints) -> Street:
@@ -157,7 +182,7 @@ class _Scene:
     """Files of helper, gateway and agents, and all homes with their states."""
 
     def __init__(self, folder: Path, broker: Broker, plan: Street, days: Ints, hours: int) -> None:
-        self.folder, self.broker, self.hours = folder, broker, hours
+        self.folder, self.broker, self.hours, self.epsilon = folder, broker, hours, plan.details.question.epsilon
         self._chance = random.Random(1)
         first = _FIRST_HOUR * _HOUR
         by_hour = days.reshape(len(days), -1, _HOUR).mean(axis=2)
@@ -212,9 +237,11 @@ class _Scene:
 
 
 class _Watcher:
-    """A subscriber to what the broker passes on: which homes report, and the sums that are released."""
+    """A subscriber to what the broker passes on: which homes report, and the sums that are released; it draws them."""
 
-    def __init__(self, scene: _Scene) -> None:
+    def __init__(self, scene: _Scene, page: Page) -> None:
+        self._scene, self._page = scene, page
+        self.hours = list[Hour]()
         self.reports: dict[int, set[str]] = defaultdict(set)
         self.sums: dict[int, ReleaseFrame] = {}
         topics = topic_of("report", "home", "+", "+"), topic_of("release", "home", "site", _GROUP)
@@ -238,41 +265,124 @@ class _Watcher:
         except FuguError:
             return
 
+    def wait(self, stage: str, done: Callable[[], bool], patience: float = math.inf) -> None:
+        """Draw what comes until something is done."""
+        deadline = time.monotonic() + patience
+        while not done() and time.monotonic() < deadline:
+            passed = (time.time() - self._scene.begins(0)) / _HOUR
+            self._page.show(stage=stage, done=min(max(passed / self._scene.hours, 0.0), 1.0))
+            self.draw()
+            time.sleep(0.5)
 
-def _watched(scene: _Scene, watcher: _Watcher) -> Iterator[Hour | None]:
-    """Kill an agent in each hour, and say each sum when it comes; `None` for one that does not."""
+    def draw(self) -> None:
+        """Draw the lanes as they are now."""
+        stays, leaves, attacker = lanes_document(self.lanes())
+        self._page.draw(0, {"lanes": [stays, leaves], "attackers": {"knows": attacker}})
+
+    def lanes(self) -> list[Lane]:
+        """Homes with their water, the sums, and the promise."""
+        scene = self._scene
+        span = (0.0, float(scene.hours))
+        marks = [(float(number), _clock(number)) for number in range(1, scene.hours + 1)]
+        passed = min(max(0, int(time.time() - scene.begins(0))), scene.hours * _HOUR)
+        ran = [run for at, states in enumerate(scene.states.values()) for run in _runs(states[:passed], at)]
+        share = [(hour.number + 0.5, hour.told) for hour in self.hours]
+        truth = [(hour.number + side, hour.truth) for hour in self.hours for side in (0.0, 1.0)]
+        top = next(
+            scale for scale in _SCALES if max([0.1, *(h.told for h in self.hours), *scene.habit.tolist()]) <= scale
+        )
+        off = f", off by {error_words(_off(self.hours))} on average" if self.hours else ""
+        words = "sure at most, about any hour of any home, from a 50 % start; if the helper keeps its word"
+        sure = most_sure(scene.epsilon)
+        return [
+            Lane(
+                "stays",
+                "Stays",
+                f"{_HOMES}",
+                "homes, each with its readings",
+                "a row for each home: when water ran",
+                170,
+                span,
+                (),
+                (0.0, float(_HOMES)),
+                (),
+                [Shape("bars", "ran", ran)],
+            ),
+            Lane(
+                *("leaves", "Leaves", f"{len(self.hours)}", f"of {scene.hours} sums of all homes{off}"),
+                *("share of time that water ran, in all homes · dashes: truth, drawn here only", 174, span, ()),
+                *((0.0, top), percent_marks((0.0, top / 2, top))),
+                [
+                    Shape("line", "truth", truth),
+                    Shape("dots", "point", share),
+                    Shape("dots", "point newest", share[-1:]),
+                ],
+            ),
+            Lane(
+                *("attacker", "Attacker", f"{100 * sure:.0f} %", words, "50 %: a coin flip", 150, span, marks),
+                *((0.5, 1.0), percent_marks((0.5, 0.75, 1.0))),
+                [
+                    Shape("zone", "allowed", [(0.5, sure)]),
+                    Shape("level", "promise", [(sure,)], f"the promise: at most {100 * sure:.0f} %"),
+                ],
+            ),
+        ]
+
+
+def _runs(states: Ints, home: int) -> Iterator[tuple[float, ...]]:
+    """Bars of a home's row, one for each time that water ran; hours."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], states, [0]])))
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield begin / _HOUR, end / _HOUR, home + 0.1, home + 0.9
+
+
+def _watched(scene: _Scene, watcher: _Watcher) -> list[str]:
+    """Kill an agent in each hour, and say each sum when it comes; returns what did not."""
+    missing = list[str]()
     for number in range(scene.hours):
-        _wait_until(scene.begins(number) + _HOUR / 4)
+        moment = scene.begins(number) + _HOUR / 4
+        watcher.wait(f"{_clock(number)} in the street", partial(_past, moment))
         victim = scene.victim()
         victim.end()
         say(f"{_clock(number, 15)} {victim.name} is killed, and begins anew")
         victim.start()
         if number:
-            yield _told(scene, watcher, number - 1)
-    _wait_until(scene.begins(scene.hours) + _DEADLINE)
-    yield _told(scene, watcher, scene.hours - 1)
+            missing += _told(scene, watcher, number - 1)
+    end = scene.begins(scene.hours) + _DEADLINE
+    watcher.wait("the last hour", partial(_past, end))
+    return missing + _told(scene, watcher, scene.hours - 1)
 
 
-def _told(scene: _Scene, watcher: _Watcher, number: int) -> Hour | None:
-    """Wait for a sum, and hold it against what was true; `None` if it does not come."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while number not in watcher.sums and time.monotonic() < deadline:
-        time.sleep(0.1)
-    frame, homes = watcher.sums.get(number), watcher.reports[number]
+def _past(moment: float) -> bool:
+    return time.time() >= moment
+
+
+def _told(scene: _Scene, watcher: _Watcher, number: int) -> list[str]:
+    """Wait for a sum, and hold it against what was true; a sentence if it does not come."""
     when = f"{_clock(number)} to {_clock(number + 1)}"
+    watcher.wait(f"waiting for the sum of {when}", lambda: number in watcher.sums, _PATIENCE_SECONDS)
+    frame, homes = watcher.sums.get(number), watcher.reports[number]
     if frame is None:
-        say(f"{when}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed")
-        return None
-    if frame.devices != len(homes):
-        say(f"{when}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late")
-        return None
-    true = sum(scene.counted(name, number) for name in homes) / frame.observed
-    hour = Hour(number, len(homes), frame.values[0] / frame.observed, true, float(scene.habit[number]))
-    say(
-        f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time (in truth {hour.truth:.1%}: off by "
-        f"{error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
-    )
-    return hour
+        sentence = f"{when}: no sum; {len(homes)} homes have reported, and {scene.group.group.least} are needed"
+    elif frame.devices != len(homes):
+        sentence = f"{when}: a sum of {frame.devices} homes; {len(homes)} have reported, some of them too late"
+    else:
+        true = sum(scene.counted(name, number) for name in homes) / frame.observed
+        hour = Hour(number, len(homes), frame.values[0] / frame.observed, true, float(scene.habit[number]))
+        watcher.hours.append(hour)
+        watcher.draw()
+        say(
+            f"{when}: of {hour.homes} homes, water ran {hour.told:.1%} of the time (in truth {hour.truth:.1%}: off by "
+            f"{error_words(abs(hour.told - hour.truth))}; habit says {hour.habit:.1%})"
+        )
+        return []
+    say(sentence)
+    return [sentence]
+
+
+def _off(hours: Sequence[Hour]) -> float:
+    """Mean absolute error."""
+    return float(np.mean([abs(hour.told - hour.truth) for hour in hours]))
 
 
 def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
@@ -304,7 +414,3 @@ def _summary(scene: _Scene, plan: Street, seen: Sequence[Hour]) -> int:
 
 def _clock(number: int, minute: int = 0) -> str:
     return f"{(_FIRST_HOUR + number) % 24:02}:{minute:02}"
-
-
-def _wait_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.time()))

@@ -58,7 +58,7 @@ class Lane(NamedTuple):
         look: what it is about.
         title, number, words: beside it: the largest of them is the number.
         head: what is drawn, above.
-        height: in pixels.
+        height: in pixels; 0 is a map, as wide as high.
         span, marks: of the level axis, and words below it at some places; without words where another lane has them.
         range, levels: of the upright axis, and words beside it.
         middles: marks are of the middles of parts, so that the first of them has room.
@@ -136,7 +136,9 @@ class Plot:
     def __init__(self, lane: Lane, width: float, beside: float) -> None:
         self.lane = lane
         self.right = width - beside
-        self.bottom = lane.height - (AXIS_FOOT if lane.marks else FOOT)
+        foot = AXIS_FOOT if lane.marks else FOOT
+        self.height = lane.height or self.right - LEFT + TOP + foot
+        self.bottom = self.height - foot
 
     def x(self, at: float) -> float:
         """Place on the level axis."""
@@ -193,7 +195,7 @@ class Plot:
             yield f'<path class="grid" d="M{points([(LEFT, self.y(value)), (self.right, self.y(value))])}"/>'
             yield _text(self.right + 8, self.y(value) + 4, words)
         for x, words in self.shown_marks():
-            yield _text(x, self.lane.height - 8, words, "mark")
+            yield _text(x, self.height - 8, words, "mark")
         for shape in self.lane.shapes:
             yield f'<path class="shape {shape.look}" d="{self.path(shape)}"/>'
         for shape in self.lane.shapes:
@@ -236,7 +238,8 @@ _SHAPES = (
     "stroke-width:1.5;stroke-dasharray:6 4}.nobody{stroke:var(--mute);stroke-width:1.5;stroke-dasharray:6 4}"
     ".sure{stroke:var(--eye);stroke-width:3.4;stroke-linecap:round;opacity:.75}.beyond{stroke:var(--bad);"
     "stroke-width:3.4;stroke-linecap:round;opacity:.75}.most{fill:var(--eye);fill-opacity:.75}.bare{fill:var(--bad);"
-    "fill-opacity:.75}text.words{font-weight:650;paint-order:stroke;stroke:var(--card);stroke-width:4px;opacity:1}"
+    "fill-opacity:.75}.cell{stroke:var(--line)}.ran{fill:var(--raw)}.here{stroke:var(--raw);stroke-width:9;stroke-linecap:round}"
+    ".guess{stroke:var(--eye);stroke-width:1.5}text.words{font-weight:650;paint-order:stroke;stroke:var(--card);stroke-width:4px;opacity:1}"
     "text.promise{fill:var(--eye)}text.nobody{fill:var(--mute)}"
 )
 _BESIDE, _WIDTH, _HEAD = 190, 860, 20
@@ -246,24 +249,39 @@ def lanes_svg(title: str, lanes: Sequence[Lane], *, dark: bool = False) -> str:
     """A picture of lanes, whose shapes appear from left to right where motion is not unwanted."""
     base, go, eye, bad = _COLOURS[dark]
     style = _STYLE.format(base=base, go=go, eye=eye, bad=bad, shapes=_SHAPES)
-    parts, top = list[str](), 0
-    for lane in lanes:
-        plot = Plot(lane, _WIDTH - _BESIDE, room_beside(lanes))
-        high = lane.height + _HEAD
-        inside = f'<rect class="inside" x="1" y="1" width="{_WIDTH - 2}" height="{high - 1}" rx="13"/>'
-        words = [_text(18, 84 + 16 * at, line) for at, line in enumerate(_lines(lane.words))]
-        beside = [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number"), *words]
+    parts, top, maps = list[str](), 0.0, not lanes[0].height
+    column = _WIDTH / len(lanes) if maps else _WIDTH
+    for at, lane in enumerate(lanes):
+        left, beside = (at * column, 0.0) if maps else (0.0, _BESIDE)
+        plot = Plot(lane, column - (beside or 2 * LEFT), room_beside(lanes))
+        head = 156 if maps else _HEAD
+        high = plot.height + head
+        inside = f'<rect class="inside" x="1" y="1" width="{column - 2:.0f}" height="{high - 1:.0f}" rx="13"/>'
+        words = [
+            _text(18, 84 + 16 * at, line) for at, line in enumerate(_lines(lane.words, column if maps else _BESIDE))
+        ]
+        words += [_text(18, 28, lane.title, "title"), _text(18, 62, lane.number, "number")]
+        heads = _lines(lane.head, column) if maps else [lane.head]
+        words += [
+            _text(beside + (18 if maps else LEFT), head - 4 - 16 * at, line) for at, line in enumerate(heads[::-1])
+        ]
         drawing = "".join(plot.drawing())
         parts += [
-            f'<g class="{lane.look}" transform="translate(0 {top})">{inside if lane.look == "stays" else ""}',
-            *(*beside, _text(_BESIDE + LEFT, 16, lane.head)),
-            f'<g transform="translate({_BESIDE} {_HEAD})">{_swept(drawing)}</g></g>',
+            f'<g class="{lane.look}" transform="translate({left:.0f} {top:.0f})">',
+            *(inside if lane.look == "stays" else "", *words),
+            f'<g transform="translate({beside or LEFT} {head})">{drawing if maps else _swept(drawing)}</g></g>',
         ]
-        top += high
-        edge = "edge" if lane.look == "stays" else "grid"
-        parts.append(f'<path class="{edge}" d="M1 {top}H{_WIDTH - 1}"/>' if lane is not lanes[-1] else "")
-    card = f'<rect class="card" x=".5" y=".5" width="{_WIDTH - 1}" height="{top - 1}" rx="14"/>'
-    return svg(title, (_WIDTH, top), [style, card, *parts], shown=f'width="{_WIDTH}" height="{top}"') + "\n"
+        if maps and at:
+            edge = "edge" if at == 1 else "grid"
+            parts.append(f'<path class="{edge}" d="M{left:.0f} 1V{high:.0f}"/>')
+        elif not maps:
+            top += high
+            edge = "edge" if lane.look == "stays" else "grid"
+            parts.append(f'<path class="{edge}" d="M1 {top:.0f}H{_WIDTH - 1}"/>' if lane is not lanes[-1] else "")
+    bottom = high if maps else top
+    card = f'<rect class="card" x=".5" y=".5" width="{_WIDTH - 1}" height="{bottom - 1:.0f}" rx="14"/>'
+    size = f'width="{_WIDTH}" height="{bottom:.0f}"'
+    return svg(title, (_WIDTH, round(bottom)), [style, card, *parts], shown=size) + "\n"
 
 
 def _swept(drawing: str) -> str:
@@ -273,9 +291,9 @@ def _swept(drawing: str) -> str:
     )
 
 
-def _lines(words: str) -> list[str]:
-    """Words in lines that have room beside a lane."""
-    return textwrap.wrap(_whole(words), int((_BESIDE - 22) / _LETTER) + 2)
+def _lines(words: str, room: float) -> list[str]:
+    """Words in lines of so many pixels."""
+    return textwrap.wrap(_whole(words), int((room - 22) / _LETTER) + 2)
 
 
 def _text(x: float, y: float, words: str, look: str = "") -> str:

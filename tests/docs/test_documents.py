@@ -24,8 +24,6 @@ from fugu.mqtt import Broker
 from fugu.recordings.file import File
 from fugu.recordings.forms import read_table
 from fugu_cli.demo.evaluation import Replay, load_night
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from fugu_cli.demo.session import NIGHTS
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.mosquitto import Settings
@@ -41,7 +39,7 @@ from tests.support.documents import ROOT, Page
 from tests.support.forks import shell_words
 from tests.support.histories import fill_store
 from tests.support.pages import Site
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.proofs import PROOFS, anchor, headings
 from tests.support.recording_forms import FORMS
 from tests.support.soak import only

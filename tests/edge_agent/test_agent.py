@@ -24,10 +24,9 @@ from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusC
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import Recorder, policy
+from tests.support.processes import Recorder, policy, write_device
 
 
 def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:

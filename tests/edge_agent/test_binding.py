@@ -13,9 +13,8 @@ from edge_agent.outbox import BindingError, Outbox, identifiers
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import SECOND, agent_plan
-from tests.support.processes import policy
+from tests.support.processes import policy, write_device
 
 BOARD, OTHER_BOARD = ("board", "10000000a1b2c3d4"), ("board", "10000000a1b2c3d5")
 CARD, OTHER_CARD = ("card", "b8:27:eb:00:00:01"), ("card", "b8:27:eb:00:00:02")

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import simulate_recording
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import policy
+from tests.support.processes import policy, write_device
 
 _MOST_KIB = 32 << 10
 _RUN = "import sys; from edge_agent.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"

@@ -20,10 +20,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import policy
+from tests.support.processes import policy, write_device
 
 SECOND = 1_000_000
 

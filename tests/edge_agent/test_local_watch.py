@@ -17,10 +17,9 @@ from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, 
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import await_end, wait_until
-from tests.support.processes import policy
+from tests.support.processes import policy, write_device
 
 PLAN = stream_plan(watch={"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "ignorant", "hour": 3600})
 

@@ -25,12 +25,11 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import Mosquitto, await_end, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
-from tests.support.processes import Recorder
+from tests.support.processes import Recorder, write_device
 from tests.support.walk_tables import FULL, MARKED, message, plan
 
 SECOND = 1_000_000

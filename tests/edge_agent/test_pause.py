@@ -18,10 +18,9 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from edge_agent.sensors.source import Sensor
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks
 from tests.support.brokers import await_end, wait_until
-from tests.support.processes import policy
+from tests.support.processes import policy, write_device
 
 
 def device(folder: Path, clock: JumpingClock, sensor: Sensor) -> Agent:

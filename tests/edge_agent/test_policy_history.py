@@ -38,11 +38,11 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
 from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.randomised_response import calibrate
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.changing_noise import odds_leakage, stretch_losses
 from tests.support.outboxes import symbol_frames, window_frames
+from tests.support.processes import write_device
 
 SECOND = 1_000_000
 CHAINS = BinaryChains(q=(0.2, 0.3), r=(0.2, 0.3))

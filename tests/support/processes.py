@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from firmware_sim.devices import write_config
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
@@ -55,6 +58,52 @@ def policy(
         windows=windows,
         windows_guarantee=promise if windows else None,
     )
+
+
+def write_device(
+    folder: Path,
+    policy: AnyPolicy,
+    recording: Path,
+    column: str,
+    broker: Broker,
+    *,
+    loop: bool = False,
+    ceiling: float | None = None,
+    **options: object,
+) -> Path:
+    """Write the configuration of one device, in its own folder; its tick t reads row t of the recording.
+
+    The ceiling is the largest epsilon that the device accepts, by default the policy's own; for measurements it is that
+    of one released point. `options` are further keys of the file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.json").write_text(policy.to_json())
+    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
+    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
+    usual = {"fleet": policy.fleet, "device": policy.device, "outbox": "outbox.sqlite", "ceiling": 1.0}
+    usual |= {"drain_seconds": 10.0, "grace_seconds": 0.0, kind: epsilon if ceiling is None else ceiling}
+    sensor: dict[str, object] = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
+    return write_config(folder, {**usual, **options}, broker, {"policy.json": sensor})
+
+
+class AgentProcess:
+    """An agent that runs."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "edge_agent", str(config)], stdout=output, stderr=output
+            )
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout)
 
 
 class GatewayProcess:

@@ -30,6 +30,12 @@ return {
 };
 """
 
+PATHS = """
+const paths = (lane) => [...lane.querySelectorAll("path.shape")].map((one) => one.getAttribute("d"));
+return [...document.querySelectorAll(".lane")].map(paths);
+"""
+"""Paths that are drawn, by lane."""
+
 
 def recorded(folder: Path, stay: float, ticks: int) -> Path:
     """A recording of two levels, one row a minute, whose level stays with a probability."""

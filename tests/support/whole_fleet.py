@@ -18,12 +18,11 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
-from tests.support.processes import policy
+from tests.support.processes import AgentProcess, policy
 from tests.support.signing import Keys, policy_document
 
 PERIOD_US = 50_000

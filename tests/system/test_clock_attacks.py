@@ -17,10 +17,9 @@ from firmware_sim.devices import simulate_recording
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
-from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
+from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, write_device
 from tests.support.simulated_states import simulate_states
 
 pytestmark = pytest.mark.processes

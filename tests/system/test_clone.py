@@ -11,12 +11,11 @@ import pytest
 from edge_agent.local_control import LocalStatusError, ask_status
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from gateway.health.monitor import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
-from tests.support.processes import policy
+from tests.support.processes import AgentProcess, policy
 from tests.support.signing import Keys, policy_document
 from tests.support.soak import only
 from tests.support.whole_fleet import Everything

@@ -25,7 +25,7 @@ from fugu_cli.demo.session import NIGHTS
 from fugu_cli.view.lanes import Plot, lanes_document, room_beside
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.browser import Browser
-from tests.support.replays import check_layout
+from tests.support.replays import PATHS, check_layout
 
 WIDTHS = (390, 800, 1200, 1920)
 SHIFTS = """
@@ -41,10 +41,6 @@ const all = [...document.querySelectorAll("body *")];
 const seen = all.filter((one) => one.checkVisibility() && one.getBoundingClientRect().top < innerHeight);
 const texts = seen.flatMap((one) => [...one.childNodes].filter((node) => node.nodeType === 3));
 return texts.map((node) => node.data).join(" ");
-"""
-PATHS = """
-const paths = (lane) => [...lane.querySelectorAll("path.shape")].map((one) => one.getAttribute("d"));
-return [...document.querySelectorAll(".lane")].map(paths);
 """
 PRESS = """
 [...document.querySelectorAll(".choice button")].find((one) => one.textContent === arguments[0]).click();

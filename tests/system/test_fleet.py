@@ -19,12 +19,11 @@ from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
-from tests.support.processes import Recorder, policy, troubles
+from tests.support.processes import AgentProcess, Recorder, policy, troubles
 from tests.support.signing import Keys, policy_document
 from tests.support.whole_fleet import Everything
 

@@ -22,11 +22,10 @@ from fugu.contract.pins import pins_of
 from fugu.contract.policy import Policy
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy
-from tests.support.processes import by_tick, policy
+from tests.support.processes import AgentProcess, by_tick, policy
 from tests.support.signing import Keys, new_keys, policy_document
 from tests.support.soak import only
 

@@ -13,10 +13,9 @@ from edge_agent.config import load
 from fugu.contract.topics import topic_of
 from fugu.contract.trust import Trust, TrustState
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
-from tests.support.processes import Recorder, by_tick, policy, troubles
+from tests.support.processes import AgentProcess, Recorder, by_tick, policy, troubles
 from tests.support.signing import Keys, policy_document
 
 PERIOD_US = 5_000

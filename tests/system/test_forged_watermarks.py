@@ -13,11 +13,10 @@ from edge_agent.local_control import ask_status
 from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.host.files import write_secret
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
-from tests.support.processes import policy
+from tests.support.processes import AgentProcess, policy
 from tests.support.signing import Keys, policy_document
 from tests.support.whole_fleet import Everything
 

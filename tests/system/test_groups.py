@@ -19,11 +19,10 @@ from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading, WindowReading
 from fugu.mqtt.subscription import Subscription
-from fugu_cli.demo.location import _write_device as write_device
 from fugu_cli.main import main
 from tests.support.agents import JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import GatewayProcess
+from tests.support.processes import GatewayProcess, write_device
 
 HOMES, EPOCH, PERIOD, WINDOW, WINDOWS = 20, 1_700_000_000, 10, 30, 12
 

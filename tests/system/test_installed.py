@@ -44,7 +44,7 @@ def said(*words):
 for words in json.loads(sys.argv[1]):
     assert "sage: " in said(*words, "--help"), words
 assert said("gateway", "asyncapi") == importlib.resources.files("fugu.contract").joinpath("asyncapi.json").read_text()
-import fugu_cli.demo.location, fugu_cli.demo.session
+import fugu_cli.demo.session, fugu_cli.demo.walk
 print(fugu.__file__)
 """
 """One start of an interpreter: every command has help, and the files of the package are there."""

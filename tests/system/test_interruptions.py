@@ -15,11 +15,9 @@ from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
 from fugu.chains import filter_beliefs
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from gateway.estimates.models import model_of
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, by_tick, policy, troubles, write_device
 from tests.support.simulated_states import simulate_states
 
 

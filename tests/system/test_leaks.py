@@ -16,11 +16,9 @@ from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import GatewayProcess, Recorder, policy
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy, write_device
 from tests.support.wiretap import CANARIES, Wiretap, traces
 
 

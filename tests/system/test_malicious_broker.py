@@ -10,11 +10,9 @@ import pytest
 
 from firmware_sim.devices import simulate_recording
 from fugu.contract.topics import topic_of
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
-from tests.support.processes import policy
+from tests.support.processes import AgentProcess, policy, write_device
 from tests.support.soak import only
 
 pytestmark = pytest.mark.fresh

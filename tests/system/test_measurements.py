@@ -12,12 +12,10 @@ from firmware_sim.devices import simulate_recording
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import ValueEstimate
 from fugu.contract.topics import topic_of
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames
-from tests.support.processes import GatewayProcess, Recorder
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, write_device
 from tests.support.simulated_states import simulate_states
 
 PERIOD_US = 20_000

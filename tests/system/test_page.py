@@ -14,14 +14,12 @@ from fugu.contract.discretisers import Categories
 from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser
 from tests.support.documents import Page
 from tests.support.pages import ServedPage, Site
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.whole_fleet import Everything
 
 pytestmark = pytest.mark.long

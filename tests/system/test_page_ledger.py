@@ -11,14 +11,12 @@ import pytest
 from fugu.contract.descriptions import describe
 from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser
 from tests.support.ledgers import ALLOWED, allow, open_ledger, release, reserve
 from tests.support.pages import ServedPage, Site
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.release_scenes import scheduled, write_config
 
 pytestmark = pytest.mark.long

@@ -11,13 +11,11 @@ import pytest
 from fugu.contract.discretisers import Cells
 from fugu.contract.policies import AnyPolicy
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser
 from tests.support.measured import measure_policy
 from tests.support.pages import Site
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 
 pytestmark = pytest.mark.long
 CANARY = "0211947"

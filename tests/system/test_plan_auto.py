@@ -11,10 +11,9 @@ from fugu.contract.frames import WindowFrame
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from fugu_cli.main import main
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import Recorder, troubles
+from tests.support.processes import AgentProcess, Recorder, troubles
 
 
 def test_the_agent_of_a_plan_releases_what_was_planned(

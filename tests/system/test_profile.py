@@ -17,14 +17,13 @@ from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading
 from fugu.mqtt.subscription import Subscription
 from fugu.planning.profiles import profile_blocks
-from fugu_cli.demo.location import _write_device as write_device
 from fugu_cli.view.readings import ReadingLines
 from tests.support.agents import SECOND, JumpingClock
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
 from tests.support.browser import chromium
 from tests.support.home_assistant import Listener
 from tests.support.pages import ServedPage
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import GatewayProcess, policy, write_device
 
 pytestmark = pytest.mark.soak
 PERIOD, DAY = 600, 86_400

@@ -13,15 +13,13 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import simulate_recording
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from gateway.config import GatewaySettings
 from gateway.loop.gateway import Gateway
 from gateway.store.location import Server
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres
-from tests.support.processes import Recorder, by_tick, policy
+from tests.support.processes import AgentProcess, Recorder, by_tick, policy, write_device
 
 
 def symbols_in(server: Server) -> dict[int, int]:

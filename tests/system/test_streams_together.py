@@ -13,12 +13,12 @@ import pytest
 
 from fugu.contract.policies import read_policy
 from fugu.contract.reports import ReleaseFrame
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from fugu_cli.main import main
 from gateway.releases.audit import verify
 from gateway.releases.entries import nats
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import AgentProcess
 from tests.support.release_scenes import Public, start_gateway, write_config
 from tests.support.stored import stored_symbols
 

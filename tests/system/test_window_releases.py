@@ -18,12 +18,10 @@ from fugu.contract.topics import topic_of
 from fugu.mqtt import Broker
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
 from fugu.planning.window_plan import WantedWindow, joint_plan
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import Recorder
+from tests.support.processes import AgentProcess, Recorder, write_device
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config
 from tests.support.simulated_states import simulate_states
 from tests.support.stored import stored_symbols

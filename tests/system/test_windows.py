@@ -17,11 +17,9 @@ from firmware_sim.devices import simulate_recording
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.brokers import PATIENCE, Mosquitto, await_end, wait_until
-from tests.support.processes import GatewayProcess, Recorder, by_tick, policy, troubles
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, by_tick, policy, troubles, write_device
 from tests.support.simulated_states import simulate_states
 
 WINDOWS = (

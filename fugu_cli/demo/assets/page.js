@@ -67,6 +67,8 @@ async function show(state) {
     put(element(id), told[id] ?? "");
     element(id).hidden = !told[id];
   }
+  if (state.unhidden) put(element("hidden").querySelector("span"), state.unhidden);
+  element("hidden").querySelector("a").hidden = element("habits").hidden = Boolean(state.unhidden);
   verdicts(state.verdicts);
   element("report").hidden = !state.report;
   list(element("details").querySelector("ul"), state.details ?? []);

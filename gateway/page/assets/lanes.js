@@ -23,7 +23,9 @@ export class Plot {
   constructor(lane, width, beside) {
     this.lane = lane;
     this.right = width - beside;
-    this.bottom = lane.height - (lane.marks.length ? AXIS_FOOT : FOOT);
+    const foot = lane.marks.length ? AXIS_FOOT : FOOT;
+    this.height = lane.height || this.right - LEFT + TOP + foot; // a map is as wide as high
+    this.bottom = this.height - foot;
   }
 
   x(at) {
@@ -61,10 +63,10 @@ export class Plot {
 
   drawing() {
     const text = (x, y, words, look = "") => draw("text", { x: x.toFixed(1), y: y.toFixed(1), class: look }, words);
-    const { levels, shapes, height } = this.lane;
+    const { levels, shapes } = this.lane;
     return [
       ...levels.flatMap(([value, words]) => [draw("path", { class: "grid", d: `M${places([LEFT, this.y(value)], [this.right, this.y(value)])}` }), text(this.right + 8, this.y(value) + 4, words)]),
-      ...this.marks().map(([x, words]) => text(x, height - 8, words, "mark")),
+      ...this.marks().map(([x, words]) => text(x, this.height - 8, words, "mark")),
       ...shapes.map((one) => draw("path", { class: `shape ${one.look}`, d: this.path(one) })),
       ...shapes.filter(({ words }) => words).map(({ points, words, look }) => {
         const y = this.y(points[0][0]);
@@ -103,9 +105,9 @@ class Strip {
     const width = this.picture.parentNode.clientWidth;
     if (!this.lane || !width || width === this.width) return;
     this.width = width;
-    const { height } = this.lane;
-    for (const [name, value] of [["viewBox", `0 0 ${width} ${height}`], ["height", height]]) this.picture.setAttribute(name, value);
-    this.picture.replaceChildren(...new Plot(this.lane, width, this.beside).drawing());
+    const plot = new Plot(this.lane, width, this.beside);
+    for (const [name, value] of [["viewBox", `0 0 ${width} ${plot.height}`], ["height", plot.height]]) this.picture.setAttribute(name, value);
+    this.picture.replaceChildren(...plot.drawing());
   }
 }
 
@@ -117,6 +119,7 @@ export class Lanes {
 
   show(lanes) {
     const beside = roomBeside(lanes);
+    this.root.classList.toggle("maps", !lanes[0].height);
     for (const lane of lanes) this.strips.get(lane.look)?.show(lane, beside);
   }
 }

@@ -13,14 +13,13 @@ import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
 from fugu.host.files import create_private
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.deployment.broker_files import BrokerFolder
 from gateway.deployment.folders import sensor_table
 from gateway.deployment.units import DeploymentError
 from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.command import Fugu
-from tests.support.processes import policy
+from tests.support.processes import AgentProcess, policy
 from tests.support.shipped import Shipped
 
 HEADER = "device,policy,sensor,ceiling"

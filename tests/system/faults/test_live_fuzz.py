@@ -20,12 +20,11 @@ from fugu.contract.frames import Committed, Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
 from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated
-from tests.support.processes import GatewayProcess, Recorder, policy
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy
 from tests.support.signing import Keys, policy_document
 
 pytestmark = pytest.mark.fresh

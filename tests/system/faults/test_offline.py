@@ -9,11 +9,9 @@ import pytest
 
 from edge_agent.plan import StreamPlan
 from fugu.mqtt import Broker
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.agents import JumpingClock, agent_plan, run
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
-from tests.support.processes import GatewayProcess, Recorder, policy
+from tests.support.processes import AgentProcess, GatewayProcess, Recorder, policy, write_device
 from tests.support.soak import only
 
 SECOND = 1_000_000

@@ -15,12 +15,10 @@ import pytest
 
 from fugu.contract.topics import parse_topic, topic_of
 from fugu.mqtt import Broker, Link
-from fugu_cli.demo.location import _AgentProcess as AgentProcess
-from fugu_cli.demo.location import _write_device as write_device
 from tests.support.brokers import wait_until
 from tests.support.eavesdropping import features, records, told_apart
 from tests.support.faulty_lines import Line, Lines, Opened
-from tests.support.processes import GatewayProcess, policy
+from tests.support.processes import AgentProcess, GatewayProcess, policy, write_device
 from tests.support.shipped import Shipped
 
 PERIOD_US, FRAME_TICKS = 2_000, 25

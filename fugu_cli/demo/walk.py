@@ -1,0 +1,422 @@
+"""The walk: a map on the page, real processes, and a device and a gateway that are stopped on the way."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from firmware_sim.devices import simulate_recording, write_config
+from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
+from fugu.contract.topics import parse_topic, topic_of
+from fugu.contract.verdicts import most_sure
+from fugu.mqtt import Broker, Link
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.policy_builder import build_measure_policy
+from fugu_cli.demo.page import Page
+from fugu_cli.demo.processes import STOP_SECONDS, DemoError, gateway, start_broker
+from fugu_cli.view.lanes import Lane, Look, Shape, lanes_document, lanes_svg
+from fugu_cli.view.terminal import say, show_table
+
+__all__ = ["run"]
+
+FLEET, DEVICE, STREAM = "demo", "phone", "place"
+PERIOD_SECONDS = 0.05
+_DOWN_SECONDS = 1.0
+_LEAD_SECONDS = 8.0
+"""From the policy to the first tick: until then gateway and device have started, as a rule."""
+_STILL_SECONDS, _GIVEN_UP_SECONDS = 15.0, 60.0
+"""If no point arrives for so long, that is said; then the demo ends with what came."""
+_MOST_TICKS = 20
+"""Ticks of the recording for each point that is to arrive: a machine that is slower than that has no demo."""
+_LEAST_POINTS = 20
+_SHOWN = 20
+"""Newest ticks on the map."""
+_CELL, _RADIUS = 100, 2
+SPECIFICATION = f"""\
+# A walk over 10 x 10 cells of 100 m. At every tick it stays, or steps to a neighbouring cell, all equally likely.
+# No released point is more than e times likelier in one cell than in another within two cells of it.
+grid = "10x10"
+resolution = {_CELL}.0
+unit = "m"
+epsilon = 1.0
+graph = {{ radius = {_RADIUS} }}
+initial = [{", ".join("0.25" if cell in (44, 45, 54, 55) else "0.0" for cell in range(100))}]  # sets out in the middle
+delta = 0.02
+fleet = "{FLEET}"
+device = "{DEVICE}"
+stream = "{STREAM}"
+period = {PERIOD_SECONDS}
+latency = {10 * PERIOD_SECONDS}
+"""
+_TITLE = "The walk is shared. Every place stays in doubt."
+_SUB = (
+    "All that leaves this phone of its place is green. Somebody who wavers between two places up to "
+    f"{_RADIUS * _CELL} m apart gets, by any one point, from 50 % to at most 73 % sure."
+)
+_NOT_HIDDEN = "the way as a whole: all points together show roughly where somebody is."
+
+
+class _StoodStillError(DemoError):
+    """Nothing moves any more; pictures are of what came before."""
+
+
+class Walk(NamedTuple):
+    """Everything heard of a walk; places are in the policy's unit.
+
+    Attributes:
+        truth: (n, 2) the true places, of all ticks until now.
+        released: points by tick.
+        estimates: of the gateway, by tick.
+        later: the same, when later points had come.
+    """
+
+    policy: MeasurePolicy
+    truth: Floats
+    released: dict[int, Released]
+    estimates: dict[int, ValueEstimate]
+    later: dict[int, SmoothedValue]
+
+    def points(self, ticks: Sequence[int]) -> list[tuple[float, ...]]:
+        """Released points of ticks, in the policy's unit."""
+        scale = self.policy.resolution
+        return [tuple(float(x * y) for x, y in zip(self.released[tick].point, scale, strict=True)) for tick in ticks]
+
+    def error(self, places: dict[int, tuple[float, ...]]) -> float:
+        """Root-mean-square distance of places from the truth; NaN if there are none."""
+        ticks = [tick for tick in places if tick < len(self.truth)]
+        if not ticks:
+            return float("nan")
+        away = np.array([places[tick] for tick in ticks]) - self.truth[ticks]
+        return float(np.sqrt((away**2).sum(axis=1).mean()))
+
+    @property
+    def errors(self) -> tuple[float, float, float]:
+        """Errors of released points that have an estimate, of these estimates, and of those with later points."""
+        both = sorted(self.released.keys() & self.estimates.keys())
+        return (
+            self.error(dict(zip(both, self.points(both), strict=True))),
+            self.error({tick: self.estimates[tick].values for tick in both}),
+            self.error({tick: smoothed.values for tick, smoothed in self.later.items()}),
+        )
+
+    @property
+    def inside(self) -> float:
+        """How often the truth lay in both ranges of an estimate."""
+        known = [(one, self.truth[tick]) for tick, one in self.estimates.items() if tick < len(self.truth)]
+        return sum(
+            all(low <= x <= high for low, x, high in zip(one.low, at.tolist(), one.high, strict=True))
+            for one, at in known
+        ) / max(1, len(known))
+
+
+class _Listener:
+    """A subscriber to what the broker passes on: points of the device, and estimates of the gateway."""
+
+    def __init__(self, broker: Broker, policy: MeasurePolicy, states: Sequence[int]) -> None:
+        self._policy = policy
+        self._places = np.array(policy.coordinates)[np.array(states)] * np.array(policy.resolution)
+        self._walk = Walk(policy, self._places[:0], {}, {}, {})
+        self._lock = Lock()
+        topics = (topic_of("symbols", FLEET, DEVICE, STREAM), topic_of("estimate", FLEET, DEVICE, STREAM))
+        self._link = Link(broker, client_id="listener", subscriptions=topics, on_message=self._arrived)
+
+    def __enter__(self) -> Self:
+        self._link.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._link.stop()
+
+    def _arrived(self, topic: str, payload: bytes, _retained: bool) -> None:
+        try:
+            if parse_topic(topic).kind == "symbols":
+                frame = MeasureFrame.decode(payload)
+                with self._lock:
+                    self._walk.released.update(enumerate(frame.released, frame.first))
+                return
+            estimate = decode_estimate(payload)
+        except FuguError:
+            return
+        if isinstance(estimate, ValueEstimate):
+            with self._lock:
+                self._walk.estimates[estimate.tick] = estimate
+                self._walk.later.update({smoothed.tick: smoothed for smoothed in estimate.smoothed})
+
+    def walk(self) -> Walk:
+        """Everything that has come until now."""
+        self._link.maintain()
+        passed = max(0, int((time.time() * 1e6 - self._policy.clock.epoch_us) // self._policy.clock.period_us))
+        with self._lock:
+            old = self._walk
+            return Walk(self._policy, self._places[:passed], dict(old.released), dict(old.estimates), dict(old.later))
+
+
+def run(out: Path, seconds: float, broker: str, *, browser: bool) -> int:
+    """Run the demo and write its picture; returns 1 if the walk stood still before all points had arrived.
+
+    After a third of the points the device is killed, and is down for a second; after half of them the gateway is
+    stopped as long. On a slow machine ticks pass without a point, and it takes longer.
+
+    Args:
+        out: folder for `place.toml`, `policy.json`, the picture, light and dark, and the processes' logs.
+        seconds: so many seconds' points are to arrive, one in 50 ms.
+        broker: "auto", "mosquitto" or "embedded".
+        browser: open the page.
+
+    Raises:
+        FuguError: if a process does not start, or ends early, or next to nothing has come.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "place.toml").write_text(SPECIFICATION)
+    with Page(browser=browser) as page:
+        page.show(title=_TITLE, sub=_SUB, about="a simulated walk", stage="planning the noise", unhidden=_NOT_HIDDEN)
+        say("planning: policy graph, hull and fallback table ...")
+        plan = make_measure_plan(read_spec(out / "place.toml"), "ignorant", quick=True)
+        expected, missing = round(seconds / PERIOD_SECONDS), ""
+        with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder, ExitStack() as stack:
+            port, name = stack.enter_context(start_broker(broker, out))
+            say(f"{name} on port {port}; a walk until {expected} points have arrived ...")
+            policy = build_measure_policy(plan, epoch=round(time.time() + _LEAD_SECONDS, 3))
+            (out / "policy.json").write_text(policy.to_json())
+            states = _steps(policy, expected * _MOST_TICKS)
+            listener = stack.enter_context(_Listener(Broker(port=port), policy, states))
+            try:
+                _Course(page, listener, Path(folder), out, expected).run(
+                    stack, Broker(port=port, max_backoff=1), states
+                )
+            except _StoodStillError as error:
+                if len(listener.walk().released) < _LEAST_POINTS:
+                    raise
+                missing = str(error)
+                say(f"{missing}; the picture is of what came before")
+            walk = listener.walk()
+        walk = walk._replace(truth=walk.truth[: 1 + max(walk.released)])
+        for look, dark in (("", False), ("-dark", True)):
+            picture = lanes_svg("A walk: what stays, what leaves, and what others can say", _lanes(walk), dark=dark)
+            (out / f"walk{look}.svg").write_text(picture, encoding="utf-8")
+        show_table("a walk on 10 x 10 cells", ("", ""), _summary(walk))
+        say(f"pictures are in {out}")
+        if missing:
+            say(f"missing: {missing}")
+        page.draw(0, _document(walk, len(walk.released)))
+        page.show(stage="all of it was sent on this machine", ended=True, stalled=missing)
+        page.stay()
+    return 1 if missing else 0
+
+
+def _steps(policy: MeasurePolicy, ticks: int) -> list[int]:
+    """The true cells, which only the device and this program know."""
+    generator = random.Random(2026)
+    states = generator.choices(range(len(policy.initial)), policy.initial)
+    for _ in range(ticks - 1):
+        following, weights = zip(*policy.transition[states[-1]], strict=True)
+        states += generator.choices(following, weights)
+    return states
+
+
+class _Course:
+    """All processes of a walk, and the page that follows them."""
+
+    def __init__(self, page: Page, listener: _Listener, folder: Path, out: Path, expected: int) -> None:
+        self._page, self._listener, self._folder, self._out, self._expected = page, listener, folder, out, expected
+        self._device: subprocess.Popen[bytes] | None = None
+
+    def run(self, stack: ExitStack, broker: Broker, states: list[int]) -> None:
+        """Run until all points have arrived."""
+        policy, folder = self._listener.walk().policy, self._folder
+        (folder / "policies").mkdir()
+        (folder / "policies" / "place.json").write_text(policy.to_json())
+        (folder / "policy.json").write_text(policy.to_json())
+        simulate_recording(folder / "walk.csv", policy, states)
+        options = {"fleet": FLEET, "device": DEVICE, "outbox": "outbox.sqlite", "ceiling": 1.0}
+        options |= {"measurement_ceiling": policy.epsilon, "status_seconds": 0.5, "grace_seconds": 0.0}
+        sensor: dict[str, object] = {"kind": "replay", "file": str(folder / "walk.csv"), "column": "value"}
+        config = write_config(folder, {**options, "drain_seconds": 10.0}, broker, {"policy.json": sensor})
+        stack.callback(self._kill)
+        store = folder / "gateway.sqlite"
+        self._page.draw(0, _document(self._listener.walk(), self._expected))
+        self._page.show(stage="starting a gateway and a device")
+        with gateway(broker.port, FLEET, folder, store, self._out / "gateway.log") as serving:
+            self._start(config)
+            self._follow(self._expected // 3, "the device sends a point at every step")
+            self._kill()
+            self._follow(0, "the device was killed", _DOWN_SECONDS)
+            self._start(config)
+            self._follow(self._expected // 2, "the device has begun anew")
+            _end(serving, "gateway", self._out)
+        self._follow(0, "the gateway was stopped", _DOWN_SECONDS)
+        with gateway(broker.port, FLEET, folder, store, self._out / "gateway-2.log"):
+            self._follow(self._expected, "both are back")
+            _end(self._running, "device", self._out)
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._device is None:
+            raise DemoError("the device was not started")
+        return self._device
+
+    def _start(self, config: Path) -> None:
+        with (self._out / "device.log").open("ab") as log:
+            command = [sys.executable, "-m", "edge_agent", str(config)]
+            self._device = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _kill(self) -> None:
+        """End the device as a power cut would."""
+        if self._device is not None:
+            self._device.kill()
+            self._device.wait()
+
+    def _follow(self, count: int, stage: str, seconds: float = 0.0) -> None:
+        """Draw what comes until so many points have arrived, or for some seconds.
+
+        Raises:
+            DemoError: the device has ended.
+            _StoodStillError: no point has come for long.
+        """
+        walk = self._listener.walk()
+        clock, began = walk.policy.clock, time.monotonic()
+        moved = began + max(clock.epoch_us / 1e6 - time.time(), 0.0)
+        end = moved + self._expected * _MOST_TICKS * PERIOD_SECONDS
+        before, named = 0, ""
+        while len(walk.released) < count or time.monotonic() < began + seconds:
+            came = len(walk.released)
+            if not seconds and self._running.poll() is not None:
+                raise DemoError(f"the device ended before {count} points arrived: see {self._out / 'device.log'}")
+            if came > before:
+                before, moved, named = came, time.monotonic(), ""
+            still = time.monotonic() - moved
+            where = f"{came} of {self._expected} points have arrived, the device is process {self._running.pid}"
+            if still > _STILL_SECONDS and not named:
+                named = f"the walk has stood still for {still:.0f} s: {where}"
+                say(named)
+            if still > _GIVEN_UP_SECONDS or time.monotonic() > end:
+                raise _StoodStillError(f"the walk stood still for {still:.0f} s: {where}; see the logs in {self._out}")
+            self._page.draw(0, _document(walk, self._expected))
+            self._page.show(stage=stage, done=came / self._expected, stalled=named)
+            time.sleep(0.2)
+            walk = self._listener.walk()
+
+
+def _end(process: subprocess.Popen[bytes], what: str, out: Path) -> None:
+    """End a process in order."""
+    process.terminate()
+    try:
+        code = process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise _StoodStillError(f"the {what} did not end: see the logs in {out}") from None
+    if code != 0:
+        raise DemoError(f"the {what} ended with an error: see the logs in {out}")
+
+
+def _document(walk: Walk, expected: int) -> dict[str, object]:
+    """Everything that the page draws of a walk."""
+    stays, leaves, attacker = lanes_document(_lanes(walk, expected))
+    return {"lanes": [stays, leaves], "attackers": {"knows": attacker}}
+
+
+def _lanes(walk: Walk, expected: int | None = None) -> list[Lane]:
+    """Three maps of the newest ticks: the true way, released points, and the gateway's estimate."""
+    first = max(0, len(walk.truth) - _SHOWN)
+    way = [tuple(place) for place in walk.truth[first:].tolist()]
+    truth = Shape("line", "truth", way)
+    ticks = sorted(tick for tick in walk.released if tick >= first)
+    points = walk.points(ticks)
+    _, off, _ = walk.errors
+    estimate = walk.estimates[max(walk.estimates)] if walk.estimates else None
+    came = len(walk.released)
+    radius = _RADIUS * _CELL
+    return [
+        _map(
+            walk.policy,
+            *("stays", "Stays", f"{len(walk.truth):,}", "steps, on the device"),
+            f"the way of the last {_SHOWN} steps",
+            [Shape("line", "raw", way), Shape("dots", "here", way[-1:])],
+        ),
+        _map(
+            walk.policy,
+            *("leaves", "Leaves", f"{came:,}", f"of {came if expected is None else expected:,} points"),
+            f"points of the last {_SHOWN} steps · dashes: truth, drawn here only",
+            [truth, Shape("dots", "point", points), Shape("dots", "point newest", points[-1:])],
+        ),
+        _map(
+            walk.policy,
+            *("attacker", "Attacker", f"{100 * most_sure(walk.policy.epsilon):.0f} %"),
+            f"sure at most, of one of two places up to {radius} m apart, by one point, from a 50 % start",
+            "best guess from all points, with its 95 % ranges" + (f" · off by {off:.0f} m" if off == off else ""),
+            [truth, *([] if estimate is None else _guess(estimate))],
+        ),
+    ]
+
+
+def _map(
+    policy: MeasurePolicy, look: Look, title: str, number: str, words: str, head: str, shapes: Sequence[Shape]
+) -> Lane:
+    """A map of all cells, as wide as high."""
+    scale = np.array(policy.resolution)
+    places = np.array(policy.coordinates) * scale
+    (left, low), (right, high) = (
+        (places.min(axis=0) - scale).tolist(),
+        (places.max(axis=0) + scale).tolist(),
+    )
+    cells = [(x - scale[0] / 2, x + scale[0] / 2, y - scale[1] / 2, y + scale[1] / 2) for x, y in places.tolist()]
+    inside = [shape._replace(points=[_inside(point, left, right) for point in shape.points]) for shape in shapes]
+    middle = float(places[:, 0].max() / 2)
+    marks = [(0.0, "0"), (middle, f"{middle:g} {policy.unit}"), (2 * middle, f"{2 * middle:g}")]
+    return Lane(
+        *(look, title, number, words, head, 0, (left, right), marks, (low, high), ()),
+        [Shape("bars", "cell", cells), *inside],
+    )
+
+
+def _inside(point: tuple[float, ...], left: float, right: float) -> tuple[float, ...]:
+    return min(max(point[0], left), right), *point[1:]
+
+
+def _guess(estimate: ValueEstimate) -> list[Shape]:
+    """An estimate and its ranges, east and north."""
+    (x, y), (left, low), (right, high) = estimate.values, estimate.low, estimate.high
+    return [
+        Shape("bars", "allowed", [(left, right, low, high)]),
+        Shape("line", "guess", [(left, y), (right, y)]),
+        Shape("line", "guess", [(x, low), (x, high)]),
+        Shape("dots", "sure", [(x, y)]),
+    ]
+
+
+def _summary(walk: Walk) -> list[tuple[str, str]]:
+    """Names and values of what the demo shows."""
+    tables = Counter(released.table for released in walk.released.values())
+    own = len(walk.policy.measure_tables)
+    sent = sum(count for number, count in tables.items() if number >= own)
+    unit = walk.policy.unit
+    hidden = [one.protection for one in walk.estimates.values() if one.protection]
+    released, off, later = walk.errors
+    return [
+        ("ticks of the walk", f"{len(walk.truth)}"),
+        ("points that arrived", f"{len(walk.released)}"),
+        ("ticks while the device was down", f"{len(walk.truth) - len(walk.released)}"),
+        ("drawn from the fallback table", f"{tables[0]}"),
+        ("drawn from tables that the gateway sent", f"{sent}, from {sum(number >= own for number in tables)} tables"),
+        ("epsilon of a point, between cells of the policy graph", f"{walk.policy.epsilon:g}"),
+        ("a possible cell is hidden among at least", f"{min(hidden, default=0)} cells"),
+        ("error of the released point (root mean square)", f"{released:.0f} {unit}"),
+        ("error of the gateway's estimate", f"{off:.0f} {unit}"),
+        ("error of its estimate when later points have come", f"{later:.0f} {unit}"),
+        ("truth inside the 95 % ranges", f"{100 * walk.inside:.0f} % of estimates"),
+    ]
