@@ -13,13 +13,10 @@ from fugu.chains.inference import (
     predict,
     viterbi,
 )
-from fugu.chains.learning import Learned, baum_welch
 from fugu.chains.model import simulate, stationary_distribution
 
 __all__ = [
-    "Learned",
     "backward_messages",
-    "baum_welch",
     "filter_beliefs",
     "fixed_lag_marginals",
     "posterior_marginals",

@@ -16,7 +16,7 @@ from typing import Any
 
 from fugu.core.states import STEPS, UNIT, Bands, Classifier, Plain, RunningMean
 
-__all__ = ["MAX_BASELINE_TICKS", "ON_OFF", "classifier_of", "least"]
+__all__ = ["ON_OFF", "classifier_of", "least"]
 
 _PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active")
 ON_OFF = {
@@ -27,7 +27,6 @@ ON_OFF = {
 }
 """The names that home automation has for off (0) and on (1); "unavailable" and "unknown" are missing readings."""
 
-MAX_BASELINE_TICKS = 1 << 24
 _DOUBLE, _BITS = Struct(">d"), Struct(">q")
 _MOST = (1 << 63) - 1
 _FAR = 1e15

@@ -20,13 +20,13 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document, Printable
-from fugu.contract.classify import MAX_BASELINE_TICKS
 
 __all__ = ["Baseline", "Categories", "Cells", "Discretiser", "Label", "Thresholds"]
 
 
 Label = Annotated[Printable, Field(min_length=1, max_length=64)]
 MAX_STATES = 1024
+MAX_BASELINE_TICKS = 1 << 24
 
 
 class Thresholds(Document):

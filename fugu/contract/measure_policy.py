@@ -21,7 +21,7 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable
 from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise
 from fugu.contract.policy import PolicyHeader
-from fugu.contract.verdicts import privacy_sentence
+from fugu.contract.sentences import privacy_sentence
 
 __all__ = [
     "MAX_CHANGES",

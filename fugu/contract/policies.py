@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, TypeAlias
 
 from fugu.contract.errors import PolicyError
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import MAX_POLICY_BYTES, Policy
+
+if TYPE_CHECKING:
+    from fugu.contract.measure_policy import MeasurePolicy
 
 __all__ = ["AnyPolicy", "read_policy"]
 
-AnyPolicy = Policy | MeasurePolicy
+AnyPolicy: TypeAlias = "Policy | MeasurePolicy"
 
 
 def read_policy(text: str | bytes) -> AnyPolicy:
@@ -21,5 +24,8 @@ def read_policy(text: str | bytes) -> AnyPolicy:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    measured = isinstance(document, dict) and document.get("kind") == "points"
-    return MeasurePolicy.from_json(text) if measured else Policy.from_json(text)
+    if not isinstance(document, dict) or document.get("kind") != "points":
+        return Policy.from_json(text)
+    from fugu.contract.measure_policy import MeasurePolicy  # here, because few streams have points
+
+    return MeasurePolicy.from_json(text)

@@ -18,10 +18,9 @@ from fugu.contract.groups import SharedWindow
 from fugu.contract.guarantee import Guarantee, StreamOutputs, check_outputs
 from fugu.contract.leakage import Loss
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.sentences import LAST_US
+from fugu.contract.sentences import LAST_US, promised_words
 from fugu.contract.stretches import Ceiling, StretchBound
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
-from fugu.contract.verdicts import promised_words
 from fugu.contract.windows import MAX_WINDOWS, Counted, Window, total_rate
 
 __all__ = [

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fugu.contract.errors import cause
+from fugu.host.files import CERTIFICATE_DAYS, certificate_end
 
 __all__ = [
-    "CERTIFICATE_DAYS",
     "Finding",
     "Verdict",
     "broker",
     "certificate",
-    "certificate_end",
     "clock",
     "disk",
     "failed",
@@ -41,7 +40,6 @@ __all__ = [
 
 
 Verdict = Literal["ok", "warn", "FAIL"]
-CERTIFICATE_DAYS = 30
 _DAY = 86_400
 _NAMED = 5
 _BEGAN = 1_704_067_200  # of 2024, before which there was no such program
@@ -206,15 +204,6 @@ def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     if found.get("WatchdogUSec", "0") == "0" and found.get("Type") == "notify":
         findings.append(Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes"))
     return findings
-
-
-def certificate_end(path: Path) -> tuple[float, float]:
-    """Unix seconds when a PEM file's certificates begin and end to be valid together; OSError, ValueError if none."""
-    from cryptography import x509  # here, because a running agent does without
-
-    found = x509.load_pem_x509_certificates(path.read_bytes())
-    begin = max(one.not_valid_before_utc for one in found)
-    return begin.timestamp(), min(one.not_valid_after_utc for one in found).timestamp()
 
 
 def versions(wanted: Iterable[str] | None = None) -> list[Finding]:

@@ -11,7 +11,13 @@ from typing import TextIO
 
 from fugu.contract.errors import FuguError, Reason
 
-__all__ = ["create_private", "hold", "is_held", "new_folder", "read_text", "write_public", "write_secret"]
+__all__ = [
+    *("CERTIFICATE_DAYS", "certificate_end", "create_private", "hold", "is_held", "new_folder", "read_text"),
+    *("write_public", "write_secret"),
+]
+
+CERTIFICATE_DAYS = 30
+"""A certificate is to be renewed when it has no more left."""
 
 
 class FileError(FuguError, reason=Reason.STORAGE):
@@ -107,3 +113,12 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def certificate_end(path: Path) -> tuple[float, float]:
+    """Unix seconds when a PEM file's certificates begin and end to be valid together; OSError, ValueError if none."""
+    from cryptography import x509  # here, because a running agent does without
+
+    found = x509.load_pem_x509_certificates(path.read_bytes())
+    begin = max(one.not_valid_before_utc for one in found)
+    return begin.timestamp(), min(one.not_valid_after_utc for one in found).timestamp()

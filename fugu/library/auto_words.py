@@ -11,9 +11,8 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.contract.calendar import DayBlocks
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.sentences import epsilon_to_odds, protected_sentence
+from fugu.contract.sentences import epsilon_to_odds, privacy_of, protected_sentence
 from fugu.contract.stretches import Stretch
-from fugu.contract.verdicts import privacy_of
 from fugu.library.guarantee import (
     change_words,
     promise_document,

@@ -9,9 +9,8 @@ from typing import Any
 from fugu.contract.chains import ChainClass
 from fugu.contract.dating import settling_ticks
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.sentences import loss_words
+from fugu.contract.sentences import loss_words, most_sure, privacy_of, privacy_sentence
 from fugu.contract.stretches import Stretch
-from fugu.contract.verdicts import most_sure, privacy_of, privacy_sentence
 from fugu.library.report import Table
 
 __all__ = [

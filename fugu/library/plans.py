@@ -22,9 +22,9 @@ from fugu.attackers.stretches import StretchAttack
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.sentences import Privacy, privacy_of
 from fugu.contract.stretches import LARGEST_PROTECTED
 from fugu.contract.topics import topic_of
-from fugu.contract.verdicts import Privacy, privacy_of
 from fugu.host import arguments
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines

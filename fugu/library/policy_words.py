@@ -14,9 +14,8 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy, PolicyHeader
-from fugu.contract.sentences import protected_sentence
+from fugu.contract.sentences import privacy_of, protected_sentence
 from fugu.contract.stretches import Stretch, StretchBound
-from fugu.contract.verdicts import privacy_of
 from fugu.contract.windows import Window
 from fugu.library.guarantee import change_words, stretch_documents, stretch_lines
 from fugu.library.report import NOTHING, Line, Part, Result

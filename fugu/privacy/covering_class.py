@@ -42,8 +42,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fugu.chains import baum_welch, stationary_distribution
+from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.learning import baum_welch
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.privacy import chain_model
 from fugu.privacy.chain_model import ModelError, clopper_pearson

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from fugu.contract.sentences import LARGEST_PRIVATE
 from fugu.contract.stretches import LARGEST_PROTECTED
-from fugu.contract.verdicts import LARGEST_PRIVATE
 from fugu.library.auto_words import error_words
 from fugu.library.plans import Plan, Planner, planner, question_of, refuse_overwriting, whose_of
 from fugu.library.report import NOTHING, Line, Result

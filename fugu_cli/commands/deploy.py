@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from fugu.host import arguments
-from fugu.host.checks import certificate_end
 from fugu.host.clock import synchronised
-from fugu.host.files import new_folder
+from fugu.host.files import certificate_end, new_folder
 from fugu_cli.app import CeilingOption, FleetOption, PointCeilingOption, command, command_group
 from fugu_cli.connection import broker_of
 from fugu_cli.errors import CommandLineError

@@ -24,9 +24,8 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.queries import Query
-from fugu.contract.sentences import epsilon_to_odds
+from fugu.contract.sentences import epsilon_to_odds, privacy_sentence
 from fugu.contract.stretches import Stretch, stretch_ticks
-from fugu.contract.verdicts import privacy_sentence
 from fugu.host.csv_file import csv_rows
 from fugu.planning.answers import window_error
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy

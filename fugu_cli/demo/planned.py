@@ -21,7 +21,7 @@ from fugu.attackers.evaluation import mean_transitions
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy
-from fugu.contract.verdicts import sure_words
+from fugu.contract.sentences import sure_words
 from fugu.host.files import write_secret
 from fugu.library.plans import Plan, Planner, planner, whose_of
 from fugu.library.report import NOTHING

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fugu.chains.arrays import Floats
+from fugu.contract.sentences import most_sure
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
-from fugu.contract.verdicts import most_sure
 from fugu_cli.demo.evaluation import Replay, Results
 from fugu_cli.view.lanes import (
     Lane,

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError, cause
 from fugu.contract.frames import sequence_name
 from fugu.contract.history import Beside, History, streams_beside
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from gateway.estimates.models import MeasureModel, SymbolModel
+from gateway.estimates.models import SymbolModel
+
+if TYPE_CHECKING:
+    from gateway.estimates.points import MeasureModel
 
 __all__ = [
     "Catalogue",
 ]
 
 
-AnyModel = SymbolModel | MeasureModel
-_Model = TypeVar("_Model", SymbolModel, MeasureModel)
+AnyModel: TypeAlias = "SymbolModel | MeasureModel"
+_Model = TypeVar("_Model", SymbolModel, "MeasureModel")
 
 
 class Catalogue:
@@ -187,7 +189,7 @@ class Catalogue:
 
     def is_measured(self, device: str, stream: str) -> bool:
         """True if a stream's policies are of measurements."""
-        return self._kinds.get((device, stream)) is MeasurePolicy
+        return self._kinds.get((device, stream), Policy) is not Policy
 
     def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
         """Policies of a stream by version, retired ones too."""
@@ -250,7 +252,11 @@ class Catalogue:
 
 
 def _model(policy: AnyPolicy) -> AnyModel:
-    return SymbolModel.of(policy) if isinstance(policy, Policy) else MeasureModel(policy)
+    if isinstance(policy, Policy):
+        return SymbolModel.of(policy)
+    from gateway.estimates.points import MeasureModel  # here, because most fleets have no points
+
+    return MeasureModel(policy)
 
 
 def _claim(policy: AnyPolicy) -> object:
@@ -262,6 +268,6 @@ def _claim(policy: AnyPolicy) -> object:
 
 def _of_kind(known: AnyModel, kind: type[_Model]) -> _Model:
     if not isinstance(known, kind):
-        what = "a measured stream" if isinstance(known, MeasureModel) else "a stream of symbols"
+        what = "a stream of symbols" if isinstance(known, SymbolModel) else "a measured stream"
         raise RefusedError(f"{known.policy.device}/{known.policy.stream} is {what}", Reason.WRONG_KIND)
     return known

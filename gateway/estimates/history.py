@@ -9,8 +9,8 @@ from typing import NamedTuple
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import Points
 from gateway.estimates.past import Past
+from gateway.estimates.points import Points
 from gateway.store.coverage import Place
 from gateway.store.location import Location
 from gateway.store.store import Store, StoreError

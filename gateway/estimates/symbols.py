@@ -24,7 +24,7 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.reports import StateEstimate
 from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back, told
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.kind import Kind
+from gateway.estimates.kinds import Kind
 from gateway.estimates.models import Model, SymbolModel
 from gateway.estimates.past import Past, cut
 from gateway.store.coverage import FrameSpan, Place

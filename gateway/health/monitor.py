@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.errors import FuguError, Reason, cause, printable
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import topic_of
-from fugu.host.checks import CERTIFICATE_DAYS
+from fugu.host.files import CERTIFICATE_DAYS
 from fugu.host.process import Answering, ask
 from fugu.mqtt import Link
 from gateway.health.findings import KINDS
@@ -499,7 +499,7 @@ class Monitor:
 
 def _frame_seconds(policy: AnyPolicy) -> float:
     ticks = policy.frame_ticks
-    if not isinstance(policy, MeasurePolicy) and policy.table is None:
+    if isinstance(policy, Policy) and policy.table is None:
         ticks = min([*(window.stride for window in policy.windows), *(each.length for each in policy.sums)])
     return ticks * policy.clock.period_us / 1e6
 

@@ -21,9 +21,9 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.sentences import instant, unix_us
-from gateway.estimates.counts_and_points import window_count
-from gateway.estimates.models import PointEstimates
+from gateway.estimates.kinds import window_count
 from gateway.estimates.past import TickProbabilities
+from gateway.estimates.points import PointEstimates
 from gateway.history.parquet import TABLES, ParquetFolder, parquet_folder
 from gateway.history.stored import (
     DAY_US,

@@ -20,9 +20,9 @@ from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import Points
-from gateway.estimates.models import Model, PointEstimates, model_of
+from gateway.estimates.models import Model, model_of
 from gateway.estimates.past import Past, TickProbabilities
+from gateway.estimates.points import PointEstimates, Points
 from gateway.store.coverage import Place
 from gateway.store.coverage import Span as ShiftSpan
 from gateway.store.location import Location

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.errors import FuguError, Reason, TopicError, cause
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import RESERVED_DEVICES, check_device_name, parse_topic, topic_of
-from fugu.host.checks import certificate_end
 from fugu.host.database import STORE, AwayError, DatabaseError, FileLostError, damage, is_full, is_lost
+from fugu.host.files import certificate_end
 from fugu.mqtt import Link
 from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue

@@ -16,8 +16,7 @@ from fugu.contract.errors import FuguError, Reason, RefusedError, StatusCode
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, MAX_TICK, Status, StreamStatus, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import Points, Windows
-from gateway.estimates.kind import Kind
+from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.models import SymbolModel
 from gateway.estimates.symbols import Symbols
 from gateway.parts.part import Message
@@ -432,5 +431,9 @@ def _kind(topic: str, payload: bytes) -> type[Kind[Any]] | None:
     if topic == "window":
         return Windows
     if topic == "symbols":
-        return Points if payload[:1] == _POINTS else Symbols
+        if payload[:1] != _POINTS:
+            return Symbols
+        from gateway.estimates.points import Points
+
+        return Points
     return None

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.group_frames import Report
@@ -25,12 +26,14 @@ from fugu.contract.policy import Policy
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.timeline import Drawn, Timeline
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import Points, Windows
-from gateway.estimates.kind import Kind
+from gateway.estimates.kinds import Kind, Windows
 from gateway.estimates.symbols import Symbols
 from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
 from gateway.store.journal import Arrivals, Streams
 from gateway.store.store import Outgoing, Store
+
+if TYPE_CHECKING:
+    from gateway.estimates.points import Points
 
 __all__ = ["Accounted", "Recorder"]
 
@@ -98,18 +101,14 @@ class Recorder:
         self._seal_from = 0.0
         self.streams = Streams()
         self.symbols = Symbols(store, catalogue, lag, self.streams)
-        self.points = Points(store, catalogue, lag)
-        self._kinds: dict[type[AnyFrame], Kind[Any]] = {
-            SymbolFrame: self.symbols,
-            MeasureFrame: self.points,
-            WindowFrame: Windows(store, catalogue),
-        }
+        self._windows = Windows(store, catalogue)
+        self._lag = lag
 
     def record(self, arrivals: Arrivals) -> None:
         """Store the new frames of a round and what they change, or nothing of it. Raises DatabaseError."""
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
         for device, stream, frame in arrivals.others:
-            kind = self._kinds[type(frame)]
+            kind = self._kind(type(frame))
             groups.setdefault((kind, device, stream, kind.sequence(stream, frame)), []).append(frame)
         counted: Counter[str] = Counter()
         try:
@@ -247,15 +246,23 @@ class Recorder:
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """Report about a stored frame; `None` if it is gone. Raises FuguError if there can be none."""
+        place, first = Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame
         if outgoing.window:
-            kind: Kind[Any] = self._kinds[WindowFrame]
-        else:
-            measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
-            kind = self._kinds[MeasureFrame if measured else SymbolFrame]
-        found: Estimate | WindowCount | None = kind.report(
-            Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame
-        )
-        return found
+            return self._windows.report(place, first)
+        measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
+        return self.points.report(place, first) if measured else self.symbols.report(place, first)
+
+    @cached_property
+    def points(self) -> Points:
+        """The kind of points, made when the first stream has them."""
+        from gateway.estimates.points import Points
+
+        return Points(self._store, self._catalogue, self._lag)
+
+    def _kind(self, frames: type[AnyFrame]) -> Kind[Any]:
+        if frames is WindowFrame:
+            return self._windows
+        return self.points if frames is MeasureFrame else self.symbols
 
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]
@@ -313,7 +320,7 @@ class Recorder:
         if late:
             kind.revise(place, late)
         if timeline is not None:
-            self._store.versions.put(device, stream, timeline, whole=kind is self._kinds[WindowFrame])
+            self._store.versions.put(device, stream, timeline, whole=kind is self._windows)
 
     def _note_version(self, device: str, stream: str, frame: AnyFrame, timeline: Timeline | None) -> Timeline | None:
         """Note in a stream's timeline under which version a frame was drawn, of windows only without symbols."""

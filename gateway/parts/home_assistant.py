@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.descriptions import Description
 from fugu.contract.errors import FrameError, TopicError
 from fugu.contract.frames import Status
+from fugu.contract.sentences import promised_words
 from fugu.contract.stretches import STRETCHES, Stretch
 from fugu.contract.topics import available_topic, discovery_topic, topic_of
-from fugu.contract.verdicts import promised_words
 from fugu.mqtt import Link
 from gateway.parts.part import Message, Part
 

@@ -31,8 +31,7 @@ from fugu.places.hull import complete_hull
 from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import Points
-from gateway.estimates.models import MeasureModel
+from gateway.estimates.points import MeasureModel, Points
 from gateway.parts.part import Part
 from gateway.store.journal import Heard, tick_at
 from gateway.store.store import Store

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fugu.chains import baum_welch, filter_beliefs, simulate
+from fugu.chains import filter_beliefs, simulate
+from fugu.chains.learning import baum_welch
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case
 

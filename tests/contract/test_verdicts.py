@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.rounding import exp_up
+from fugu.contract.sentences import LARGEST_PRIVATE, most_sure, privacy_of, privacy_sentence, promised_words, sure_words
 from fugu.contract.stretches import LARGEST_PROTECTED, Stretch
-from fugu.contract.verdicts import LARGEST_PRIVATE, most_sure, privacy_of, privacy_sentence, promised_words, sure_words
 
 DOM = Path(__file__).parents[2] / "gateway" / "page" / "assets" / "dom.js"
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import MAX_BASELINE_TICKS, classifier_of
-from fugu.contract.discretisers import Baseline
+from fugu.contract.classify import classifier_of
+from fugu.contract.discretisers import MAX_BASELINE_TICKS, Baseline
 from fugu.core.states import STEPS, UNIT, Classifier, RunningMean
 from tests.support.proofs import check_printed
 

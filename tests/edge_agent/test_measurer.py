@@ -23,7 +23,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.core.clocks import TickClock
-from gateway.estimates.models import MeasureModel
+from gateway.estimates.points import MeasureModel
 from tests.support.agents import measured_plan
 from tests.support.measured import measure_policy
 from tests.support.walk_tables import FULL, MARKED, SETS, WALK, made, message, plan

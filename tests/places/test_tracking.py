@@ -11,7 +11,7 @@ from fugu.chains.tracking import lagged
 from fugu.places.tables import emission
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
-from gateway.estimates.models import moments
+from gateway.estimates.points import moments
 
 SMALL = 'grid = "6x6"\ngraph = { radius = 1.0 }\nepsilon = 0.7\n'
 

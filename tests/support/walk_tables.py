@@ -13,7 +13,7 @@ from fugu.contract.measure_table import Noise, TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise
-from gateway.estimates.models import MeasureModel
+from gateway.estimates.points import MeasureModel
 from gateway.parts.place_tables import policy_graph
 from tests.support.measured import measure_policy
 

@@ -22,8 +22,8 @@ import pytest
 from fugu.attackers.evaluation import Attack
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status, StreamStatus, WindowFrame
+from fugu.contract.sentences import most_sure
 from fugu.contract.topics import topic_of
-from fugu.contract.verdicts import most_sure
 from fugu.mqtt import Broker
 from fugu_cli.demo import processes, session
 from fugu_cli.demo.evaluation import BEATS, EPSILON, Replay, Results, evaluate, load_home, load_night, summary

@@ -32,7 +32,7 @@ from fugu.contract.topics import parse_topic, topic_of
 from fugu.places.protection import protect_likely
 from fugu.places.tables import compile_noise, emission
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.models import MeasureModel, PointEstimates
+from gateway.estimates.points import MeasureModel, PointEstimates
 from gateway.loop.inbox import Ingest
 from gateway.loop.recorder import Recorder
 from gateway.parts.part import Message

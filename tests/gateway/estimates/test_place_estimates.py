@@ -11,8 +11,7 @@ import pytest
 from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
 from fugu.contract.reports import PlaceEstimate, decode_estimate
-from gateway.estimates.counts_and_points import measured_estimate
-from gateway.estimates.models import MeasureModel
+from gateway.estimates.points import MeasureModel, measured_estimate
 from tests.support.measured import grid, measure_policy
 
 ORIGIN, STEP = (52.0, 4.0), (0.001, 0.002)

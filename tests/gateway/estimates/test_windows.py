@@ -20,7 +20,7 @@ from fugu.contract.topics import topic_of
 from fugu.contract.windows import Window
 from gateway.config import GatewaySettings
 from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.counts_and_points import window_count
+from gateway.estimates.kinds import window_count
 from gateway.loop.gateway import Gateway
 from gateway.loop.inbox import Ingest
 from gateway.parts.part import Message

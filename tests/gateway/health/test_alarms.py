@@ -9,7 +9,7 @@ import pytest
 
 from fugu.contract.reports import MAX_NAMES, AlarmCode
 from gateway.health.findings import KINDS, alert_rules
-from gateway.health.monitor import _Alarms as Alarms
+from gateway.health.monitor import Alarms
 
 ROOT = Path(__file__).parents[3]
 

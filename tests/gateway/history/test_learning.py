@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fugu.chains import baum_welch
+from fugu.chains.learning import baum_welch
 from fugu.contract.chains import BoundedChains, odds_ratio
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import SCALE, NoiseTable

@@ -18,7 +18,7 @@ from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
-from gateway.estimates.counts_and_points import noise_within
+from gateway.estimates.kinds import noise_within
 from gateway.loop.publisher import MOST_WAITING, Publisher, Waiting
 from gateway.store.journal import Received
 from gateway.store.store import Outgoing

@@ -1,4 +1,4 @@
-"""Counts of windows, and points: taken, and told of.
+"""Points: the hidden Markov model that a policy of them gives, and what is told of their streams.
 
 A frame of points is reported by what is known of its newest tick. It determines two sets of estimates: those of its own
 ticks given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own
@@ -7,111 +7,239 @@ end], given all points up to t + lag. Ticks of another policy version are not lo
 Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
 hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
 are unobserved).
-
-Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fugu.chains.arrays import Floats
-from fugu.contract.descriptions import PlaceGrid
-from fugu.contract.errors import Reason, RefusedError
-from fugu.contract.frames import WindowFrame, sequence_name
+from fugu.chains import predict
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.tracking import Followed, fixed_lag, follow, moves_of
+from fugu.contract.descriptions import PlaceGrid, place_grid
+from fugu.contract.errors import PolicyError, Reason, RefusedError
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.policy import Policy, PolicyHeader
-from fugu.contract.reports import (
-    Estimate,
-    PlaceEstimate,
-    SmoothedPlace,
-    SmoothedValue,
-    ValueEstimate,
-    WindowCount,
-    ellipse,
-)
-from gateway.estimates.catalogue import Catalogue
-from gateway.estimates.kind import Kind
-from gateway.estimates.models import MeasureModel, PointEstimates, SymbolModel, Tables
-from gateway.store.coverage import FrameSpan, Place
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import StaircaseNoise, TimedTable
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import MAX_TABLE_STATES
+from fugu.contract.policy import PolicyHeader
+from fugu.contract.reports import Estimate, PlaceEstimate, SmoothedPlace, SmoothedValue, ValueEstimate, ellipse
+from gateway.estimates.kinds import CONFIDENCE, Kind
+from gateway.store.coverage import Place
 from gateway.store.journal import wall_time
 from gateway.store.points import Measured
 from gateway.store.store import Store
 
-__all__ = ["Points", "Windows", "window_count"]
+if TYPE_CHECKING:
+    from fugu.places.tables import Emission
+    from gateway.estimates.catalogue import Catalogue
+
+__all__ = ["MeasureModel", "PointEstimates", "Points"]
 
 
-CONFIDENCE = 0.95
+_REMEMBERED = 32
+Tables = Callable[[int], TimedTable | None]
+"""The table of a number of one policy version, none if it is not known."""
+
+
+class PointEstimates(NamedTuple):
+    """Estimates of a measurement at consecutive ticks, given the points released up to `lag` ticks after each.
+
+    Attributes, by tick from `first` on:
+        means: the posterior means, d numbers in the policy's unit.
+        covariances: the entries on and above the diagonal of the posterior covariance, row by row.
+        protection: the least number of possible states that any one is hidden among; 0: nothing was released.
+        log_likelihoods: that of what was released, given all before; 0 if nothing was.
+        shift: by how many ticks the rows' numbers are ahead of the wall clock.
+    """
+
+    lag: int
+    first: int
+    means: tuple[tuple[float, ...], ...]
+    covariances: tuple[tuple[float, ...], ...]
+    protection: tuple[int, ...]
+    log_likelihoods: tuple[float, ...]
+    shift: int = 0
+
+
+def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Means (n, d) and covariances of a measurement (N, d) under each of n distributions (n, N).
+
+    Covariances are (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
+    """
+    means = beliefs @ values
+    upper = np.triu_indices(values.shape[1])
+    centred = values[None, :, :] - means[:, None, :]
+    covariances = np.einsum("tn,tni,tnj->tij", beliefs, centred, centred)
+    return means, covariances[:, *upper]
+
+
+class MeasureModel:
+    """One verified policy of a measured stream; a PolicyError if there are too many states and points to estimate with.
+
+    `values` are f, (N, d) integers. `reach` has the sets of possible states, tick by tick. `grid` is where on the earth
+    the states are, if the policy says so. For `meaning` see `Model`.
+    """
+
+    def __init__(self, policy: MeasurePolicy) -> None:
+        self.policy = policy
+        self.measurement = policy.measurement
+        self.values = np.array(policy.coordinates, dtype=np.int64)
+        self._shows = np.array(policy.shows or range(len(self.values)), dtype=np.int64)
+        matrices: list[Floats] = [np.array(matrix, dtype=np.float64) for matrix in policy.matrices]
+        self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
+        self._moves = moves_of(self._matrices)
+        self._changes = [one.tick for one in policy.changes]
+        self.reach = ConstraintSets(self.measurement)
+        self.grid = place_grid(policy)
+        self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates, policy.shows)
+        self._initial = np.array(policy.initial) / sum(policy.initial)
+        self._emissions: OrderedDict[int, Emission] = OrderedDict()
+        self._degrees: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._refuse_large()
+
+    def _refuse_large(self) -> None:
+        if len(self.values) <= MAX_TABLE_STATES:
+            return
+        from fugu.places.tables import MOST_CELLS
+
+        boxes = [np.ptp(self.values, axis=0).tolist()]
+        for table in self.policy.measure_tables:
+            if isinstance(table.noise, StaircaseNoise):
+                boxes.append([high - low for low, high in zip(table.noise.low, table.noise.high, strict=True)])
+        most = max(math.prod(side + 1 for side in box) for box in boxes)
+        if len(self.values) * most > MOST_CELLS:
+            raise PolicyError(f"{len(self.values)} states and {most} points are too many: measure on a coarser lattice")
+
+    def start(self, tick: int) -> Floats:
+        """The distribution of the chain's state at a tick of which nothing is known."""
+        return self.ahead(self._initial, 0, tick)
+
+    def ahead(self, distribution: Floats, tick: int, ticks: int) -> Floats:
+        """The distribution so many ticks after a tick, without points in between."""
+        cycles, ticks = divmod(ticks, self.policy.cycle) if self._changes else (0, ticks)
+        if cycles:
+            whole = self._carried(np.eye(len(distribution)), tick, self.policy.cycle)
+            distribution = predict(distribution, whole / whole.sum(axis=1, keepdims=True), cycles)
+        distribution = self._carried(distribution, tick, ticks)
+        return np.asarray(distribution / distribution.sum())
+
+    def _carried(self, distributions: Floats, tick: int, ticks: int) -> Floats:
+        """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
+        while ticks > 0:
+            _, until = self.measurement.steps(tick)
+            some = min(until - tick, ticks) if self._changes else ticks
+            matrix = self._matrices[self._part(tick)]
+            if some > len(matrix):  # then powers of the matrix are quicker
+                distributions = distributions @ np.linalg.matrix_power(matrix, some)
+            else:
+                for _ in range(some):
+                    distributions = distributions @ matrix
+            tick, ticks = tick + some, ticks - some
+        return distributions
+
+    def _part(self, tick: int) -> int:
+        return bisect_right(self._changes, tick % self.policy.cycle)
+
+    def measured(self, distribution: Floats) -> Floats:
+        """The distribution (N,) of the state that is measured, of that of the chain."""
+        return np.asarray(np.bincount(self._shows, distribution, len(self.values)), dtype=np.float64)
+
+    def possible(self, tick: int) -> NDArray[np.bool_]:
+        """The states (N,) that an adversary can hold possible at a tick."""
+        constraint = self.reach.at(tick)
+        return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
+
+    def follow(self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables) -> Followed:
+        """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
+        likelihoods = [one and self._likelihood(one, tables) for one in released]
+        return follow(distribution, self._moves, self._kinds(first, len(likelihoods)), likelihoods)
+
+    def estimate(
+        self,
+        distribution: Floats,
+        frame: MeasureFrame,
+        tables: Tables,
+        later: Sequence[Released | None] = (),
+        lag: int = 0,
+        ticks: slice = slice(None),
+    ) -> PointEstimates:
+        """The estimates of some `ticks` of a frame, from 0 on, from the distribution of its first.
+
+        `later` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
+        """
+        found = self.follow(distribution, frame.first, (*frame.released, *later), tables)
+        chosen = range(len(frame.released))[ticks]
+        rows = slice(chosen.start, chosen.stop)
+        kinds = self._kinds(frame.first, len(found.beliefs))
+        beliefs = fixed_lag(found, self._moves, kinds, lag, rows)
+        means, covariances = moments(beliefs, (self.values * np.array(self.policy.resolution))[self._shows])
+        protection = [self.degree(frame.released[at].table, frame.first + at, tables) for at in chosen]
+        return PointEstimates(
+            lag,
+            frame.first + chosen.start,
+            tuple(map(tuple, means.tolist())),
+            tuple(map(tuple, covariances.tolist())),
+            tuple(protection),
+            tuple(found.log_likelihoods[rows].tolist()),
+            frame.shift,
+        )
+
+    def _kinds(self, first: int, ticks: int) -> Ints:
+        return np.array([self._part(tick) for tick in range(first, first + ticks - 1)], dtype=np.int64)
+
+    def degree(self, number: int, tick: int, tables: Tables) -> int:
+        """The least number of states among which a table hides any possible one at a tick; 0 for an unknown table."""
+        constraint = self.reach.at(tick)
+        key = (number, constraint)
+        if key not in self._degrees:
+            if (table := tables(number)) is None:
+                return 0
+            from fugu.places.tables import noise_pairs
+
+            possible = self.possible(tick)
+            pairs = noise_pairs(table.noise, self.values, possible, self.policy.epsilon)
+            self._degrees[key] = int(pairs[possible].sum(axis=1).min()) + 1
+            if len(self._degrees) > _REMEMBERED * _REMEMBERED:
+                self._degrees.popitem(last=False)
+        return self._degrees[key]
+
+    def has_point(self, released: Released, tables: Tables) -> bool:
+        """True if a released point is one of its table's."""
+        return self._likelihood(released, tables) is not None
+
+    def _likelihood(self, released: Released, tables: Tables) -> Floats | None:
+        """The probability (N,) of a released point given each state; none if its table or the point is not known."""
+        known = self._emission(released.table, tables)
+        column = None if known is None else known.points.get(released.point)
+        return None if known is None or column is None else known.probabilities[self._shows, column]
+
+    def _emission(self, number: int, tables: Tables) -> Emission | None:
+        if number not in self._emissions:
+            if (table := tables(number)) is None:
+                return None
+            from fugu.places.tables import emission
+
+            self._emissions[number] = emission(table.noise, self.values)
+            if len(self._emissions) > _REMEMBERED:
+                self._emissions.popitem(last=False)
+        self._emissions.move_to_end(number)
+        return self._emissions[number]
+
+
 _Row = tuple[float, ...]
 _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
-
-
-class Windows(Kind[WindowFrame]):
-    """The kind of frames of window counts; each window's are a sequence of their own."""
-
-    counter = "windows_"
-
-    def __init__(self, store: Store, catalogue: Catalogue) -> None:
-        self._store = store
-        self._frames = store.windows
-        self._catalogue = catalogue
-
-    decode = staticmethod(WindowFrame.decode)
-
-    @staticmethod
-    def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
-        """Check that the policy has this window, with these ticks and so many counts."""
-        policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
-        if (window := policy.window(frame.window)) is None:
-            raise RefusedError(f"policy version {policy.version} has no window {frame.window}", Reason.UNKNOWN_WINDOW)
-        if not window.covers(frame.index, frame.first, frame.length):
-            raise RefusedError(
-                f"window {frame.index} of {frame.window} has other ticks than its policy says", Reason.WINDOW_MISMATCH
-            )
-        if len(frame.counts) != len(window.groups(policy.discretiser.states)):
-            raise RefusedError(f"{len(frame.counts)} counts in window {frame.window}", Reason.WINDOW_MISMATCH)
-
-    @staticmethod
-    def sequence(stream: str, frame: WindowFrame) -> str:
-        """The window's own."""
-        return sequence_name(stream, frame.window)
-
-    @staticmethod
-    def span(frame: WindowFrame) -> FrameSpan:
-        """The window's index."""
-        return FrameSpan(frame.previous, frame.index, frame.index)
-
-    @staticmethod
-    def same(stored: WindowFrame, frame: WindowFrame) -> bool:
-        """True if two frames say the same; what is before one does not matter."""
-        return replace(stored, previous=-1) == replace(frame, previous=-1)
-
-    def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
-        """The stored frame of the same window."""
-        return self._frames.at(place.number, frame.index)
-
-    def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
-        """Store a frame, and queue its report."""
-        del late  # nothing depends on the order of windows
-        self._frames.add(place.number, frame)
-        self._store.queue_estimates(place.number, frame.index)
-
-    def report(self, place: Place, first: int) -> WindowCount | None:
-        """The counts of the window of an index."""
-        if (frame := self._frames.at(place.number, first)) is None:
-            return None
-        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
-        return window_count(known.policy, frame)
-
-
 _log = logging.getLogger(__name__)
 
 
@@ -309,40 +437,6 @@ def _smoothed_value(
     values = tuple(round(value, _DIGITS) for value in mean)
     deviations = tuple(round(math.sqrt(variance), _DIGITS) for variance in variances)
     return SmoothedValue(wall_time(policy.clock, tick - some.shift), tick, some.lag, values, deviations)
-
-
-def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
-    """The report of a window that a device has counted."""
-    window = policy.window(frame.window)
-    assert window is not None
-    labels = policy.discretiser.states
-    off = noise_within(Fraction(window.scale), CONFIDENCE)
-    return WindowCount(
-        time=wall_time(policy.clock, frame.last + 1 - frame.shift),
-        since=wall_time(policy.clock, frame.first - frame.shift),
-        window=frame.window,
-        states=tuple(labels[state] for state in window.counted(labels)),
-        blocks=() if (blocks := window.query.blocks) is None else blocks.labels,
-        values=tuple(float(count) for count in frame.counts),
-        low=tuple(float(count - off) for count in frame.counts),
-        high=tuple(float(count + off) for count in frame.counts),
-        confidence=CONFIDENCE,
-        observed=frame.observed,
-        unit=window.query.unit,
-        epsilon=policy.guarantee.epsilon,
-        adversary=policy.guarantee.adversary,
-        useful=policy.useful_for == "share" and 2 * frame.observed >= frame.length,
-    )
-
-
-def noise_within(scale: Fraction, confidence: float) -> int:
-    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
-
-    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
-    """
-    spread = float(scale)
-    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
-    return max(0, math.ceil(-spread * math.log(most)) - 1)
 
 
 def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:

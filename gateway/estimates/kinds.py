@@ -1,0 +1,177 @@
+"""Kinds of frames: the protocol by which one recorder and one intake serve all of them, and counts of windows.
+
+Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from fugu.contract.errors import Reason, RefusedError
+from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.policy import Policy
+from fugu.contract.reports import Estimate, WindowCount
+from gateway.estimates.models import SymbolModel
+from gateway.store.coverage import FrameSpan, Place
+from gateway.store.journal import wall_time
+from gateway.store.store import Store
+
+if TYPE_CHECKING:
+    from gateway.estimates.catalogue import Catalogue
+
+__all__ = ["CONFIDENCE", "Kind", "Windows", "window_count"]
+
+
+Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
+
+
+class Kind(Protocol[Frame]):
+    """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
+
+    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`.
+    """
+
+    counter: str
+
+    @staticmethod
+    def decode(payload: bytes) -> Frame:
+        """Parse a frame. Raises the subclass of FrameError that says what is wrong."""
+        ...
+
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: Frame) -> None:
+        """Check a frame against the policy that it names. Raises the FuguError that says what is wrong."""
+        ...
+
+    @staticmethod
+    def sequence(stream: str, frame: Frame) -> str:
+        """The name under which frames like this one are stored, and reported to their device."""
+        del frame
+        return stream
+
+    @staticmethod
+    def span(frame: Frame) -> FrameSpan:
+        """Interval that a frame accounts for."""
+        return FrameSpan(frame.previous, frame.first, frame.last)
+
+    @staticmethod
+    def same(stored: Frame, frame: Frame) -> bool:
+        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
+        ...
+
+    def overlapping(self, place: Place, frame: Frame) -> Frame | None:
+        """A stored frame that has a part in common with the given one."""
+        ...
+
+    def add(self, place: Place, frame: Frame, counted: Counter[str], *, late: bool) -> None:
+        """Store a frame that overlaps no other, and what it determines; `late` if it is not after all others."""
+        ...
+
+    def revise(self, place: Place, late: Sequence[int]) -> None:
+        """Bring what later frames determine to what it would be had the late ones, ascending, come in time."""
+        return
+
+    def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
+        """Report about the frame at a tick or window index; `None` if it is gone. Raises FuguError."""
+        return None
+
+
+CONFIDENCE = 0.95
+
+
+class Windows(Kind[WindowFrame]):
+    """The kind of frames of window counts; each window's are a sequence of their own."""
+
+    counter = "windows_"
+
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+        self._store = store
+        self._frames = store.windows
+        self._catalogue = catalogue
+
+    decode = staticmethod(WindowFrame.decode)
+
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:
+        """Check that the policy has this window, with these ticks and so many counts."""
+        policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
+        if (window := policy.window(frame.window)) is None:
+            raise RefusedError(f"policy version {policy.version} has no window {frame.window}", Reason.UNKNOWN_WINDOW)
+        if not window.covers(frame.index, frame.first, frame.length):
+            raise RefusedError(
+                f"window {frame.index} of {frame.window} has other ticks than its policy says", Reason.WINDOW_MISMATCH
+            )
+        if len(frame.counts) != len(window.groups(policy.discretiser.states)):
+            raise RefusedError(f"{len(frame.counts)} counts in window {frame.window}", Reason.WINDOW_MISMATCH)
+
+    @staticmethod
+    def sequence(stream: str, frame: WindowFrame) -> str:
+        """The window's own."""
+        return sequence_name(stream, frame.window)
+
+    @staticmethod
+    def span(frame: WindowFrame) -> FrameSpan:
+        """The window's index."""
+        return FrameSpan(frame.previous, frame.index, frame.index)
+
+    @staticmethod
+    def same(stored: WindowFrame, frame: WindowFrame) -> bool:
+        """True if two frames say the same; what is before one does not matter."""
+        return replace(stored, previous=-1) == replace(frame, previous=-1)
+
+    def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
+        """The stored frame of the same window."""
+        return self._frames.at(place.number, frame.index)
+
+    def add(self, place: Place, frame: WindowFrame, _counted: Counter[str], *, late: bool) -> None:
+        """Store a frame, and queue its report."""
+        del late  # nothing depends on the order of windows
+        self._frames.add(place.number, frame)
+        self._store.queue_estimates(place.number, frame.index)
+
+    def report(self, place: Place, first: int) -> WindowCount | None:
+        """The counts of the window of an index."""
+        if (frame := self._frames.at(place.number, first)) is None:
+            return None
+        known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
+        return window_count(known.policy, frame)
+
+
+def window_count(policy: Policy, frame: WindowFrame) -> WindowCount:
+    """The report of a window that a device has counted."""
+    window = policy.window(frame.window)
+    assert window is not None
+    labels = policy.discretiser.states
+    off = noise_within(Fraction(window.scale), CONFIDENCE)
+    return WindowCount(
+        time=wall_time(policy.clock, frame.last + 1 - frame.shift),
+        since=wall_time(policy.clock, frame.first - frame.shift),
+        window=frame.window,
+        states=tuple(labels[state] for state in window.counted(labels)),
+        blocks=() if (blocks := window.query.blocks) is None else blocks.labels,
+        values=tuple(float(count) for count in frame.counts),
+        low=tuple(float(count - off) for count in frame.counts),
+        high=tuple(float(count + off) for count in frame.counts),
+        confidence=CONFIDENCE,
+        observed=frame.observed,
+        unit=window.query.unit,
+        epsilon=policy.guarantee.epsilon,
+        adversary=policy.guarantee.adversary,
+        useful=policy.useful_for == "share" and 2 * frame.observed >= frame.length,
+    )
+
+
+def noise_within(scale: Fraction, confidence: float) -> int:
+    """The least h >= 0 such that discrete Laplace noise of a scale is in -h..h with this probability.
+
+    Outside of -h..h it is with probability 2 a^(h+1) / (1 + a), where a = e^(-1/scale).
+    """
+    spread = float(scale)
+    most = (1.0 - confidence) * (1.0 + math.exp(-1.0 / spread)) / 2.0
+    return max(0, math.ceil(-spread * math.log(most)) - 1)
