@@ -16,7 +16,7 @@ import numpy as np
 import fugu
 from fugu.attackers.evaluation import Attack, attack, furthest_learner, odds_change
 from fugu.attackers.learning import COUNT_ATTACKERS
-from fugu.attackers.outputs import CountOutputs, Knowledge, release_symbols
+from fugu.attackers.outputs import CountOutputs, Knowledge, laplace_noise, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.errors import FuguError
@@ -38,6 +38,7 @@ from fugu_cli.view.lanes import time_marks
 __all__ = [
     "BEATS",
     "EPSILON",
+    "FURTHER_DRAWS",
     "HEART",
     "RECORDINGS",
     "AnyFrame",
@@ -294,8 +295,9 @@ class Results:
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each of
             them; only of those before `end` while the replay goes on.
         ours: (n,) the same of the windows that arrived; `None` for counts by parts of the day.
-        learner: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
-            made to him; `None` while the replay goes on.
+        learners: (n,) the same, for the attacker who learns habits and moves furthest beyond the promise, which is not
+            made to him: of the windows that arrived, then of further draws of their noise; none while the replay goes
+            on.
         attack: the most successful attacker on those windows; `None` while the replay goes on.
     """
 
@@ -309,7 +311,7 @@ class Results:
     ticks: Ints
     ordinary: Floats | None
     ours: Floats | None
-    learner: Floats | None
+    learners: tuple[Floats, ...]
     attack: Attack | None
     attackers: ClassVar[int] = len(COUNT_ATTACKERS)
 
@@ -317,6 +319,11 @@ class Results:
     def parts(self) -> tuple[str, ...]:
         """Parts of the day."""
         return self.replay.parts
+
+    @property
+    def learner(self) -> Floats | None:
+        """The changes for the one who learns habits, of the windows that arrived."""
+        return next(iter(self.learners), None)
 
     @property
     def off(self) -> str:
@@ -370,7 +377,8 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
     end = int(first[-1]) + length
     known = replay.states.size if attacked else end
     seen = np.flatnonzero(replay.states[:known] >= 0)
-    ours = learned = None
+    ours = None
+    learned: list[Floats] = []
     attacks: tuple[Attack, ...] = ()
     if parts == 1 and window.overlap == 1:
         segments = np.zeros(known, dtype=np.int64)
@@ -382,8 +390,12 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
         if attacked:
             attacks = attack(replay.states, segments, outputs, policy.guarantee.epsilon)
             if (learner := furthest_learner(attacks)) is not None:
-                supervised = replace(knowledge, truth=replay.states)
-                learned = odds_change(outputs, supervised, COUNT_ATTACKERS[learner.attacker])[seen]
+                supervised, generator = replace(knowledge, truth=replay.states), np.random.default_rng(1)
+                noise = (laplace_noise(scale, counts.shape, generator) for _ in range(FURTHER_DRAWS))
+                learned = [
+                    odds_change(replace(outputs, counts=drawn), supervised, COUNT_ATTACKERS[learner.attacker])[seen]
+                    for drawn in (counts, *(true + one for one in noise))
+                ]
     return Results(
         replay=replay,
         hours=(middles * replay.hours).ravel(),
@@ -395,15 +407,21 @@ def evaluate(replay: Replay, frames: Mapping[int, WindowFrame], *, attacked: boo
         ticks=seen,
         ordinary=None if replay.ordinary is None else replay.ordinary[seen],
         ours=ours,
-        learner=learned,
+        learners=tuple(learned),
         attack=attacks[0] if attacks else None,
     )
 
 
-def _factor(changes: Floats) -> str:
-    """The largest factor of changes of log-odds; one without bound is not written out."""
-    most = float(changes.max())
+FURTHER_DRAWS = 5
+
+
+def _factor(most: float) -> str:
+    """The factor of a change of log-odds; one without bound is not written out."""
     return f"x {math.exp(most):.1f}" if most < math.log(1000.0) else "more than x 1000"
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def summary(results: Results) -> tuple[str, ...]:
@@ -427,10 +445,13 @@ def summary(results: Results) -> tuple[str, ...]:
             )
         said[-1] += "."
     if results.learner is not None:
+        most = sorted(float(one.max()) for one in results.learners)
+        beyond = sorted(results.beyond(one) for one in results.learners)
         said.append(
             "Habits are not protected: for an attacker who learns them, odds change by up to "
-            f"{_factor(results.learner)}, and by more than {promise} on "
-            f"{100 * results.beyond(results.learner):.0f} % of the {tick}s."
+            f"{_factor(float(results.learner.max()))} by these numbers, and over {len(most)} draws of the noise by "
+            f"{_range(_factor(most[0]), _factor(most[-1]))}; by more than {promise} on "
+            f"{_range(f'{100 * beyond[0]:.0f}', f'{100 * beyond[-1]:.0f}')} % of the {tick}s."
         )
     if found is not None:
         said.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,8 +12,9 @@ from fugu.attackers.evaluation import attack, furthest_learner, odds_change
 from fugu.attackers.learning import ATTACKERS
 from fugu.attackers.outputs import Knowledge, SymbolOutputs, release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.chains.arrays import Floats
 from fugu.contract.frames import SymbolFrame
-from fugu_cli.demo.evaluation import AnyFrame, Replay, Results
+from fugu_cli.demo.evaluation import FURTHER_DRAWS, AnyFrame, Replay, Results
 
 __all__ = ["SymbolReplay", "SymbolResults"]
 
@@ -112,13 +113,15 @@ class SymbolReplay(Replay):
         segments = np.zeros(end, dtype=np.int64)
         knowledge = Knowledge(self.transition, segments)
         ours = odds_change(outputs, knowledge)[seen]
-        best = learned = None
+        best, learned = None, list[Floats]()
         if attacked:
             attacks = attack(truth, segments, outputs, self.policy.guarantee.epsilon)
             best = attacks[0] if attacks else None
             if (learner := furthest_learner(attacks)) is not None:
-                known = Knowledge(self.transition, segments, truth=truth)
-                learned = odds_change(outputs, known, ATTACKERS[learner.attacker])[seen]
+                known, generator = Knowledge(self.transition, segments, truth=truth), np.random.default_rng(1)
+                drawn = (release_symbols(truth, self.policy.table, generator) for _ in range(FURTHER_DRAWS))
+                further = (replace(outputs, symbols=np.where(symbols[:end] < 0, -1, one.symbols)) for one in drawn)
+                learned = [odds_change(one, known, ATTACKERS[learner.attacker])[seen] for one in (outputs, *further)]
         shown = np.flatnonzero(seen)[-_SHOWN:]
         counts = np.bincount(truth[seen], minlength=2)
         return SymbolResults(
@@ -132,7 +135,7 @@ class SymbolReplay(Replay):
             ticks=np.flatnonzero(seen),
             ordinary=None,
             ours=ours,
-            learner=learned,
+            learners=tuple(learned),
             attack=best,
             right=float((beliefs[seen].argmax(axis=1) == truth[seen]).mean()),
             majority=float(counts.max() / counts.sum()),

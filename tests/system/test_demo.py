@@ -106,6 +106,9 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
     assert 0.0 < night.ours.max() <= EPSILON
     assert night.learner.shape == night.ours.shape
     assert night.learner.max() > night.ours.max()
+    assert len({one.max() for one in night.learners}) == 6, "each draw of the noise moves odds by another factor"
+    factors = sorted(math.exp(one.max()) for one in night.learners)
+    assert f"over 6 draws of the noise by x {factors[0]:.1f} to x {factors[-1]:.1f};" in summary(night)[2]
     assert night.attack.low <= night.attack.success <= night.attack.high
 
 
@@ -139,7 +142,7 @@ def drawn(night: Results) -> Results:
         ticks=np.arange(5) * 300,
         ordinary=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
         ours=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
-        learner=np.log([1.0, 1.2, 1.5, 3.0, 9.0]),
+        learners=(np.log([1.0, 1.2, 1.5, 3.0, 9.0]), np.log([1.0, 1.0, 2.8, 1.0, 1.0])),
         attack=Attack("supervised", 0.6, 0.55, 0.65, 0.731, 0.5, 0.0),
     )
 
@@ -179,7 +182,7 @@ def test_the_promise_is_to_one_who_knows_the_habits_and_the_others_get_beyond_it
         assert lane.words.endswith(f"above the line for {20 * beyond} %")
         [(said,)] = [(shape.words,) for shape in lane.shapes if shape.look == "nobody"]
         assert said == "the promise to one who knows the habits: 73 %"
-    assert [*attacker_lanes(replay, replace(drawn(night), learner=None))] == ["knows", "ordinary"]
+    assert [*attacker_lanes(replay, replace(drawn(night), learners=()))] == ["knows", "ordinary"]
     assert [*attacker_lanes(replay, None)] == ["knows"]
 
 
@@ -232,9 +235,11 @@ def test_the_sentences_say_the_same(night: Results) -> None:
     useful, private, habits, attacker = summary(one)
     assert "off by 8.3 points on average, and 100 % of them by at most 10" in useful
     assert "for an attacker who already knows the habits behind it" in private
-    assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0,")
-    assert "by more than x 2.7 on 40 % of the heartbeats" in habits
-    assert len(summary(replace(one, attack=None, learner=None))) == 2
+    assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0 ")
+    assert habits.endswith(
+        "over 2 draws of the noise by x 2.8 to x 9.0; by more than x 2.7 on 20 to 40 % of the heartbeats."
+    )
+    assert len(summary(replace(one, attack=None, learners=()))) == 2
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker
