@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attackers.evaluation import Attack, attack
+from fugu.attackers.evaluation import Attack, attack, furthest_learner, learners
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
@@ -38,12 +38,15 @@ _DAY_US = 86_400_000_000
 _FOLLOWED = 3000
 """Ticks of a stretch, or of a window, whose courses are followed; it takes long beyond."""
 _ROUNDING = 1e-9
+_DRAWS = 6
+"""Of the noise, for those who learn: what they gain differs from draw to draw."""
 
 
 class Trial(NamedTuple):
     """One release of a recording's states, attacked, the most successful attack first.
 
-    `noise` is a flip probability (the larger of two), or the scale of a count in ticks.
+    `noise` is a flip probability (the larger of two), or the scale of a count in ticks. `learners` has the one who
+    learns habits and moved furthest, for this draw of the noise and, of simulations, for further ones.
     """
 
     source: str
@@ -51,6 +54,7 @@ class Trial(NamedTuple):
     noise: float
     epsilon: float
     attacks: tuple[Attack, ...]
+    learners: tuple[Attack, ...] = ()
 
     @property
     def known_chain(self) -> Attack:
@@ -70,12 +74,32 @@ def attack_policy(
         RecordingError: the recording cannot be read.
         QuestionError: it can be read in more than one way.
     """
-    yield from attack_releases(*_released(policy, recording, options), known)
+    readings, states, segments = states_by(policy, recording, options)
+    first, *further = (_released(policy, states, segments, seed) for seed in range(1, _DRAWS + 1))
+    for number, trial in enumerate(attack_releases(readings.source, states, segments, first, known)):
+        drawn = (releases[number].outputs for releases in further)
+        again = (
+            furthest_learner(
+                attack(
+                    states,
+                    segments,
+                    outputs,
+                    trial.epsilon,
+                    attackers=learners(outputs),
+                    known=known_every(states, known),
+                )
+            )
+            for outputs in drawn
+        )
+        yield trial._replace(learners=(*trial.learners, *(one for one in again if one is not None)))
 
 
 def attack_policy_stretches(policy: Policy, recording: Recorded, options: ReadOptions) -> list[StretchTrial]:
     """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
-    return attack_published_stretches(policy, *_released(policy, recording, options))
+    readings, states, segments = states_by(policy, recording, options)
+    return attack_published_stretches(
+        policy, readings.source, states, segments, _released(policy, states, segments, seed=1)
+    )
 
 
 class Release(NamedTuple):
@@ -118,13 +142,13 @@ def attack_releases(
     """Attack each release of (n,) states; attackers are given the true state of every `known`-th tick."""
     for name, noise, epsilon, outputs in releases:
         found = attack(states, segments, outputs, epsilon, known=known_every(states, known))
-        yield Trial(source, name, noise, epsilon, found)
+        furthest = furthest_learner(found)
+        yield Trial(source, name, noise, epsilon, found, () if furthest is None else (furthest,))
 
 
-def _released(policy: Policy, recording: Recorded, options: ReadOptions) -> tuple[str, Ints, Ints, list[Release]]:
-    """The name and states of a recording, their segments, and what would be released of them."""
-    readings, states, segments = states_by(policy, recording, options)
-    names, generator = policy.discretiser.states, np.random.default_rng(1)
+def _released(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
+    """Releases of (n,) states and their segments, by one draw of the noise."""
+    names, generator = policy.discretiser.states, np.random.default_rng(seed)
 
     def counted(window: Window) -> CountOutputs:
         groups = window.groups(names)
@@ -134,7 +158,7 @@ def _released(policy: Policy, recording: Recorded, options: ReadOptions) -> tupl
     found = releases_of(policy, symbols, counted)
     if not found:
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
-    return readings.source, states, segments, found
+    return found
 
 
 class StretchTrial(NamedTuple):

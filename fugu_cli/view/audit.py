@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fugu.attackers.evaluation import Attack, furthest_learner
+from fugu.attackers.evaluation import Attack
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
 from fugu.library.guarantee import stretch_table
@@ -36,7 +36,10 @@ def attacked_recordings(trials: Sequence[Trial], stretches: Sequence[StretchTria
 
 def _attacks_document(trials: Sequence[Trial], stretches: Sequence[StretchTrial]) -> dict[str, Any]:
     return {
-        "trials": [{**one._asdict(), "attacks": [asdict(attack) for attack in one.attacks]} for one in trials],
+        "trials": [
+            {**one._asdict(), **{key: list(map(asdict, getattr(one, key))) for key in ("attacks", "learners")}}
+            for one in trials
+        ],
         "stretches": [{**one._asdict(), "attacks": [attack._asdict() for attack in one.attacks]} for one in stretches],
     }
 
@@ -60,7 +63,7 @@ def _trials(trials: Sequence[Trial]) -> Iterator[Part]:
         "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
         "for an attacker who knows the chain beforehand (known: forward-backward, with the mean chain). It bounds "
         "nothing for one who learns a person's habits, from what is released or from other times (learned: the one "
-        "who moved furthest). Noise was drawn once."
+        "who moved furthest). Noise that was not published is drawn once, and for those who learn six times."
     )
 
 
@@ -69,8 +72,17 @@ def _summary(trial: Trial) -> tuple[str, ...]:
     beyond = "*" if one.success > one.ceiling else ""
     return (
         trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
-        f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _odds_words(furthest_learner(trial.attacks)),
+        f"{one.ceiling:.3f}", _odds_words(trial.known_chain), _learned(trial.learners),
     )  # fmt: skip
+
+
+def _learned(attacks: Sequence[Attack]) -> str:
+    """The same of those who learn, over all draws of the noise."""
+    furthest = sorted(one.furthest for one in attacks if one.furthest is not None)
+    beyond = sorted(one.beyond for one in attacks if one.beyond is not None)
+    if len(furthest) < 2 or furthest[0] == furthest[-1]:
+        return _odds_words(attacks[0] if attacks else None)
+    return f"x {furthest[0]:.3g} to {furthest[-1]:.3g} ({beyond[0]:.0%} to {beyond[-1]:.0%})"
 
 
 def _odds_words(attack: Attack | None) -> str:
