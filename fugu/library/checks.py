@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,10 +16,10 @@ from fugu.host.arguments import epsilon_of
 
 if TYPE_CHECKING:
     from fugu.library.recordings import Source
-    from fugu.planning.attacked import Trial
+    from fugu.planning.attacked import Released, Trial
     from fugu.planning.true_class import RecordedClass
 
-__all__ = ["Check", "attack", "check", "load_policy"]
+__all__ = ["Check", "attack", "check", "drawn", "load_policy"]
 
 
 def load_policy(path: str | Path) -> AnyPolicy:
@@ -134,13 +135,17 @@ def attack(
     Raises:
         FuguError: the policy or a recording cannot be read, or measures points.
     """
+    return tuple(trial for one in drawn(_policy(policy), recording, **read) for trial in one.attacked(known))
+
+
+def drawn(policy: AnyPolicy, recording: Source, **read: Any) -> Iterator[Released]:
+    """Draw what a device with a policy would release of each recording; arguments and errors as of `attack`."""
     from fugu.library.recordings import recorded, several
-    from fugu.planning.attacked import attack_policy
+    from fugu.planning.attacked import released
     from fugu.recordings.options import read_options
 
-    made = _policy(policy)
-    if not isinstance(made, Policy):
+    if not isinstance(policy, Policy):
         raise PolicyError("measured points are not attacked here: plan_places attacks them as it plans")
     options = read_options(**read)
-    tables = [recorded(one, options)[0] for one in several(recording)]
-    return tuple(trial for one in tables for trial in attack_policy(made, one, options, known))
+    for one in several(recording):
+        yield released(policy, recorded(one, options)[0], options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from fugu.attackers.evaluation import Attack, attack, furthest_learner, learners
 from fugu.attackers.outputs import CountOutputs, Outputs, SymbolOutputs, known_every, release_counts, release_symbols
 from fugu.attackers.stretches import FEWEST, StretchAttack, attack_stretches
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.planning.errors import PlanningError
@@ -23,13 +24,13 @@ from fugu.recordings.readings import Recorded
 
 __all__ = [
     "Release",
+    "Released",
     "StretchTrial",
     "Trial",
-    "attack_policy",
-    "attack_policy_stretches",
-    "attack_published_stretches",
+    "attack_released_stretches",
     "attack_releases",
     "attacked_stretches",
+    "released",
     "releases_of",
     "unknown_ticks",
 ]
@@ -60,46 +61,6 @@ class Trial(NamedTuple):
     def known_chain(self) -> Attack:
         """The attacker who believes the recording's mean chain, and uses every output (forward-backward)."""
         return next(one for one in self.attacks if one.attacker == "forward-backward")
-
-
-def attack_policy(
-    policy: Policy, recording: Recorded, options: ReadOptions, known: int | None = None
-) -> Iterator[Trial]:
-    """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
-
-    The recording is read at the policy's clock; attackers are given the true state of every `known`-th tick.
-
-    Raises:
-        PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
-        RecordingError: the recording cannot be read.
-        QuestionError: it can be read in more than one way.
-    """
-    readings, states, segments = states_by(policy, recording, options)
-    first, *further = (_released(policy, states, segments, seed) for seed in range(1, _DRAWS + 1))
-    for number, trial in enumerate(attack_releases(readings.source, states, segments, first, known)):
-        drawn = (releases[number].outputs for releases in further)
-        again = (
-            furthest_learner(
-                attack(
-                    states,
-                    segments,
-                    outputs,
-                    trial.epsilon,
-                    attackers=learners(outputs),
-                    known=known_every(states, known),
-                )
-            )
-            for outputs in drawn
-        )
-        yield trial._replace(learners=(*trial.learners, *(one for one in again if one is not None)))
-
-
-def attack_policy_stretches(policy: Policy, recording: Recorded, options: ReadOptions) -> list[StretchTrial]:
-    """Attack the same releases of a recording in stretches; nothing if the promise is about single ticks."""
-    readings, states, segments = states_by(policy, recording, options)
-    return attack_published_stretches(
-        policy, readings.source, states, segments, _released(policy, states, segments, seed=1)
-    )
 
 
 class Release(NamedTuple):
@@ -146,7 +107,42 @@ def attack_releases(
         yield Trial(source, name, noise, epsilon, found, () if furthest is None else (furthest,))
 
 
-def _released(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
+class Released(NamedTuple):
+    """What a policy releases of the (n,) states of a recording, and `again` the same with other draws of the noise."""
+
+    source: str
+    states: Ints
+    segments: Ints
+    releases: Sequence[Release]
+    again: Sequence[Sequence[Release]]
+
+    def attacked(self, known: int | None = None) -> Iterator[Trial]:
+        """Attack each release; attackers are given the true state of every `known`-th tick."""
+        states, segments, told = self.states, self.segments, known_every(self.states, known)
+        for number, trial in enumerate(attack_releases(self.source, states, segments, self.releases, known)):
+            drawn = (releases[number].outputs for releases in self.again)
+            again = [
+                attack(states, segments, outputs, trial.epsilon, attackers=learners(outputs), known=told)
+                for outputs in drawn
+            ]
+            gained = [furthest for attacks in again if (furthest := furthest_learner(attacks)) is not None]
+            yield trial._replace(learners=(*trial.learners, *gained))
+
+
+def released(policy: Policy, recording: Recorded, options: ReadOptions) -> Released:
+    """Draw what a policy releases of a recording, read at its clock: symbols, tumbling windows, each with the symbols.
+
+    Raises:
+        PlanningError: no reading has a state, or the policy releases nothing that can be attacked.
+        RecordingError: the recording cannot be read.
+        QuestionError: it can be read in more than one way.
+    """
+    readings, states, segments = states_by(policy, recording, options)
+    first, *again = (_drawn(policy, states, segments, seed) for seed in range(1, _DRAWS + 1))
+    return Released(readings.source, states, segments, first, again)
+
+
+def _drawn(policy: Policy, states: Ints, segments: Ints, seed: int) -> list[Release]:
     """Releases of (n,) states and their segments, by one draw of the noise."""
     names, generator = policy.discretiser.states, np.random.default_rng(seed)
 
@@ -186,11 +182,11 @@ class StretchTrial(NamedTuple):
         return max(shown, default=0.0)
 
 
-def attack_published_stretches(
-    policy: Policy, source: str, states: Ints, segments: Ints, releases: Iterable[Release]
+def attack_released_stretches(
+    policy: AnyPolicy, source: str, states: Ints, segments: Ints, releases: Iterable[Release]
 ) -> list[StretchTrial]:
     """Attack each kind of output of (n,) states by itself; nothing if the promise is about single ticks."""
-    if policy.guarantee.stretch_ticks == 1:
+    if not isinstance(policy, Policy) or policy.guarantee.stretch_ticks == 1:
         return []
     unknown = unknown_ticks(policy, _FOLLOWED)
     return [

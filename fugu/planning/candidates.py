@@ -71,6 +71,8 @@ _DAY = 86_400.0
 _RUNS, _ANSWERS = 100, 20_000
 _SYMBOL_RUNS, _BLOCKS, _GROUPS = 20, 8, 400
 _CONFIDENCE = 0.95
+_RELEASED = ("kind", "answers", "window_ticks", "every", "devices", "scale", "table", "discretiser", "blocks")
+"""Fields of a candidate that say what a device releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,21 +135,7 @@ class Candidate:
 
     def same_release(self, other: Candidate) -> bool:
         """True if another one releases the same, whatever is known of it."""
-        mine, others = (
-            (
-                one.kind,
-                one.answers,
-                one.window_ticks,
-                one.every,
-                one.devices,
-                one.scale,
-                one.table,
-                one.discretiser,
-                one.blocks,
-            )
-            for one in (self, other)
-        )
-        return mine == others
+        return all(getattr(self, name) == getattr(other, name) for name in _RELEASED)
 
     @property
     def useful(self) -> bool:

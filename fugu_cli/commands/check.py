@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
-from fugu.contract.policy import Policy
-from fugu.library.checks import attack as attacked
 from fugu.library.checks import check as checked
-from fugu.library.checks import load_policy
+from fugu.library.checks import drawn, load_policy
 from fugu.library.policy_words import checked_policy
 from fugu.library.report import Result
 from fugu_cli.app import KnownOption, PolicyArgument, command, command_group
 from fugu_cli.commands.plan_options import ChainOptions, RecordingOptions, StartOption
 from fugu_cli.view.terminal import working
-
-if TYPE_CHECKING:
-    from fugu.planning.attacked import StretchTrial, Trial
 
 app = command_group("Check what is promised, and what is lost.")
 
@@ -78,20 +73,17 @@ def attack(
       fugu check attack sleep.csv.gz --policy policy.json
       fugu check attack one.csv two.csv --policy policy.json --known 2 --json
     """
-    from fugu.planning.attacked import attack_policy_stretches
-    from fugu.recordings.options import read_options
+    from fugu.planning.attacked import StretchTrial, Trial, attack_released_stretches
     from fugu_cli.view.audit import attacked_recordings
 
-    made = load_policy(policy)
-    trials: list[Trial] = []
-    stretches: list[StretchTrial] = []
-    options = read_options(**reading.words())
+    promise = load_policy(policy)
+    trials, stretches = list[Trial](), list[StretchTrial]()
     with working("attacking") as told:
         for file in files:
             told(file.name)
-            trials += attacked(made, file, known=known, **reading.words())
-            if isinstance(made, Policy):
-                stretches += attack_policy_stretches(made, file, options)
+            for release in drawn(promise, file, **reading.words()):
+                trials += release.attacked(known)
+                stretches += attack_released_stretches(promise, *release[:4])
     return attacked_recordings(trials, stretches)
 
 

@@ -31,7 +31,7 @@ from fugu.contract.windows import Window
 from fugu.planning.attacked import (
     StretchTrial,
     Trial,
-    attack_published_stretches,
+    attack_released_stretches,
     attack_releases,
     attacked_stretches,
     releases_of,
@@ -178,7 +178,7 @@ def attack_published(
     if not releases:
         raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
     released = (source, states, segments, releases)
-    return [*attack_releases(*released, known)], attack_published_stretches(policy, *released)
+    return [*attack_releases(*released, known)], attack_released_stretches(policy, *released)
 
 
 def refuted(trials: Iterable[Trial]) -> list[Trial]:

@@ -12,7 +12,7 @@ from fugu.contract.discretisers import Thresholds
 from fugu.contract.guarantee import Guarantee, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
-from fugu.planning.attacked import attack_policy
+from fugu.planning.attacked import released
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import StreamRule, read_stream
 from fugu.planning.own_clock import states_by, truth_by
@@ -52,7 +52,7 @@ def test_a_recording_of_seconds_is_taken_every_minute_for_a_policy_of_minutes(tm
     assert found.tolist() == states
     assert not np.diff(segments).any()
     whole = write(tmp_path / "minutes.csv", [f"{START + 60 * place},{state}" for place, state in enumerate(states)])
-    [by_second], [by_minute] = (list(attack_policy(policy, file, AS_FOUND)) for file in (seconds, whole))
+    [by_second], [by_minute] = (list(released(policy, file, AS_FOUND).attacked()) for file in (seconds, whole))
     assert by_second.attacks == by_minute.attacks
     with pytest.raises(PlanningError, match=r"a reading every 60 s, and the policy a tick every 90 s"):
         states_by(policy_of(90), whole, AS_FOUND)

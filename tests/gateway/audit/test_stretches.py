@@ -24,7 +24,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
-from fugu.planning.attacked import Release, attack_published_stretches
+from fugu.planning.attacked import Release, attack_released_stretches
 from fugu.privacy.accountant.bounded import stretch_losses
 from fugu.privacy.chain_class import MarkovChain
 from fugu_cli.view.audit import attacked_stream
@@ -163,10 +163,10 @@ def test_what_was_published_is_attacked_in_stretches(scale: float, wrong: bool) 
     segments, rng = np.zeros_like(states), np.random.default_rng(2)
     drawn = release_counts(states, segments, 60, Fraction(scale), ((1,),), rng, k=2)
     outputs: Outputs = CountOutputs(**{**vars(drawn), "scale": Fraction(160)})  # as the policy states it
-    found = attack_published_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
+    found = attack_released_stretches(policy, "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)])
     assert found[0].attacks
     assert bool(stretch_findings(found)) == wrong
-    assert not attack_published_stretches(
+    assert not attack_released_stretches(
         promised(policy, 1), "truth", states, segments, [Release("window hour", 160.0, 1.0, outputs)]
     )
 
@@ -177,7 +177,7 @@ def test_a_recording_that_is_too_short_is_said_to_be() -> None:
     assert policy.table is not None
     states = states_of(150)
     outputs = release_symbols(states, policy.table, np.random.default_rng(2))
-    (one,) = attack_published_stretches(
+    (one,) = attack_released_stretches(
         policy, "truth", states, np.zeros_like(states), [Release("symbols", 0.0, 1.0, outputs)]
     )
     assert not one.attacks
