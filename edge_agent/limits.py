@@ -31,7 +31,8 @@ def limits(path: str | Path) -> list[str]:
     lines = [f"stream {name}: {_pinned(one, who, refused=refused)}" for name, one in pins.items()]
     one, point, total = (None if ceiling is None else f"at most epsilon {ceiling}" for ceiling in ceilings)
     lines.append(f"each stream: {one}; each released point: {point or 'none may leave'}")
-    lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
+    if total or len(pins) > 1:
+        lines.append(f"all streams together: {total or 'not limited; the sum of their epsilons is no bound'}")
     lines += [
         f"group {pin.name}: joined, on these terms: its helper's digits are {pin.helper}, at least {pin.honest} honest "
         f"homes, at most epsilon {pin.most} of the stream"
@@ -44,7 +45,7 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
     if pins is None:
         if refused:
             return "refused, because nothing is pinned of it, unlike of others"
-        return f"nothing is pinned: {who} chooses its states, ticks, and what its epsilon is about"
+        return f"as its policy says, within the ceiling; no pins hold {who} to states, ticks, and what epsilon is about"
     states = f"pinned are its {len(pins.discretiser.states)} states ({pins.discretiser.kind})"
     if isinstance(pins, MeasuredPins):
         pairs = sum(len(members(others)) for others in pins.neighbours()) // 2
