@@ -110,7 +110,7 @@ def verdict(plan: AutoPlan, policy: AnyPolicy | None = None) -> list[str]:
     if chosen.attack is not None:
         told.append(_attacked(chosen.attack, chosen))
     if chosen.known_chain is not None:
-        told.append(_odds(chosen.known_chain, chosen))
+        told.append(_odds(chosen.known_chain, chosen, rows))
     if chosen.stretch is not None:
         told.append(_stretch(chosen.stretch, question.protect or 0, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
@@ -213,12 +213,17 @@ def _attacked(attack: Attack, chosen: Candidate) -> str:
     )
 
 
-def _odds(known: Attack, chosen: Candidate) -> str:
-    """How far odds moved of an attacker who knows the habits beforehand, and of those who learn them."""
+def _odds(known: Attack, chosen: Candidate, rows: Sequence[Stretch]) -> str:
+    """How far odds moved of an attacker who knows the habits beforehand, and of those who learn them.
+
+    `rows` are what the policy loses about stretches, a tick first.
+    """
     allowed = epsilon_to_odds(chosen.epsilon)
+    tick = epsilon_to_odds(rows[0].epsilon) if rows else allowed
+    alone = f", and {tick:.2g} on a tick alone" if tick < 0.9 * allowed else ""
     sentence = (
         f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
-        f"knows the habits behind the recording; epsilon {chosen.epsilon:g} allows {allowed:.2g}."
+        f"knows the habits behind the recording; epsilon {chosen.epsilon:g} allows {allowed:.2g}{alone}."
     )
     if chosen.learner is None:
         return sentence

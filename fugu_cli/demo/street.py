@@ -37,8 +37,8 @@ from fugu.contract.group_frames import Report, digits
 from fugu.contract.groups import SharedWindow
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import most_sure
 from fugu.contract.topics import parse_topic, topic_of
-from fugu.contract.verdicts import most_sure
 from fugu.host.files import write_secret
 from fugu.host.toml_file import toml_lines
 from fugu.library.auto_words import error_words

@@ -22,8 +22,8 @@ from fugu.contract.errors import FuguError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.reports import SmoothedValue, ValueEstimate, decode_estimate
+from fugu.contract.sentences import most_sure
 from fugu.contract.topics import parse_topic, topic_of
-from fugu.contract.verdicts import most_sure
 from fugu.mqtt import Broker, Link
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
