@@ -108,7 +108,7 @@ def attack_releases(
 
 
 class Released(NamedTuple):
-    """What a policy releases of the (n,) states of a recording, and `again` the same with other draws of the noise."""
+    """Releases of the (n,) states of a recording by a policy, and `again` the same with other draws of the noise."""
 
     source: str
     states: Ints
