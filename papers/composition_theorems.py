@@ -20,8 +20,7 @@ from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import corner_chains, quilt_accountant
-from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import charges, lost_together, moved_to_the_front
+from fugu.privacy.window_mechanisms import WindowRequest, charges, lost_together, moved_to_the_front
 from papers.quilts import influence, two_windows_bound
 from papers.window_releases import (
     QUILTS,

@@ -19,8 +19,7 @@ from fugu.contract.queries import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilts import quilt_accountant
-from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
-from fugu.privacy.window_releases import WindowRelease, charges
+from fugu.privacy.window_mechanisms import Mechanism, WindowRelease, WindowRequest, charges, window_noise
 
 __all__ = [
     "QUILTS",

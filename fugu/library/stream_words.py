@@ -25,8 +25,7 @@ from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import StreamsPlan, stream_discretiser
 from fugu.planning.window_plan import JointPlan
 from fugu.privacy.chain_class import Covered
-from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, WindowRequest
-from fugu.privacy.window_releases import Together, WindowRelease
+from fugu.privacy.window_mechanisms import Mechanism, PlannedNoise, Together, WindowRelease, WindowRequest
 
 __all__ = ["compared_noise", "lost_by_releases", "planned_stream", "planned_streams", "planned_windows"]
 

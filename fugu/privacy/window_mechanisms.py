@@ -1,5 +1,7 @@
 """Every mechanism for a statistic over a window, at the same epsilon: how much noise each needs, and what for.
 
+And what several statistics that were released with given noise lose together.
+
 A plan finds the least scale as a real number; a policy holds a fraction, and the device judges the class of chains by
 arithmetic of its own. So the number is rounded up to a fraction of eight digits, and raised until the check of a policy
 with that scale and the same promise passes.
@@ -10,25 +12,27 @@ Source: docs/proofs/device-windows.md, "Windows counted on the device"; docs/pro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
+import numpy as np
 from scipy.optimize import brentq
 
+from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.leakage import Adversary
 from fugu.contract.queries import WINDOW_QUERIES
-from fugu.contract.rounding import exp_up
+from fugu.contract.rounding import OUTWARD, exp_up
 from fugu.contract.stretches import Stretch, StretchBound
 from fugu.contract.windows import Composing, covers, lawful_scale
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
-from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact
+from fugu.privacy.quilts import QuiltScale, corner_chains, group_dp_scale, mqm_approx, mqm_exact, quilt_accountant
 from fugu.privacy.wasserstein import wasserstein_states
 
 __all__ = [
@@ -36,8 +40,11 @@ __all__ = [
     "MECHANISMS",
     "Mechanism",
     "PlannedNoise",
+    "Together",
+    "WindowRelease",
     "WindowRequest",
     "compare_noise",
+    "lost_together",
     "only_chains",
     "plan_noise",
     "window_noise",
@@ -361,3 +368,102 @@ def compare_noise(
     if not composing:
         raise ChainClassError(refused.get("chain", "no mechanism protects this class of chains"))
     return tuple(found), min(composing, key=lambda each: each.planned.scale), refused
+
+
+_MOST_TICKS = 10_000
+
+
+@dataclass(frozen=True)
+class WindowRelease:
+    """A statistic over a window from tick `first` >= 1, plus Laplace noise of `scale` ticks on every number.
+
+    The `query` counts some states together, or each.
+    """
+
+    first: int
+    length: int
+    scale: float
+    query: str
+
+    def __post_init__(self) -> None:
+        """Refuse a first tick, a length or a scale that is out of range, by a ChainClassError."""
+        if self.first < 1 or self.length < 1 or not 0.0 < self.scale < float("inf"):
+            raise ChainClassError("a release has a first tick and a length from 1 on, and noise of a scale above 0")
+
+    @property
+    def last(self) -> int:
+        """Its last tick."""
+        return self.first + self.length - 1
+
+    @property
+    def rate(self) -> float:
+        """Its part of the loss of a tick, rounded up."""
+        return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
+
+
+AnyRelease = TypeVar("AnyRelease", bound=WindowRelease)
+
+
+class Together(NamedTuple):
+    """A bound, of this name, on what all releases together lose about any tick; `None` if there is none, and why."""
+
+    name: str
+    epsilon: float | None
+    note: str
+
+
+def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
+    """(length,) what releases add to the loss of each tick."""
+    total = np.zeros(length)
+    for release in releases:
+        total[release.first - 1 : release.last] += release.rate
+    return total * (1.0 + OUTWARD)
+
+
+def moved_to_the_front(request: WindowRequest, releases: Sequence[AnyRelease]) -> tuple[AnyRelease, ...]:
+    """Windows that begin at tick 1, where earlier ticks are no different: of a stationary chain, or of any steps."""
+    ahead = min(release.first for release in releases) - 1
+    if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
+        return tuple(releases)
+    return tuple(replace(release, first=release.first - ahead) for release in releases)
+
+
+def lost_together(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Together]:
+    """Joint loss of releases with independent noise; only the class and the start of the request count.
+
+    Raises ChainClassError if there is no release, or they are about too many ticks.
+    """
+    if not releases:
+        raise ChainClassError("there is no release to account for")
+    moved = moved_to_the_front(request, releases)
+    number = releases[0].first - moved[0].first + 1  # of the first tick, as it is shown
+    length = max(release.last for release in moved)
+    if length > _MOST_TICKS:
+        raise ChainClassError(f"at most {_MOST_TICKS} ticks are accounted for together, got {length}")
+    rates = charges(moved, length)
+
+    def accounted(adversary: Adversary) -> tuple[float, str]:
+        loss = ChainAccountant(request.accounted).schedule_loss(rates, adversary)
+        return loss.epsilon, loss.bound
+
+    def by_quilts() -> tuple[float, str]:
+        losses = quilt_accountant(corner_chains(known_chains(request.chains, request.start)), rates)
+        return float(losses.max()), f"tick {int(losses.argmax()) + number}"
+
+    def in_full() -> tuple[float, str]:
+        return float(rates.sum()) * (1.0 + OUTWARD), "all ticks are one secret"
+
+    adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+    finds: dict[str, Callable[[], tuple[float, str]]] = {
+        **{f"chain accountant, {each}": partial(accounted, each) for each in adversaries},
+        "quilt accountant": by_quilts,
+        "every tick in full": in_full,
+    }
+    return [_found(name, find) for name, find in finds.items()]
+
+
+def _found(name: str, find: Callable[[], tuple[float, str]]) -> Together:
+    try:
+        return Together(name, *find())
+    except FuguError as error:
+        return Together(name, None, str(error))

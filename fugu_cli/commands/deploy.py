@@ -423,60 +423,35 @@ def gateway(
         )
 
 
-@command(app, "operator")
-def operator(
-    out: OutOption,
-    *,
-    broker: BrokerFolderOption,
-    name: Annotated[str, Option(help="Name of the account; every person needs an own one.")] = "operator",
-) -> None:
-    """Add an operator, who may send policies to devices.
+def _account(role: Role, about: str, example: str) -> None:
+    """Add a command for an account that needs nothing beside its credentials."""
 
-    Operators read what devices report. Nobody else may do either.
+    def add(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = role) -> None:
+        opened = BrokerFolder.open(broker)
+        check_name(name, "account")
+        _add_client(out, opened, Account(name=name, role=role))
 
-    \b
-    examples:
-      fugu deploy operator anna --broker broker --name anna
-    """
-    opened = BrokerFolder.open(broker)
-    check_name(name, "account")
-    _add_client(out, opened, Account(name=name, role="operator"))
+    add.__doc__ = f"{about}\n\n\b\nexamples:\n  fugu deploy {role} {example}\n"
+    command(app, role)(add)
 
 
-@command(app, "home-assistant")
-def home_assistant(
-    out: OutOption,
-    *,
-    broker: BrokerFolderOption,
-    name: AccountOption = "home-assistant",
-) -> None:
-    """Add Home Assistant.
-
-    It reads what a site reads and is JSON; and the gateway may tell it of devices.
-
-    \b
-    examples:
-      fugu deploy home-assistant home-assistant --broker broker
-    """
-    opened = BrokerFolder.open(broker)
-    check_name(name, "account")
-    _add_client(out, opened, Account(name=name, role="home-assistant"))
-
-
-@command(app, "helper")
-def helper(out: OutOption, *, broker: BrokerFolderOption, name: AccountOption = "helper") -> None:
-    """Add the helper of groups of homes.
-
-    That is its account, and nothing else. Somebody runs it on a machine that is not the site's. It reads requests, and
-    writes documents, keys and answers.
-
-    \b
-    examples:
-      fugu deploy helper helper --broker broker
-    """
-    opened = BrokerFolder.open(broker)
-    check_name(name, "account")
-    _add_client(out, opened, Account(name=name, role="helper"))
+_account(
+    "operator",
+    "Add an operator, who may send policies to devices.\n\nOperators read what devices report. Nobody else may do "
+    "either. Every person needs an own account.",
+    "anna --broker broker --name anna",
+)
+_account(
+    "home-assistant",
+    "Add Home Assistant.\n\nIt reads what a site reads and is JSON; and the gateway may tell it of devices.",
+    "home-assistant --broker broker",
+)
+_account(
+    "helper",
+    "Add the helper of groups of homes.\n\nThat is its account, and nothing else. Somebody runs it on a machine that "
+    "is not the site's. It reads requests, and writes documents, keys and answers.",
+    "helper --broker broker",
+)
 
 
 @command(app, "remove")

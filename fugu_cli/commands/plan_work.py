@@ -32,8 +32,16 @@ from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import Start
 from fugu.privacy.chain_model import ChainModel, ModelError
 from fugu.privacy.randomised_response import Objective, stream_states
-from fugu.privacy.window_mechanisms import COMPOSING, MECHANISMS, Mechanism, WindowRequest, compare_noise, plan_noise
-from fugu.privacy.window_releases import WindowRelease, lost_together
+from fugu.privacy.window_mechanisms import (
+    COMPOSING,
+    MECHANISMS,
+    Mechanism,
+    WindowRelease,
+    WindowRequest,
+    compare_noise,
+    lost_together,
+    plan_noise,
+)
 from fugu_cli.commands.plan_options import (
     ChainOptions,
     DiscretiserOptions,

@@ -1,13 +1,59 @@
-"""`fugu deploy schemas`."""
+"""`fugu deploy schemas`: schemas of the files that people write, by which an editor completes keys."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from edge_agent.config_schema import AgentConfig
+from fugu.contract._document import Document
 from fugu.host.files import new_folder
 from fugu_cli.app import command, command_group
 from fugu_cli.commands.deploy import OutOption
-from fugu_cli.schemas import write
+from fugu_helper.config import HelperConfig
+from gateway.config import GatewayConfig, PageFile
+from gateway.releases.config import ReleaseConfig
+
+__all__ = ["FILES", "schema", "write"]
 
 app = command_group("Schemas of configuration files, for editors.")
+
+
+FILES: dict[str, type[Document]] = {
+    "agent": AgentConfig,
+    "dashboard": PageFile,
+    "gateway": GatewayConfig,
+    "helper": HelperConfig,
+    "releases": ReleaseConfig,
+}
+"""By name, without ".toml"."""
+
+_ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+(?:\n {6,}.+)*)", re.MULTILINE)
+
+
+def schema(model: type[Document]) -> dict[str, Any]:
+    """Build the schema of a file; what a docstring says of an attribute is its description."""
+    made = model.model_json_schema()
+    for part in (made, *made.get("$defs", {}).values()):
+        about, _, entries = part.get("description", "").partition("\n\nAttributes:\n")
+        if about:
+            part["description"] = inspect.cleandoc(about)
+        for names, text in _ENTRY.findall(entries):
+            for name in names.split(", "):
+                if name in part.get("properties", {}):
+                    part["properties"][name]["description"] = " ".join(text.split())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def write(out: Path) -> list[Path]:
+    """Write all into a folder, such as `agent.schema.json`; returns their names."""
+    files = {out / f"{name}.schema.json": schema(model) for name, model in FILES.items()}
+    for file, made in files.items():
+        file.write_text(json.dumps(made, indent=1) + "\n")
+    return list(files)
 
 
 @command(app, "schemas")

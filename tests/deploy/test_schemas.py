@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fugu_cli.schemas import FILES, write
+from fugu_cli.commands.schemas import FILES, write
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```toml file=(\w+)\.toml\n(.+?)```", re.DOTALL)
