@@ -90,7 +90,7 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
     from edge_agent.config import load
     from edge_agent.outbox import Outbox
     from edge_agent.randomiser import system_entropy
-    from edge_agent.sensors.opening import open_sensors
+    from edge_agent.sensors.sharing import open_sensors
     from firmware_sim.devices import simulate_recording
     from fugu.contract.chains import BinaryChains
     from fugu.contract.discretisers import Thresholds

@@ -98,7 +98,7 @@ def _run(words: Sequence[str]) -> int:
     # Loaded while the child is at work.
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
-    from edge_agent.sensors.opening import open_sensors
+    from edge_agent.sensors.sharing import open_sensors
     from fugu.host.process import Notifier
 
     plan = checked()

@@ -13,8 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from edge_agent.config_file import ConfigError, check_declared, read_config, sensor_values
+from edge_agent.config_file import check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import FuguError, cause
 from fugu.host.process import end_with_parent
 

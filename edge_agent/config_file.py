@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fugu.contract.errors import FuguError, Reason
+from edge_agent.sensors.source import ConfigError
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig, SensorConfig, StreamConfig
     from fugu.contract.discretisers import Discretiser
     from fugu.mqtt.broker import Broker
 
-__all__ = ["ConfigError", "check_declared", "read_config", "sensor_values"]
-
-
-class ConfigError(FuguError, reason=Reason.CONFIG):
-    """The configuration cannot be read, or contradicts the policies that it names."""
+__all__ = ["check_declared", "read_config", "sensor_values"]
 
 
 def read_config(path: Path) -> AgentConfig:

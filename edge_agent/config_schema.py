@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from edge_agent.local_broker import is_loopback
+from edge_agent.sensors.opening import KINDS
 from fugu.contract._document import Document
 from fugu.contract.groups import GroupPin
 from fugu.contract.pins import Pins
@@ -227,6 +228,9 @@ class HeartRate(_Sensor):
 
 
 SensorConfig = Annotated[Replay | Lines | Call | Command | Mqtt | Gpio | HeartRate, Field(discriminator="kind")]
+_DECLARED = [kind.model_fields["kind"].annotation for kind in get_args(get_args(SensorConfig)[0])]
+if {name for literal in _DECLARED for name in get_args(literal)} != KINDS.keys():
+    raise TypeError("each kind of sensors has fields here, and a row in KINDS of edge_agent.sensors.opening")
 
 
 def _both_or_neither(keep_alive: str | None, keep_alive_ticks: int | None) -> None:

@@ -21,7 +21,7 @@ from edge_agent.enrolled import open_trust
 from edge_agent.local_control import NO_USE, LocalStatusError, ask_status
 from edge_agent.outbox import identifiers
 from edge_agent.plan import AgentPlan, StreamPlan
-from edge_agent.sensors.opening import open_sensors
+from edge_agent.sensors.sharing import open_sensors
 from edge_agent.sensors.source import Sensor
 from fugu.contract.classify import classifier_of
 from fugu.contract.errors import FuguError, Reason, StatusCode

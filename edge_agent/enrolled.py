@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from edge_agent.config_file import ConfigError, check_declared, sensor_values
+from edge_agent.config_file import check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
 from edge_agent.joined import check_joined
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
 from fugu.contract.history import Noise

@@ -22,7 +22,7 @@ from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
-from edge_agent.sensors.opening import Sensors, SharedSensor, check_shared
+from edge_agent.sensors.sharing import Sensors, SharedSensor, check_shared
 from edge_agent.sensors.source import Sensor
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from edge_agent.config_file import ConfigError
-from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate, UnavailableError
+from edge_agent.sensors.source import ConfigError, FailedError, LiveSensor, Reading, SensorUpdate, UnavailableError
 from fugu.contract.errors import cause
 
 __all__ = ["CallSensor", "import_function"]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from edge_agent.config_file import ConfigError
-from edge_agent.sensors.source import Reading, Sensor, SensorUpdate, library
+from edge_agent.sensors.source import ConfigError, Reading, Sensor, SensorUpdate, library
 from fugu.contract.errors import cause
 
 __all__ = ["GpioSensor"]

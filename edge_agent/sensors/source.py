@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, BinaryIO, NamedTuple, NoReturn
 
-from edge_agent.config_file import ConfigError
+from fugu.contract.errors import FuguError, Reason
 
-__all__ = ["FailedError", "LiveSensor", "Reading", "Sensor", "SensorUpdate", "UnavailableError", "library"]
+__all__ = [
+    "ConfigError",
+    "FailedError",
+    "LineSensor",
+    "LiveSensor",
+    "Reading",
+    "Sensor",
+    "SensorUpdate",
+    "UnavailableError",
+    "library",
+]
 
 
 MAX_LINE_BYTES = 1 << 16
+
+
+class ConfigError(FuguError, reason=Reason.CONFIG):
+    """The configuration cannot be read, or what it names cannot be opened, or contradicts its policies."""
 
 
 class Reading:
@@ -121,6 +135,31 @@ class LiveSensor(Sensor):
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
         return update
+
+
+class LineSensor(LiveSensor):
+    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next."""
+
+    def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:
+        super().__init__()
+        self._lines = lines
+        self._keep_alive = keep_alive
+        self._ended = False
+        threading.Thread(target=self._follow, name="lines", daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            self._take_lines(self._lines, self._keep_alive)
+            self._trouble = "its input has ended"
+        except (OSError, ValueError):
+            self._trouble = "its input cannot be read"
+        self._ended = True
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The newest line, if one came since the last call."""
+        ended = self._ended
+        update = super().poll(tick)
+        return update._replace(works=False) if ended else update
 
 
 def library(module: str, extra: str) -> Any:

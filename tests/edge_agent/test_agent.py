@@ -14,11 +14,11 @@ import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.config import check_in_child, load
-from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
 from fugu.contract.frames import Committed, Gap, Status, StreamCommit

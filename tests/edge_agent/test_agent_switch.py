@@ -13,7 +13,7 @@ from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames

@@ -13,8 +13,8 @@ from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import WindowPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import SharedSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.ticker import Stream
 from edge_agent.window import StreamWindows
 from edge_agent.window_file import WindowRecord

@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame

@@ -11,7 +11,7 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.outbox import BindingError, Outbox, identifiers
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
 from tests.support.agents import SECOND, agent_plan
 from tests.support.processes import policy, write_device

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config_file import ConfigError
 from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.classify import classifier_of
 from fugu.contract.discretisers import Cells
 

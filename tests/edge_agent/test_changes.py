@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config_file import ConfigError, sensor_values
+from edge_agent.config_file import sensor_values
 from edge_agent.config_schema import StreamConfig
-from edge_agent.recording import read_changes
 from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.replay import read_changes
+from edge_agent.sensors.source import ConfigError
 from fugu.mqtt import Broker
 
 CHANGES = """entity_id,state,last_changed

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config_file import ConfigError
 from edge_agent.sensors import command
 from edge_agent.sensors.command import CommandLineSensor, CommandSensor, output_of
-from edge_agent.sensors.opening import Sensors, check_shared, open_sensor
-from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
-from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate
+from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.sharing import Sensors, check_shared
+from edge_agent.sensors.source import ConfigError, FailedError, LiveSensor, Reading, SensorUpdate
 from tests.support.agents import SECOND, stream_plan
 from tests.support.brokers import PATIENCE, has_ended, wait_until
 

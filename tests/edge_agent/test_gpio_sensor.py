@@ -9,10 +9,10 @@ import gpiozero
 import pytest
 from gpiozero.pins.mock import MockFactory
 
-from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors.opening import Sensors, open_sensor, open_sensors
-from edge_agent.sensors.source import Sensor
+from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.sharing import Sensors, open_sensors
+from edge_agent.sensors.source import ConfigError, Sensor
 from tests.support.agents import stream_plan
 
 SECRET = "71.53194726"

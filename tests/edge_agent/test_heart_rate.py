@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from edge_agent.sensors import heart_rate
 from edge_agent.sensors.heart_rate import MEASUREMENT, HeartRateSensor
-from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
-from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.opening import ChangeSensor, open_sensor
 from edge_agent.sensors.source import Reading
 from tests.support.brokers import wait_until
 from tests.support.heart_monitor import ADDRESS, Monitor, client_of

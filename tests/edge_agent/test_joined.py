@@ -19,13 +19,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from edge_agent.__main__ import main
 from edge_agent.commands import done
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError, read_config
+from edge_agent.config_file import read_config
 from edge_agent.enrolled import plain
 from edge_agent.limits import limits
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reporter import BAD_KEY, join_fields, seal
+from edge_agent.sensors.source import ConfigError
 from edge_agent.shares import Helpers, StreamSums, _Count, _run, device_key
 from edge_agent.stored_frames import _accounting as accounting
 from fugu.contract.envelope import Envelope, sign

@@ -19,7 +19,7 @@ import pytest
 import edge_agent.ticker
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.ticker import Ticker
 from fugu.contract.chains import JointChains
 from fugu.contract.class_of_chains import Shown

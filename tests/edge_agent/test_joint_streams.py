@@ -13,7 +13,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError
+from edge_agent.sensors.source import ConfigError
 from fugu.chains import filter_beliefs, fixed_lag_marginals
 from fugu.contract.chains import BinaryChains, JointChains
 from fugu.contract.class_of_chains import Shown

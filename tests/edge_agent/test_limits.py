@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.chains import BinaryChains
 from fugu.contract.joint import NoJointBoundError, joint_epsilon
 from fugu.contract.pins import pins_of

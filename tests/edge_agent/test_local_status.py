@@ -17,7 +17,7 @@ from edge_agent.agent import Agent
 from edge_agent.local_control import described
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.host.process import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan

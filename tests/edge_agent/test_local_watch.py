@@ -15,7 +15,7 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import await_end, wait_until

@@ -13,11 +13,11 @@ import pytest
 
 from edge_agent.agent import MOST_WAITING, MOST_WAITING_BYTES, Agent
 from edge_agent.config import check_in_child, load
-from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import ConfigError
 from edge_agent.ticker import Stream
 from fugu.contract.errors import GuaranteeError, StatusCode
 from fugu.contract.frames import Status

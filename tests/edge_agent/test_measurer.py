@@ -13,8 +13,8 @@ import msgpack
 import pytest
 
 from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
-from edge_agent.sensors.opening import SharedSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.ticker import Stream
 from edge_agent.window import StreamWindows
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError

@@ -21,9 +21,8 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.opening import _LineSensor as LineSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.sensors.source import Sensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import LineSensor, Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import SCALE, NoiseTable

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from edge_agent import local_broker
-from edge_agent.config_file import ConfigError
 from edge_agent.local_broker import LocalBrokerError, dial, is_local
-from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
-from edge_agent.sensors.opening import open_sensor
-from edge_agent.sensors.source import Sensor, SensorUpdate
+from edge_agent.sensors.opening import ChangeSensor, open_sensor
+from edge_agent.sensors.source import ConfigError, Sensor, SensorUpdate
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.wiretap import Wiretap

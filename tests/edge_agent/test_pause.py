@@ -13,9 +13,8 @@ from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatusError, Pause, ask_status
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.opening import _LineSensor as LineSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.sensors.source import Sensor
+from edge_agent.sensors.replay import ReplaySensor
+from edge_agent.sensors.source import LineSensor, Sensor
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks

@@ -25,7 +25,7 @@ from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.policy_history import MOST_ROWS
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.sensors.source import SensorUpdate
 from fugu.contract.chains import BinaryChains
 from fugu.contract.dating import dated, settling_ticks

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import AgentConfig, StreamConfig
 from edge_agent.sensors.opening import silence_warning
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.discretisers import Thresholds
 from tests.support.agents import toml
 from tests.support.processes import policy

@@ -15,16 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import StreamConfig
-from edge_agent.recording import read_recording
 from edge_agent.sensors import UnavailableError
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.opening import _ChangeSensor as ChangeSensor
-from edge_agent.sensors.opening import _LineSensor as LineSensor
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
-from edge_agent.sensors.opening import open_sensor, silence_warning
-from edge_agent.sensors.source import Reading, SensorUpdate
+from edge_agent.sensors.opening import ChangeSensor, open_sensor, silence_warning
+from edge_agent.sensors.replay import ReplaySensor, read_recording
+from edge_agent.sensors.source import ConfigError, LineSensor, Reading, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
 
 

@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from edge_agent.agent import Agent
-from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import SharedSensor, open_sensors
-from edge_agent.sensors.opening import _LineSensor as LineSensor
-from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
+from edge_agent.sensors.sharing import SharedSensor, open_sensors
+from edge_agent.sensors.source import ConfigError, LineSensor, Reading, Sensor, SensorUpdate
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan

@@ -10,7 +10,7 @@ from edge_agent.agent import Agent
 from edge_agent.local_control import described
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import StatusCode

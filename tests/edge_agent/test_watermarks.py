@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
 from edge_agent.sender import IN_FLIGHT, RESEND_SECONDS, Sender
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import parse_topic
 from tests.support.agents import stream_plan

@@ -18,7 +18,7 @@ import json, sys
 from pathlib import Path
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.mqtt import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan
 

@@ -20,7 +20,7 @@ from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from edge_agent.window_file import WindowFile, WindowRecord

@@ -11,7 +11,7 @@ import pytest
 
 import fugu as library
 from edge_agent.config import load
-from edge_agent.config_file import ConfigError
+from edge_agent.sensors.source import ConfigError
 from fugu.contract.errors import PolicyError
 from fugu.host.files import hold, is_held
 from gateway.deployment.doctor import Installation, examine

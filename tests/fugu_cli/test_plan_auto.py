@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from edge_agent.__main__ import main as agent
-from edge_agent.recording import read_changes
 from edge_agent.sensors.opening import open_sensor
+from edge_agent.sensors.replay import read_changes
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.planning.question import three_sets

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_agent.randomiser import randomiser, system_entropy
-from edge_agent.recording import read_recording
+from edge_agent.sensors.replay import read_recording
 from fugu.chains import posterior_marginals, simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.contract.leakage import Adversary

@@ -14,7 +14,7 @@ from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable

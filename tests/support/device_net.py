@@ -20,7 +20,7 @@ from typing import Any
 
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors.opening import SharedSensor
+from edge_agent.sensors.sharing import SharedSensor
 from edge_agent.sensors.source import Reading, Sensor, SensorUpdate
 from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Stream

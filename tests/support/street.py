@@ -14,7 +14,7 @@ from typing import Any, Self
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import open_sensors
+from edge_agent.sensors.sharing import open_sensors
 from edge_agent.shares import device_key
 from fugu.contract.envelope import Envelope
 from fugu.contract.frames import Committed, StreamCommit, sequence_name

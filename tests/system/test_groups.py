@@ -14,7 +14,7 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import open_sensors
+from edge_agent.sensors.sharing import open_sensors
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from fugu.mqtt.readings import CountReading, WindowReading

@@ -12,7 +12,7 @@ import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker

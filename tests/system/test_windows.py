@@ -12,7 +12,7 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors.opening import _ReplaySensor as ReplaySensor
+from edge_agent.sensors.replay import ReplaySensor
 from firmware_sim.devices import simulate_recording
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window

@@ -1,4 +1,4 @@
-"""Recordings to replay: a column of a CSV file, or a log of changes."""
+"""Replays: a column of a CSV file, or a log of changes, as the readings of ticks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,51 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
-from edge_agent.config_file import ConfigError
+from edge_agent.sensors.source import ConfigError, Reading, Sensor, SensorUpdate
 from fugu.contract.errors import cause
 from fugu.host.csv_file import csv_rows, moment
 
-__all__ = ["read_changes", "read_recording"]
+__all__ = ["ReplaySensor", "read_changes", "read_recording", "replay_of"]
 
 _MOST_TICKS = 5_000_000
+
+
+class ReplaySensor(Sensor):
+    """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
+
+    recorded = True
+
+    def __init__(self, values: Sequence[float | str], *, loop: bool) -> None:
+        self._values = values
+        self._loop = loop
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The value recorded for a tick."""
+        if self._loop:
+            tick %= len(self._values)
+        value = self._values[tick] if 0 <= tick < len(self._values) else ""
+        return SensorUpdate(None if isinstance(value, str) and not value.strip(" ,") else Reading(value), None)
+
+    def finished(self, tick: int) -> bool:
+        """True if the recording is over."""
+        return not self._loop and tick >= len(self._values)
+
+
+def replay_of(config: dict[str, Any]) -> ReplaySensor:
+    """The replay that a configuration describes. Raises ConfigError if its file cannot be read."""
+    file, column = Path(config["file"]), config["column"]
+    only = config.get("only", ())
+    if (every := config.get("every")) is None:
+        values = read_recording(file, column, only)
+    else:
+        values = read_changes(file, column, config["time"], every, only)
+    if (spans := config.get("rows")) is not None:
+        if max(end for _, end in spans) > len(values):
+            raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
+        values = [value for first, end in spans for value in values[first:end]]
+    return ReplaySensor(values, loop=config["loop"])
 
 
 def read_recording(path: Path, column: str, only: Sequence[str] = ()) -> Sequence[float | str]:

@@ -1,0 +1,120 @@
+"""One sensor for several streams: those of one clock get one reading a tick.
+
+They also get one state where they have the same discretiser. What they tell together is bounded only where they have
+one sequence of states (`fugu.contract.joint`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from edge_agent.sensors.opening import exclusive, open_sensor
+from edge_agent.sensors.source import ConfigError, Reading, Sensor
+from fugu.contract.classify import classifier_of
+from fugu.core.states import Classifier
+
+if TYPE_CHECKING:
+    from edge_agent.plan import StreamPlan
+
+__all__ = ["Sensors", "SharedSensor", "check_shared", "open_sensors"]
+
+_Key = tuple[str, int, int]
+_T = TypeVar("_T")
+_FAULT = "it raises an exception, and none should: please report it"
+
+
+class SharedSensor:
+    """A sensor as the streams of one clock see it; `newest` is the newest tick read, the only one with a reading.
+
+    A sensor that raises, as none should, has no reading.
+    """
+
+    def __init__(self, sensor: Sensor) -> None:
+        self.sensor = sensor
+        self.recorded = sensor.recorded
+        self.newest = -1
+        self._fault = ""
+        self._reading: Reading | None = None
+        self._discretisers: dict[str, Classifier] = {}
+
+    @property
+    def trouble(self) -> str:
+        """The sensor's newest problem."""
+        return self._fault or self._safely(lambda: self.sensor.trouble, _FAULT)
+
+    def read(self, tick: int) -> Reading | None:
+        """The reading of a tick, the same for whoever asks for it until somebody asks for a later one."""
+        if tick > self.newest:
+            self.newest, self._reading = tick, self._safely(lambda: self.sensor.read(tick), None)
+        return self._reading if tick == self.newest else None
+
+    def finished(self, tick: int) -> bool:
+        """True if there will be no tick any more."""
+        return self._safely(lambda: self.sensor.finished(tick), False)
+
+    def _safely(self, ask: Callable[[], _T], instead: _T) -> _T:
+        try:
+            return ask()
+        except Exception:  # its text and its class may hold a reading
+            self._fault = _FAULT
+            return instead
+
+    def discretiser(self, document: dict[str, object]) -> Classifier:
+        """The discretiser of a document, the same for all streams and versions that have it: it may have a memory."""
+        return self._discretisers.setdefault(json.dumps(document, sort_keys=True), classifier_of(document))
+
+
+class Sensors:
+    """The sensors of a device's streams; streams of equal sensors and clocks have the same."""
+
+    def __init__(self) -> None:
+        self._shared: dict[_Key, SharedSensor] = {}
+
+    def adopt(self, plan: StreamPlan, sensor: Sensor) -> SharedSensor:
+        """Take a sensor that is open; the same for several streams is shared by those of one clock."""
+        found = self._shared.get(_key(plan))
+        if found is None or found.sensor is not sensor:
+            found = self._shared[_key(plan)] = SharedSensor(sensor)
+        return found
+
+    def of(self, plan: StreamPlan) -> SharedSensor:
+        """The sensor of a stream, opened if it is not open. Raises ConfigError if it cannot be."""
+        if (found := self._shared.get(_key(plan))) is not None:
+            return found
+        if what := exclusive(plan.sensor):  # there is one standard input, whatever the clock of those who read it
+            for (table, *_), shared in self._shared.items():
+                if exclusive(json.loads(table)) == what:
+                    return self.adopt(plan, shared.sensor)
+        return self.adopt(plan, open_sensor(plan.sensor))
+
+    def close(self) -> None:
+        """Close every sensor."""
+        for shared in self._shared.values():
+            shared.sensor.close()
+
+
+def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
+    """Open for each stream its sensor, one for equal sensors and clocks. Raises ConfigError if that cannot be."""
+    check_shared(plans)
+    opened: dict[_Key, Sensor] = {}
+    for plan in plans:
+        if _key(plan) not in opened:
+            opened[_key(plan)] = open_sensor(plan.sensor)
+    return [opened[_key(plan)] for plan in plans]
+
+
+def check_shared(plans: Sequence[StreamPlan]) -> None:
+    """Raise a `ConfigError` for streams that would take readings from one another.
+
+    Two tables of one pin would also be two sensors where limits of what streams tell together are concerned.
+    """
+    readers: dict[tuple[str, ...], _Key] = {}
+    for plan in plans:
+        if (what := exclusive(plan.sensor)) and readers.setdefault(what, _key(plan)) != _key(plan):
+            raise ConfigError(f"{what[0]} feeds the streams of one clock and one sensor table only")
+
+
+def _key(plan: StreamPlan) -> _Key:
+    return json.dumps(plan.sensor, sort_keys=True), plan.epoch_us, plan.period_us
