@@ -5,7 +5,8 @@ Usage: python benchmarks/walks.py [--json] [--files]      (make bench installs a
 Definitions:
   files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not
               counted, nor what bodies of modules and classes call
-  functions   functions entered, by code object; compiled kernels are not seen
+  functions   named functions entered, by code object: a lambda or a comprehension is no step of a reader, and newer
+              Pythons enter fewer of them; compiled kernels are not seen
   climbs      pairs of rooms where a function of the first calls one of the second, which it may not import: what came
               as an argument is called back
   frame       a gateway with one policy and nothing else, after three frames: five more, their watermarks and estimates
@@ -58,7 +59,7 @@ def main() -> int:
     shown: dict[str, object] = {}
     for name, calls in walks.items():
         files, climbs = sorted({file for file, _, _ in calls}), _climbs(calls)
-        functions = len({(file, function) for file, function, _ in calls})
+        functions = len({(file, function) for file, function, _ in calls if ">:" not in function})
         shown |= {f"{name}: files": len(files), f"{name}: functions": functions, f"{name}: climbs": len(climbs)}
         if options.files:
             shown[f"{name}: up"] = ", ".join(sorted(climbs))
